@@ -1,0 +1,35 @@
+.PHONY: demo test check bench prior env clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+STAMP := $(VENV)/.complete
+
+demo: $(STAMP)  ## index real passages and compare with plain Chroma
+	$(BIN)/crabpath demo
+
+test: $(STAMP)  ## all tests
+	$(BIN)/pytest
+
+check: $(STAMP)  ## lint, types, architecture, dependencies
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR format
+	$(BIN)/python -m crabpath_retrievers.evaluation.bench $(if $(DATA),--data $(DATA))
+
+env: $(STAMP)
+
+# torch first and pinned: without the pin the CUDA build and its gigabytes come along.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "pip>=25.1"
+	$(BIN)/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

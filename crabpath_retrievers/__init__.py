@@ -1,0 +1,57 @@
+"""CrabPath: retrieval over a graph of your documents that learns from outcomes."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    CrabPathError,
+    DuplicateIdError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    SchemaVersionError,
+    StoreError,
+    StoreLockedError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.retriever import CrabPathRetriever
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigurationError",
+    "CrabPath",
+    "CrabPathError",
+    "CrabPathRetriever",
+    "DuplicateIdError",
+    "EmbeddingMismatchError",
+    "InvalidInputError",
+    "MissingExtraError",
+    "NotFoundError",
+    "SchemaVersionError",
+    "Settings",
+    "StoreError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "StoreUnavailableError",
+]
+
+# Imported at first use: ``import crabpath_retrievers`` must stay fast.
+_LAZY = {
+    "CrabPath": "crabpath_retrievers.memory",
+    "CrabPathRetriever": "crabpath_retrievers.retriever",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

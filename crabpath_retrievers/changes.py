@@ -1,0 +1,140 @@
+"""Change records: the only way in which anything stored is ever changed.
+
+Ingest, learning and maintenance compute these; ``GraphStore.apply`` applies them, all of one call
+in one transaction, and journals them.
+"""
+
+from dataclasses import dataclass
+
+from crabpath_retrievers.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.trajectory import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class StageNodes:
+    """Write down an intended batch before any store shows it, so that a crash can be repaired.
+
+    Attributes:
+        nodes: Nodes to add or replace; each carries its vector.
+        removed: Ids of nodes that go when the batch is published.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStaged:
+    """Make everything staged visible to queries at once; it then waits for its edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveNodes:
+    """Set the position of nodes inside their source, as ``(id, position)``."""
+
+    positions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNodes:
+    """Delete nodes with all that refers to them; their vectors are put on the trash list."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PutEdges:
+    """Add edges; one that exists keeps its place and gets the new prior and floor.
+
+    Attributes:
+        edges: By surrogate key; edges of vanished nodes are skipped.
+        linked: Keys of published nodes whose linking is complete with this change.
+    """
+
+    edges: tuple[Edge, ...]
+    linked: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveEdges:
+    """Delete the edges of these kinds that leave or enter the given nodes (by key)."""
+
+    keys: tuple[int, ...]
+    kinds: tuple[EdgeKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyTrash:
+    """Forget that these vectors had to be deleted: they are gone."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightDelta:
+    """``weight = clip(decayed(weight) + delta)`` on one edge; ``target`` 0 with STOP is STOP."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustWeights:
+    """Add deltas to one namespace's weights."""
+
+    namespace: str
+    deltas: tuple[WeightDelta, ...]
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceClock:
+    """Let a namespace age.
+
+    Attributes:
+        turns: Turns to add to its clock.
+        exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
+    """
+
+    namespace: str
+    turns: int = 0
+    exponent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTurn:
+    """Keep the record of one retrieval and advance its namespace's clock by one turn."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetNamespace:
+    """Delete all that one namespace has learned, its turns and its clock."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutMeta:
+    """Remember facts about the store itself, such as its embedder."""
+
+    values: tuple[tuple[str, str], ...]
+
+
+Change = (
+    StageNodes
+    | PublishStaged
+    | MoveNodes
+    | RemoveNodes
+    | PutEdges
+    | RemoveEdges
+    | EmptyTrash
+    | AdjustWeights
+    | AdvanceClock
+    | RecordTurn
+    | ForgetNamespace
+    | PutMeta
+)

@@ -1,0 +1,186 @@
+"""Settings, one frozen group per mechanism. Defaults were chosen on training files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import EdgeKind, Tier
+
+_PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
+    {
+        EdgeKind.SIBLING: 0.3,
+        EdgeKind.LINK: 0.6,
+        EdgeKind.LINKED_BY: 0.35,
+        EdgeKind.MENTION: 0.6,
+        EdgeKind.MENTIONED_BY: 0.35,
+        EdgeKind.SHARED_TERM: 0.35,
+        EdgeKind.SIMILAR: 0.3,
+        EdgeKind.FOLLOWS: 0.5,
+        EdgeKind.TOOL: 0.5,
+    }
+)
+_FADING = frozenset({EdgeKind.SIBLING, EdgeKind.SIMILAR})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierSettings:
+    """Thresholds on the effective weight; between dormant and reflex an edge is habitual."""
+
+    reflex: float = 0.8
+    habitual: float = 0.3
+    inhibitory: float = -0.01
+
+    def tier_of(self, weight: float) -> Tier:
+        """The tier of an edge with this effective weight."""
+        if weight <= self.inhibitory:
+            return Tier.INHIBITORY
+        if weight >= self.reflex:
+            return Tier.REFLEX
+        return Tier.HABITUAL if weight >= self.habitual else Tier.DORMANT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSettings:
+    """Where a walk may start.
+
+    Attributes:
+        hits: Search hits per engine that enter the ranking.
+        entries: Best hits from which the walk leaves.
+        similarity, lexical, name: Weights of cosine, of the lexical score relative to the best
+            hit, and of "the query contains the node's name" times the rarity of that name.
+        hint: Entry score of nodes that the caller suggests (document 002 §1.4).
+        postings: Most matches that a lexical query may touch; common words are dropped first.
+        query_terms: Most distinct words of a query that are looked up.
+    """
+
+    hits: int = 30
+    entries: int = 8
+    similarity: float = 0.6
+    lexical: float = 0.4
+    name: float = 0.3
+    hint: float = 0.25
+    postings: int = 3000
+    query_terms: int = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkSettings:
+    """Budgets of one walk (document 001 §2.4–2.5) and damping (document 003 §3).
+
+    Attributes:
+        max_nodes: Nodes visited in one turn, seeds included.
+        max_new_nodes: New nodes that one node may add in one hop.
+        max_hops: Hops from a seed.
+        barren_hops: Hops without a new node after which the walk ends.
+        visits_per_node: How often a node may be entered.
+        damping: λ; an edge reused k times in one episode counts ``weight · λ^k``.
+    """
+
+    max_nodes: int = 24
+    max_new_nodes: int = 6
+    max_hops: int = 3
+    barren_hops: int = 2
+    visits_per_node: int = 1
+    damping: float = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySettings:
+    """The softmax policy over pointers and STOP (document 000 §3.1).
+
+    Attributes:
+        temperature: τ > 0.
+        stop: Relevance plus prior weight of STOP; a pointer is followed when it beats it.
+    """
+
+    temperature: float = 0.2
+    stop: float = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSettings:
+    """What the linkers may add.
+
+    Attributes:
+        priors: First weight per kind of edge.
+        fading: Kinds whose decay floor is 0; all others keep their prior as floor.
+        max_mentions: A name mentioned by more nodes than this gets no further edges.
+        max_back: Edges back per named node, so that hubs stay cheap to read.
+        max_owners: A name shared by more nodes than this is too common to mean one of them.
+        max_name_words: Longest name looked up, in words.
+        max_shared: Chunks that may share a term before it counts as common.
+        max_terms: Terms per chunk that are looked up for sharing.
+        metadata_keys: Metadata keys whose equal values link documents.
+        similar: Nearest neighbours linked per node; 0 switches the linker off.
+        min_similarity: Cosine below which neighbours are not linked.
+    """
+
+    priors: Mapping[EdgeKind, float] = field(default_factory=lambda: _PRIORS)
+    fading: frozenset[EdgeKind] = _FADING
+    max_mentions: int = 256
+    max_back: int = 32
+    max_owners: int = 3
+    max_name_words: int = 8
+    max_shared: int = 6
+    max_terms: int = 24
+    metadata_keys: tuple[str, ...] = ()
+    similar: int = 0
+    min_similarity: float = 0.5
+
+    def floor(self, kind: EdgeKind) -> float:
+        """Where forgetting leaves an edge of this kind."""
+        return 0.0 if kind in self.fading else self.priors[kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """Splitting and batching.
+
+    Attributes:
+        chunk_size, chunk_overlap: Characters, for texts that are split by size.
+        batch: Chunks that are embedded, stored and linked as one unit.
+    """
+
+    chunk_size: int = 1200
+    chunk_overlap: int = 100
+    batch: int = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSettings:
+    """The final ranking.
+
+    Attributes:
+        confident: Probability of relevance from which a document is returned without fill.
+        inhibition: Largest loss in log-odds that inhibitory edges can cause.
+        characters_per_token: Rough length of a token for budgets when no counter is given.
+    """
+
+    confident: float = 0.35
+    inhibition: float = 1.5
+    characters_per_token: float = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``."""
+
+    tiers: TierSettings = field(default_factory=TierSettings)
+    seeds: SeedSettings = field(default_factory=SeedSettings)
+    walk: WalkSettings = field(default_factory=WalkSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    rank: RankSettings = field(default_factory=RankSettings)
+
+    @classmethod
+    def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":
+        """Settings with the tier thresholds of document 000 or of document 003."""
+        if name == "crabpath":
+            return cls()
+        if name == "openclawbrain":
+            return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
+        msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
+        raise InvalidInputError(msg)

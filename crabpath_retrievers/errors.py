@@ -1,0 +1,67 @@
+"""Every exception that CrabPath raises on purpose.
+
+CrabPathError
+├── InvalidInputError (also ValueError)   an argument cannot be used as given
+│   └── DuplicateIdError                  one id names two different documents
+├── ConfigurationError                    the store and the program do not fit together
+│   ├── EmbeddingMismatchError            another embedder than the store was built with
+│   ├── SchemaVersionError                the store was written by a newer release
+│   └── MissingExtraError (also ImportError)  an optional dependency is not installed
+├── StoreError                            a database or vector store failed
+│   ├── StoreLockedError                  another process holds the store
+│   ├── StoreReadOnlyError                the store cannot be written
+│   └── StoreUnavailableError             the store cannot be reached
+└── NotFoundError (also KeyError)         an id that the store does not know
+"""
+
+
+class CrabPathError(Exception):
+    """Base of all errors raised by CrabPath."""
+
+
+class InvalidInputError(CrabPathError, ValueError):
+    """An argument cannot be used as given; the message says what to pass instead."""
+
+
+class DuplicateIdError(InvalidInputError):
+    """One id was given to two documents with different text."""
+
+
+class ConfigurationError(CrabPathError):
+    """The store and the program that opens it do not fit together."""
+
+
+class EmbeddingMismatchError(ConfigurationError):
+    """The embedder differs from the one that the store was built with."""
+
+
+class SchemaVersionError(ConfigurationError):
+    """The store was written by a newer release of CrabPath."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """An optional dependency is not installed; the message names the install command."""
+
+
+class StoreError(CrabPathError):
+    """A database or vector store failed; what was acknowledged before is kept."""
+
+
+class StoreLockedError(StoreError):
+    """Another process holds the store."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store cannot be written."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached."""
+
+
+class NotFoundError(CrabPathError, KeyError):
+    """The store does not know this id."""
+
+    def __str__(self) -> str:
+        """Give the sentence itself; KeyError would put it in quotes."""
+        return str(self.args[0]) if self.args else ""

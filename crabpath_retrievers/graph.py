@@ -1,0 +1,136 @@
+"""The memory graph: nodes (chunks of documents), signed edges (pointers) and their tiers.
+
+Weights lie in [-1, 1] (documents 000 §2 and 003 §2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float32]
+
+
+class EdgeKind(Enum):
+    """Why an edge stands in the graph. The values are stored; never renumber them."""
+
+    STOP = 0
+    SIBLING = 1
+    LINK = 2
+    LINKED_BY = 3
+    MENTION = 4
+    MENTIONED_BY = 5
+    SHARED_TERM = 6
+    SIMILAR = 7
+    FOLLOWS = 8
+    TOOL = 9
+
+    @property
+    def label(self) -> str:
+        """The name shown to users and written into records, such as ``mentioned_by``."""
+        return self.name.lower()
+
+
+class Tier(Enum):
+    """What a walk does with an edge, by its effective weight (document 000 §2)."""
+
+    REFLEX = "reflex"
+    HABITUAL = "habitual"
+    DORMANT = "dormant"
+    INHIBITORY = "inhibitory"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One chunk of a document.
+
+    Attributes:
+        id: Stable identity, from content and source or given by the caller.
+        document: What is updated and removed as one: the id that the caller gave, else the source.
+        source: Where the text comes from; neighbouring chunks of one source are siblings.
+        content: The text that is returned to the caller.
+        title: Name of the document or section, empty when it has none.
+        names: Normalised names under which other texts may mention this node.
+        addresses: Link targets that lead to this node (paths, URLs, wiki names).
+        references: Link targets that this node's text points at.
+        position: Order of the chunk inside its source; not part of its identity.
+        metadata: JSON-safe metadata of the document.
+        digest: Fingerprint of text and metadata; equal digests mean "nothing changed".
+        vector: Unit embedding, shape ``[d]``.
+    """
+
+    id: str
+    document: str
+    source: str
+    content: str
+    title: str = ""
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    position: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A directed pointer between two nodes, by surrogate key.
+
+    Attributes:
+        prior: Weight before anything was learned, in [-1, 1].
+        floor: Weight to which forgetting returns the edge, in [-1, 1].
+    """
+
+    source: int
+    target: int
+    kind: EdgeKind
+    prior: float
+    floor: float
+
+
+class NodeHead(NamedTuple):
+    """What a walk needs of a node: identity, name statistics and its unit vector ``[d]``."""
+
+    key: int
+    id: str
+    title: str
+    mentions: int
+    vector: Vector
+
+    @property
+    def rarity(self) -> float:
+        """How telling the node's name is, in (0, 1]: ``1 / sqrt(1 + mentions)``."""
+        return 1.0 / float(np.sqrt(1.0 + self.mentions))
+
+
+class Pointer(NamedTuple):
+    """An outgoing edge as one namespace sees it now.
+
+    Attributes:
+        source: Key of the node it leaves.
+        target: The node that it leads to.
+        weight: Effective weight in [-1, 1], decay included.
+        prior: Weight that the text alone gives.
+    """
+
+    source: int
+    target: NodeHead
+    kind: EdgeKind
+    weight: float
+    prior: float
+
+
+def effective_weight(weight: float, floor: float, mark: float, exponent: float) -> float:
+    """Weight after lazy decay: ``floor + (weight − floor) · exp(−(exponent − mark))``.
+
+    Args:
+        weight: Weight at the last touch, in [-1, 1].
+        floor: Value that decay approaches.
+        mark: Accumulated decay exponent of the namespace at the last touch.
+        exponent: Accumulated decay exponent now; a mark in the future does not decay.
+    """
+    return floor + (weight - floor) * float(np.exp(-max(0.0, exponent - mark)))

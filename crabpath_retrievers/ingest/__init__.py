@@ -1,0 +1,1 @@
+"""From documents to nodes and edges: chunking, identity, linking, crash-safe publication."""

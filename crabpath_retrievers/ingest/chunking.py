@@ -1,0 +1,224 @@
+"""Documents to chunks: splitting, identity from content and source, titles, link targets."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_text_splitters import (
+    MarkdownHeaderTextSplitter,
+    RecursiveCharacterTextSplitter,
+    TextSplitter,
+)
+from pydantic_core import from_json, to_json
+
+from crabpath_retrievers.config import IngestSettings
+from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
+from crabpath_retrievers.graph import Node
+from crabpath_retrievers.ingest.references import addresses_of, references_in
+from crabpath_retrievers.text import names_of
+
+_HEADERS = [("#" * level, f"h{level}") for level in range(1, 5)]
+_HEADING = re.compile(r"^#{1,4}\s+(\S.*?)\s*#*\s*$", re.MULTILINE)
+_MARKDOWN = (".md", ".markdown", ".mdx")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How documents become chunks.
+
+    Attributes:
+        settings: Sizes for the default splitters.
+        splitter: The caller's own splitter; None chooses by document.
+        split: False takes every document as one chunk, as it is.
+        metadata_keys: Metadata keys whose equal values link documents.
+    """
+
+    settings: IngestSettings
+    splitter: TextSplitter | None = None
+    split: bool = True
+    metadata_keys: tuple[str, ...] = ()
+
+    def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
+        """Cut documents into nodes, without vectors.
+
+        Args:
+            documents: LangChain documents; ``id``, ``metadata["source"]``, ``["title"]`` and
+                ``["aliases"]`` are used where present.
+            ids: One id per document, instead of ``Document.id``.
+
+        Raises:
+            InvalidInputError: A document is not a Document or has no text.
+            DuplicateIdError: One id is given to different texts.
+        """
+        given = list(documents)
+        if ids is not None and len(ids) != len(given):
+            msg = f"{len(ids)} ids for {len(given)} documents: pass one id per document"
+            raise InvalidInputError(msg)
+        found: dict[str, Node] = {}
+        order: dict[str, int] = {}
+        for index, document in enumerate(given):
+            node_id = document_id(document, None if ids is None else ids[index])
+            for node in self._cut(document, node_id):
+                position = order.setdefault(node.source, 0)
+                if node.id in found:
+                    _refuse_conflict(found[node.id], node)
+                    continue
+                order[node.source] = position + 1
+                found[node.id] = replace(node, position=position)
+        return list(found.values())
+
+    def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
+        text = clean(document.page_content)
+        if not text.strip():
+            msg = f"document {node_id or _label(document)!r} has no text: leave it out or fill it"
+            raise InvalidInputError(msg)
+        metadata = json_safe(document.metadata)
+        source = str(metadata.get("source") or node_id or _digest(text))
+        document_key = node_id or source
+        pieces = list(self._split(text, source, metadata))
+        title = str(metadata.get("title") or (pieces[0][0] if pieces else ""))
+        whole = len(pieces) == 1
+        for number, (heading, piece) in enumerate(pieces):
+            name = title if number == 0 else heading
+            aliases = metadata.get("aliases") if number == 0 else ()
+            yield self._node(
+                node_id=node_id if whole and node_id else _digest(document_key, piece),
+                document=document_key,
+                source=source,
+                content=piece,
+                title=title if number == 0 or not heading else _joined(title, heading),
+                names=names_of(name, _strings(aliases)),
+                head=number == 0,
+                metadata=metadata,
+            )
+
+    def _node(
+        self,
+        *,
+        node_id: str,
+        document: str,
+        source: str,
+        content: str,
+        title: str,
+        names: tuple[str, ...],
+        head: bool,
+        metadata: Mapping[str, Any],
+    ) -> Node:
+        shared = shared_metadata(metadata, self.metadata_keys)
+        return Node(
+            id=node_id,
+            document=document,
+            source=source,
+            content=content,
+            title=title,
+            names=names,
+            addresses=((*addresses_of(source, title, metadata), *shared) if head else ()),
+            references=(*references_in(content, source), *(shared if head else ())),
+            metadata=metadata,
+            digest=_digest(content, title, to_json(metadata).decode()),
+        )
+
+    def _split(
+        self, text: str, source: str, metadata: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Pieces as ``(heading, text)``."""
+        if not self.split:
+            yield "", text
+        elif self.splitter is not None:
+            yield from (("", piece) for piece in self.splitter.split_text(text))
+        elif is_markdown(source, metadata):
+            yield from self._by_heading(text)
+        elif len(text) <= self.settings.chunk_size:
+            yield "", text
+        else:
+            yield from (("", piece) for piece in self._by_size().split_text(text))
+
+    def _by_heading(self, text: str) -> Iterator[tuple[str, str]]:
+        splitter = MarkdownHeaderTextSplitter(_HEADERS, strip_headers=False)
+        for section in splitter.split_text(text):
+            heading = _HEADING.search(section.page_content)
+            name = heading.group(1) if heading else ""
+            for piece in self._by_size().split_text(section.page_content):
+                yield name, piece
+
+    def _by_size(self) -> RecursiveCharacterTextSplitter:
+        return RecursiveCharacterTextSplitter(
+            chunk_size=self.settings.chunk_size, chunk_overlap=self.settings.chunk_overlap
+        )
+
+
+def document_id(document: Document, given: str | None) -> str | None:
+    """The id that the caller gave to a document, cleaned, or None.
+
+    Raises:
+        InvalidInputError: It is not a Document.
+    """
+    if not isinstance(document, Document):
+        msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
+        raise InvalidInputError(msg)
+    node_id = given if given is not None else document.id
+    return clean(node_id) if node_id else None
+
+
+def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
+    """Whether a document is Markdown, by file name or declared type."""
+    declared = str(metadata.get("content_type") or metadata.get("mime_type") or "")
+    return source.lower().endswith(_MARKDOWN) or "markdown" in declared
+
+
+def clean(text: str) -> str:
+    """Text that every database stores: no NUL, no lone surrogates."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text."""
+    data = to_json(metadata, fallback=str, inf_nan_mode="null", bytes_mode="base64")
+    safe: dict[str, Any] = from_json(data.replace(b"\\u0000", b""))
+    return safe
+
+
+def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+    """Link targets that documents with equal metadata values have in common."""
+    return tuple(f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
+
+
+def embedded_text(node: Node) -> str:
+    """What the embedder reads of a node: its title, unless the text begins with it, and text."""
+    head = node.content[: len(node.title) + 80]
+    return node.content if node.title in head else f"{node.title}\n{node.content}"
+
+
+def title_of_path(path: str) -> str:
+    """A readable title for a file: its name without extension, dashes as spaces."""
+    return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
+
+
+def _joined(title: str, heading: str) -> str:
+    return heading if not title or heading == title else f"{title} › {heading}"
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+
+
+def _label(document: Document) -> str:
+    return str(document.metadata.get("source") or document.metadata.get("title") or "without id")
+
+
+def _digest(*values: str) -> str:
+    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
+    joined = "".join(f"{len(value)}:{value}" for value in values)
+    return hashlib.sha256(joined.encode()).hexdigest()[:32]
+
+
+def _refuse_conflict(first: Node, second: Node) -> None:
+    if first.content != second.content:
+        msg = f"two documents have the id {first.id!r} but different text: give each its own id"
+        raise DuplicateIdError(msg)

@@ -1,0 +1,34 @@
+"""Linkers read edges off the text. One file each, one protocol, no model involved."""
+
+from crabpath_retrievers.config import LinkSettings
+from crabpath_retrievers.ingest.linkers.base import Linker
+from crabpath_retrievers.ingest.linkers.link import LinkLinker
+from crabpath_retrievers.ingest.linkers.mention import MentionLinker
+from crabpath_retrievers.ingest.linkers.shared_term import SharedTermLinker
+from crabpath_retrievers.ingest.linkers.sibling import SiblingLinker
+from crabpath_retrievers.ingest.linkers.similar import NearestNeighbours, SimilarLinker
+
+
+def default_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
+    """The linkers that the settings switch on, in the order in which they run."""
+    linkers: list[Linker] = [
+        SiblingLinker(settings),
+        LinkLinker(settings),
+        MentionLinker(settings),
+        SharedTermLinker(settings),
+    ]
+    if settings.similar:
+        linkers.append(SimilarLinker(settings, neighbours))
+    return tuple(linkers)
+
+
+__all__ = [
+    "LinkLinker",
+    "Linker",
+    "MentionLinker",
+    "NearestNeighbours",
+    "SharedTermLinker",
+    "SiblingLinker",
+    "SimilarLinker",
+    "default_linkers",
+]

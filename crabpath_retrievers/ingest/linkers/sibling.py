@@ -1,0 +1,24 @@
+"""``sibling``: neighbouring chunks of the same source point at each other."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from crabpath_retrievers.config import LinkSettings
+from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
+
+
+class SiblingLinker:
+    """Previous and next chunk, both ways."""
+
+    def __init__(self, settings: LinkSettings) -> None:
+        """Use the priors of ``settings``."""
+        self._settings = settings
+
+    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
+        """Edges between neighbours in every source that got new nodes."""
+        for keys in store.in_order(sorted({node.source for node in new})).values():
+            for first, second in pairwise(keys):
+                yield edge(self._settings, first, second, EdgeKind.SIBLING)
+                yield edge(self._settings, second, first, EdgeKind.SIBLING)

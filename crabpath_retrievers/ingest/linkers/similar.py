@@ -1,0 +1,28 @@
+"""``similar``: nearest neighbours by embedding. Optional: search finds most of them anyway."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from crabpath_retrievers.config import LinkSettings
+from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
+
+NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
+"""Maps a node id and a number to the keys and cosines of its nearest neighbours."""
+
+
+class SimilarLinker:
+    """Edges, both ways, to the nearest nodes of other sources."""
+
+    def __init__(self, settings: LinkSettings, neighbours: NearestNeighbours) -> None:
+        """Use the bounds of ``settings`` and a nearest-neighbour search."""
+        self._settings = settings
+        self._neighbours = neighbours
+
+    def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
+        """Edges between each new node and its neighbours."""
+        for node in new:
+            for other, cosine in self._neighbours(node.id, self._settings.similar):
+                if other != node.key and cosine >= self._settings.min_similarity:
+                    yield edge(self._settings, node.key, other, EdgeKind.SIMILAR)
+                    yield edge(self._settings, other, node.key, EdgeKind.SIMILAR)

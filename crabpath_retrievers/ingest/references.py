@@ -1,0 +1,61 @@
+"""Link targets: what a text points at, and under which targets a document is found."""
+
+import re
+from collections.abc import Mapping
+from posixpath import dirname, join, normpath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from crabpath_retrievers.text import name_key
+
+_MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,300}\]\(\s*<?([^)>\s]{1,500})>?(?:\s+[^)\n]{0,200})?\)")
+_WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
+_HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
+_BARE_URL = re.compile(r"https?://[^\s<>()\[\]\"']{3,500}")
+_MOST = 64
+
+
+def references_in(text: str, source: str) -> tuple[str, ...]:
+    """Targets of the Markdown, wiki and HTML links and bare URLs of a text, normalised.
+
+    Args:
+        text: The chunk.
+        source: Path or URL of its document; relative links are resolved against it.
+    """
+    found = {f"wiki:{name_key(name)}": None for name in _WIKI_LINK.findall(text)}
+    for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
+        for target in pattern.findall(text):
+            address = _address(target, source)
+            if address:
+                found[address] = None
+    return tuple(found)[:_MOST]
+
+
+def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Targets under which links reach a document: its path or URL, and its title for wikis."""
+    places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
+    found = {_address(place, ""): None for place in places}
+    if title:
+        found[f"wiki:{name_key(title)}"] = None
+    return tuple(address for address in found if address)
+
+
+def _address(target: str, source: str) -> str:
+    """One spelling per place; empty for anchors and for schemes that are not documents."""
+    try:
+        parts = urlsplit(unquote(target.rstrip(".,;")))
+    except ValueError:
+        return ""
+    if parts.scheme in ("http", "https"):
+        path = parts.path.rstrip("/")
+        return f"{parts.netloc.removeprefix('www.').lower()}{path}" + (
+            f"?{parts.query}" if parts.query else ""
+        )
+    if parts.scheme not in ("", "file") or not parts.path:
+        return ""
+    base = urlsplit(source)
+    if base.scheme in ("http", "https"):
+        return base.netloc.removeprefix("www.").lower() + normpath(
+            join(dirname(base.path) or "/", parts.path)
+        ).rstrip("/")
+    return normpath(join(dirname(source), parts.path))

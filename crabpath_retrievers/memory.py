@@ -1,0 +1,379 @@
+"""``CrabPath``: the memory itself, without any framework around it."""
+
+import base64
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Awaitable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
+from langchain_text_splitters import TextSplitter
+from typing_extensions import Self
+
+from crabpath_retrievers.changes import ForgetNamespace, PutMeta
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.driver import Steps, arun, perform, run
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    EmbeddingMismatchError,
+    InvalidInputError,
+)
+from crabpath_retrievers.explanation import Explanation, explain
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.linkers import Linker, default_linkers
+from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval import Answer, Query, Retrieval
+from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.seeds.embedder import Embedder, require_same, unit
+from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.storage import GraphStore
+
+
+class CrabPath:
+    """A memory: documents as a graph, search and walks over it, and the record of every turn.
+
+    Use :meth:`open`. Safe to use from several threads. One process per embedded directory.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        index: VectorIndex,
+        embedder: Embedder,
+        *,
+        settings: Settings,
+        router: Router | None = None,
+        linkers: Sequence[Linker] | None = None,
+        ranker: Ranker | None = None,
+    ) -> None:
+        """Assemble a memory from parts; :meth:`open` chooses them."""
+        self.store, self.index, self.embedder = store, index, embedder
+        self.settings = settings
+        self._verified = False
+        self._verifying = threading.Lock()
+        self._temporary: Path | None = None
+        self._ingest = Ingest(
+            store,
+            index,
+            embedder,
+            tuple(linkers)
+            if linkers is not None
+            else default_linkers(settings.links, self._neighbours),
+            settings.links,
+            settings.ingest.batch,
+        )
+        self._retrieval = Retrieval(
+            store,
+            index,
+            embedder,
+            ranker or Ranker.load(inhibition=settings.rank.inhibition),
+            router or SoftmaxRouter(settings.policy),
+            settings,
+        )
+        self._ingest.recover()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        vectors: Any = None,
+        settings: Settings | None = None,
+        router: Router | None = None,
+        linkers: Sequence[Linker] | None = None,
+    ) -> Self:
+        """Open a memory, or create it.
+
+        Args:
+            path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
+                is needed; None for a temporary memory that goes when it is closed.
+            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
+            vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
+                directory; a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``.
+            settings: Settings of the mechanisms.
+            router: Decides ambiguous pointers; None for the softmax policy.
+            linkers: Read edges off the text; None for the built-in ones.
+
+        Raises:
+            StoreReadOnlyError: The directory cannot be written.
+            StoreLockedError: Another process uses the directory.
+            StoreUnavailableError: A database or server cannot be reached.
+            ConfigurationError: The arguments do not fit together.
+        """
+        temporary = Path(tempfile.mkdtemp(prefix="crabpath-")) if path is None else None
+        location = temporary or path
+        store = GraphStore(location)  # type: ignore[arg-type]
+        try:
+            index = open_index(vectors, location)  # type: ignore[arg-type]
+            memory = cls(
+                store,
+                index,
+                Embedder(embeddings),
+                settings=settings or Settings(),
+                router=router,
+                linkers=linkers,
+            )
+        except BaseException:
+            store.close()
+            raise
+        memory._temporary = temporary
+        return memory
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        *,
+        ids: Sequence[str] | None = None,
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+        cleanup: Cleanup = "incremental",
+        progress: Progress | None = None,
+    ) -> IngestReport:
+        """Bring the memory to hold these documents as they are now.
+
+        Adding the same again changes nothing; a changed document is updated: documents are told
+        apart by id, else by ``metadata["source"]``, else by their text.
+
+        Args:
+            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used.
+            ids: One id per document, instead of ``Document.id``.
+            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
+            split: False when the documents are chunks already.
+            cleanup: ``"incremental"`` removes chunks that a given source no longer has;
+                ``"full"`` also removes every document that is not given; None removes nothing.
+            progress: Shows progress, see :func:`crabpath_retrievers.progress.bar`.
+
+        Raises:
+            InvalidInputError: A document cannot be used; nothing was changed.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; what was interrupted is finished by the next ingest.
+        """
+        chunking = Chunking(
+            self.settings.ingest, splitter, split, self.settings.links.metadata_keys
+        )
+        given = list(documents)
+        if given:
+            self.verify_embedder()
+        return self._ingest.add(
+            given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
+        )
+
+    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> IngestReport:
+        """As :meth:`add_documents`, off the event loop."""
+        return await arun(perform(self.add_documents, documents, **options))
+
+    def adopt(self, documents: Iterable[Document]) -> None:
+        """Read the graph off documents that the vector index holds already, under the same ids.
+
+        Documents that the index no longer holds go; nothing is written to the index.
+        """
+        given = list(documents)
+        if given:
+            self.verify_embedder()
+        chunking = Chunking(self.settings.ingest, split=False)
+        self._ingest.adopt(chunking.nodes(given))
+
+    def retrieve(self, text: str, **options: Any) -> Answer:
+        """Find the documents that answer a question.
+
+        Args:
+            text: The question.
+            options: Fields of :class:`~crabpath_retrievers.retrieval.Query`, and ``explore``:
+                a seed (or True) samples the walk instead of following the best pointers.
+
+        Raises:
+            InvalidInputError: The query cannot be asked.
+            EmbeddingMismatchError: The memory was built with another embedder.
+        """
+        return run(self._steps(text, **options))
+
+    def aretrieve(self, text: str, **options: Any) -> Awaitable[Answer]:
+        """As :meth:`retrieve`, without blocking the event loop."""
+        return arun(self._steps(text, **options))
+
+    def _steps(
+        self, text: str, *, explore: bool | int = False, vector: Any = None, **options: Any
+    ) -> Steps[Answer]:
+        query = Query(text=text, vector=None if vector is None else unit(vector), **options)
+        if not self._verified or query.vector is not None:
+            yield from perform(self._verify, query.vector)
+        router = None
+        if explore is not False:
+            rng = np.random.default_rng(None if explore is True else explore)
+            router = SoftmaxRouter(self.settings.policy, rng)
+        answer = yield from self._retrieval.steps(query, router=router)
+        return answer
+
+    def forget(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        source: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Delete documents, or all that a namespace has learned. Give exactly one argument.
+
+        Args:
+            ids: Ids of chunks, or of whole documents that were given ids.
+            source: Every chunk of this source.
+            namespace: Learned weights, turns and clock; documents stay.
+
+        Returns:
+            How many chunks were deleted.
+
+        Raises:
+            InvalidInputError: None or several arguments were given.
+        """
+        if sum(value is not None for value in (ids, source, namespace)) != 1:
+            msg = "give exactly one of ids, source and namespace to forget"
+            raise InvalidInputError(msg)
+        if namespace is not None:
+            self.store.apply([ForgetNamespace(namespace)])
+            return 0
+        if source is not None:
+            known = self.store.catalog.known(sources=[source])
+        else:
+            wanted = [ids] if isinstance(ids, str) else list(ids or ())
+            known = self.store.catalog.known(ids=wanted, documents=wanted)
+        if known:
+            self._ingest.remove([node.id for node in known])
+        return len(known)
+
+    def explain(self, turn_id: str, *, namespace: str | None = None) -> Explanation:
+        """Why each document of a turn came: seed or path, weights, tiers, probabilities.
+
+        Raises:
+            NotFoundError: There is no such turn in that namespace.
+        """
+        turn = self.store.turns.get(turn_id, namespace=namespace)
+        shown = {r.node for r in turn.returned} | {
+            node for r in turn.returned for e in r.path for node in (e.source, e.target)
+        }
+        return explain(turn, self.store.catalog.documents(sorted(shown)), self._retrieval.ranker)
+
+    def info(self) -> dict[str, Any]:
+        """What the memory holds, and where."""
+        meta = self.store.catalog.meta()
+        return {
+            "store": self.store.name,
+            "vectors": self.index.description,
+            "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
+            "schema": int(meta["schema"]),
+            **self.store.catalog.statistics(),
+        }
+
+    def verify_embedder(self) -> None:
+        """Make sure that the embedder is the one the memory was built with; remember a first one.
+
+        Raises:
+            EmbeddingMismatchError: It is another one.
+        """
+        self._verify(None)
+
+    def _verify(self, vector: Vector | None) -> None:
+        stored = self._stored_embedder()
+        if vector is not None:
+            if stored and vector.size != stored["dimension"]:
+                msg = (
+                    f"the query vector has {vector.size} dimensions, the memory "
+                    f"{stored['dimension']}: use the embedder that the memory was built with"
+                )
+                raise EmbeddingMismatchError(msg)
+            return
+        with self._verifying:
+            if self._verified:
+                return
+            probe = self.embedder.fingerprint()
+            if stored:
+                require_same(
+                    stored["probe"], probe, stored_model=stored["model"], model=self.embedder.model
+                )
+            else:
+                self.store.apply([PutMeta((("embedder", _fingerprint(self.embedder, probe)),))])
+            self._verified = True
+
+    def _stored_embedder(self) -> dict[str, Any] | None:
+        value = self.store.catalog.meta().get("embedder")
+        if value is None:
+            return None
+        data = json.loads(value)
+        data["probe"] = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
+        return data  # type: ignore[no-any-return]
+
+    def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
+        """Keys and cosines of a node's nearest neighbours."""
+        (own,) = self.store.walk.heads([node_id])
+        vector = np.asarray(own.vector, dtype=np.float32)
+        heads = self.store.walk.heads(self.index.search(vector, k + 1))
+        return [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads if h != own]
+
+    def close(self) -> None:
+        """Release files and connections; a temporary memory is deleted."""
+        self.index.close()
+        self.store.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def __enter__(self) -> Self:
+        """Use the memory in a ``with`` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def open_index(vectors: Any, location: str | Path) -> VectorIndex:
+    """The vector index for what the caller passed as ``vectors``.
+
+    Raises:
+        ConfigurationError: It is none of the supported kinds, or is missing with a URL.
+    """
+    from crabpath_retrievers.seeds.chroma import ChromaIndex
+
+    if vectors is None:
+        if "://" in str(location):
+            msg = "a store at a URL needs vectors=: a Chroma client, a directory or a VectorStore"
+            raise ConfigurationError(msg)
+        return ChromaIndex.embedded(Path(location) / "vectors")
+    if isinstance(vectors, (str, Path)):
+        return ChromaIndex.embedded(Path(vectors))
+    if isinstance(vectors, VectorStore):
+        return VectorStoreIndex(vectors)
+    if hasattr(vectors, "get_or_create_collection"):
+        return ChromaIndex.from_client(vectors)
+    if hasattr(vectors, "upsert") and hasattr(vectors, "matching"):
+        index: VectorIndex = vectors
+        return index
+    msg = (
+        f"vectors cannot be a {type(vectors).__name__}: "
+        "pass a directory, a Chroma client, a VectorStore or a VectorIndex"
+    )
+    raise ConfigurationError(msg)
+
+
+def _fingerprint(embedder: Embedder, probe: Vector) -> str:
+    return json.dumps(
+        {
+            "model": embedder.model,
+            "dimension": int(probe.size),
+            "probe": base64.b64encode(probe.astype("<f4").tobytes()).decode(),
+        }
+    )

@@ -1,0 +1,1 @@
+"""The final ranking: features of (query, node, path) and a logistic model with a shipped prior."""

@@ -1,0 +1,1 @@
+"""Who decides at an ambiguous pointer."""

@@ -1,0 +1,128 @@
+"""The softmax policy over pointers and STOP, and the router that follows it.
+
+π(a | i) = exp((r_ia + w_ia)/τ) / Σ_{j ∈ N(i) ∪ {STOP}} exp((r_ij + w_ij)/τ)   (document 000 §3.1)
+
+Several pointers may be followed from one node: sampling without replacement until STOP
+(Plackett–Luce), which is the formula above when one is chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crabpath_retrievers.config import PolicySettings
+from crabpath_retrievers.graph import Pointer
+from crabpath_retrievers.trajectory import Decider
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The habitual pointers of one node.
+
+    Attributes:
+        source: Id of the node.
+        pointers: What may be followed, ``n`` of them, at least one.
+        relevance: r, cosine of query and target, shape ``[n]``, in [-1, 1].
+        weights: w, effective and damped, shape ``[n]``, in [-1, 1].
+        stop_weight: Learned weight of STOP at this node.
+        inhibited: Titles that inhibitory pointers of this node advise against.
+    """
+
+    source: str
+    pointers: tuple[Pointer, ...]
+    relevance: Floats
+    weights: Floats
+    stop_weight: float
+    inhibited: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRequest:
+    """Everything that has to be decided in one hop.
+
+    Attributes:
+        query: What the user asked.
+        choices: One per node of the frontier that has habitual pointers.
+        budget: Most pointers to follow from one node.
+        callbacks: Callbacks of the host framework, for routers that run models.
+    """
+
+    query: str
+    choices: tuple[Choice, ...]
+    budget: int
+    callbacks: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to follow from one node.
+
+    Attributes:
+        followed: Indices into the pointers of the choice, in order of preference.
+        stopped: Whether STOP ended the choice, rather than the budget or a lack of pointers.
+        probabilities: π of each pointer and, last, of STOP; shape ``[n + 1]``, sums to 1.
+        decided_by: Who chose.
+    """
+
+    followed: tuple[int, ...]
+    stopped: bool
+    probabilities: Floats
+    decided_by: Decider
+
+
+class Router(Protocol):
+    """Decides the ambiguous pointers of a frontier."""
+
+    def route(self, request: RoutingRequest) -> Sequence[Decision]:
+        """One decision per choice of the request, in order."""
+
+    async def aroute(self, request: RoutingRequest) -> Sequence[Decision]:
+        """As :meth:`route`, without blocking the event loop."""
+
+
+def action_probabilities(logits: Floats) -> Floats:
+    """Softmax of ``logits``, shape ``[n]``; stable for large values."""
+    shifted = np.exp(logits - logits.max())
+    probabilities: Floats = shifted / shifted.sum()
+    return probabilities
+
+
+class SoftmaxRouter:
+    """Follows what beats STOP, or samples when exploring. Needs no model."""
+
+    def __init__(self, settings: PolicySettings, rng: np.random.Generator | None = None) -> None:
+        """Create a router.
+
+        Args:
+            settings: Temperature and the score of STOP.
+            rng: Given one, choices are sampled (Gumbel top-k: Kool et al. 2019, §2.3);
+                without, the router is greedy.
+        """
+        self._settings = settings
+        self._rng = rng
+
+    def route(self, request: RoutingRequest) -> Sequence[Decision]:
+        """One decision per choice of the request, in order."""
+        return [self._decide(choice, request.budget) for choice in request.choices]
+
+    async def aroute(self, request: RoutingRequest) -> Sequence[Decision]:
+        """As :meth:`route`; it is a small computation and blocks nobody."""
+        return self.route(request)
+
+    def _decide(self, choice: Choice, budget: int) -> Decision:
+        stop = self._settings.stop + choice.stop_weight
+        logits = np.append(choice.relevance + choice.weights, stop) / self._settings.temperature
+        keys = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
+        order = np.argsort(-keys, kind="stable")
+        beating = order[: int(np.flatnonzero(order == logits.size - 1)[0])]
+        return Decision(
+            followed=tuple(int(index) for index in beating[:budget]),
+            stopped=len(beating) <= budget,
+            probabilities=action_probabilities(logits),
+            decided_by="policy",
+        )

@@ -1,0 +1,98 @@
+"""Any LangChain ``VectorStore`` as vector index."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.vectorstores import VectorStore
+
+from crabpath_retrievers.errors import ConfigurationError, CrabPathError, StoreError
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.index import Filter
+
+_PLAIN = (str, int, float, bool)  # every integration can store these
+_WIDE = 200  # hits among which a filter of unknown language is looked up
+
+
+class VectorStoreIndex:
+    """Searches a store that somebody else may own; ids are the store's own document ids.
+
+    The store embeds what is added with its own embedder, so its text is the page content, and
+    needs ``similarity_search_by_vector``, ids on the documents it returns, ``add_documents`` with
+    ids and ``delete``: the surface that the well-kept integrations share.
+    """
+
+    def __init__(self, vectorstore: VectorStore) -> None:
+        """Wrap a store."""
+        self._store = vectorstore
+
+    @property
+    def description(self) -> str:
+        """What it is, for people."""
+        return f"LangChain {type(self._store).__name__}"
+
+    def upsert(
+        self,
+        ids: Sequence[str],
+        vectors: Sequence[Vector],  # noqa: ARG002  the store embeds by itself
+        texts: Sequence[str],
+        metadatas: Sequence[Mapping[str, Any]],
+    ) -> None:
+        """Add documents under their node ids, or replace them."""
+        documents = [
+            Document(
+                id=node_id,
+                page_content=text,
+                metadata={k: v for k, v in metadata.items() if isinstance(v, _PLAIN)},
+            )
+            for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
+        ]
+        try:
+            self._store.add_documents(documents, ids=list(ids))
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete documents; unknown ids are ignored."""
+        if not ids:
+            return
+        try:
+            self._store.delete(list(ids))
+        except NotImplementedError as error:
+            msg = f"{self.description} cannot delete: forget needs a store that can"
+            raise ConfigurationError(msg) from error
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
+        """Ids of the k nearest documents, nearest first."""
+        arguments: dict[str, Any] = {"filter": filter} if filter else {}
+        try:
+            found = self._store.similarity_search_by_vector(vector.tolist(), k=k, **arguments)
+        except NotImplementedError as error:
+            msg = f"{self.description} cannot search by vector: CrabPath needs a store that can"
+            raise ConfigurationError(msg) from error
+        except Exception as error:
+            raise self._failed(error) from error
+        if any(document.id is None for document in found):
+            msg = f"{self.description} returns documents without ids: CrabPath needs them"
+            raise ConfigurationError(msg)
+        return [str(document.id) for document in found]
+
+    def matching(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
+        """Those of the ids that the store itself finds under the filter, among its nearest 200."""
+        if not ids or not filter:
+            return set(ids)
+        return set(ids) & set(self.search(vector, _WIDE, filter))
+
+    def count(self) -> int:
+        """Unknown to the interface: -1."""
+        return -1
+
+    def close(self) -> None:
+        """Nothing: the store belongs to the caller."""
+
+    def _failed(self, error: Exception) -> CrabPathError:
+        if isinstance(error, CrabPathError):
+            return error
+        return StoreError(f"{self.description} failed: {error}")

@@ -1,0 +1,297 @@
+"""How each change record is carried out. The only module that writes to the graph store."""
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from functools import singledispatchmethod
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from crabpath_retrievers import changes as c
+from crabpath_retrievers.graph import EdgeKind, Node, effective_weight
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.node_writer import NodeWriter, delete_edges
+from crabpath_retrievers.storage.walk_queries import pack
+
+
+class Writer:
+    """Applies changes on one open transaction."""
+
+    def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
+        """Write on ``connection``; the caller commits."""
+        self._connection = connection
+        self._insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
+        self._nodes = NodeWriter(connection, fulltext, self._insert)
+
+    def apply(self, change: c.Change) -> None:
+        """Carry out one change."""
+        self._apply(change)
+
+    @singledispatchmethod
+    def _apply(self, change: object) -> None:
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+
+    @_apply.register
+    def _(self, change: c.StageNodes) -> None:
+        rows = [_staged(node) for node in change.nodes]
+        put = {row["id"] for row in rows}
+        rows += [
+            {"id": i, "operation": "remove", "payload": None, "embedding": None}
+            for i in change.removed
+            if i not in put
+        ]
+        self._delete(s.staging.c.id, [row["id"] for row in rows])
+        if rows:
+            self._connection.execute(s.staging.insert(), rows)
+
+    @_apply.register
+    def _(self, _change: c.PublishStaged) -> None:
+        waiting = self._connection.execute(
+            sa.select(s.staging).where(s.staging.c.operation.in_(("put", "remove")))
+        ).all()
+        removed = [row.id for row in waiting if row.operation == "remove"]
+        put = [row for row in waiting if row.operation == "put"]
+        self._remove(removed)
+        self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
+        self._delete(s.staging.c.id, removed)
+        self._connection.execute(
+            s.staging.update()
+            .where(s.staging.c.operation == "put")
+            .values(operation="link", payload=None, embedding=None)
+        )
+        self._journal("publish", {"put": [row.id for row in put], "removed": removed})
+
+    @_apply.register
+    def _(self, change: c.MoveNodes) -> None:
+        if change.positions:
+            self._connection.execute(
+                s.nodes.update()
+                .where(s.nodes.c.id == sa.bindparam("moved"))
+                .values(position=sa.bindparam("to")),
+                [{"moved": node, "to": position} for node, position in change.positions],
+            )
+
+    @_apply.register
+    def _(self, change: c.RemoveNodes) -> None:
+        self._remove(change.ids)
+        # The text itself never enters the journal: what is forgotten must be gone.
+        self._journal("remove", {"ids": list(change.ids)})
+
+    def _remove(self, ids: Sequence[str]) -> None:
+        for part in parts(ids):
+            self._nodes.remove(part)
+            self._delete(s.staging.c.id, part)
+            values = [{"id": node_id} for node_id in part]
+            self._connection.execute(self._insert(s.trash).on_conflict_do_nothing(), values)
+
+    @_apply.register
+    def _(self, change: c.PutEdges) -> None:
+        alive = self._alive({key for e in change.edges for key in (e.source, e.target)})
+        born = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
+        rows = [
+            {
+                "source": e.source,
+                "target": e.target,
+                "kind": e.kind.value,
+                "prior": e.prior,
+                "floor": e.floor,
+                "born": born,
+            }
+            for e in change.edges
+            if e.source in alive and e.target in alive and e.source != e.target
+        ]
+        if rows:
+            insert = self._insert(s.edges)
+            update = {"prior": insert.excluded.prior, "floor": insert.excluded.floor}
+            key = [s.edges.c.source, s.edges.c.target, s.edges.c.kind]
+            self._connection.execute(
+                insert.on_conflict_do_update(index_elements=key, set_=update), rows
+            )
+            self._nodes.recount({e.target for e in change.edges if e.kind is EdgeKind.MENTION})
+        for part in parts(change.linked):
+            linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
+            self._connection.execute(
+                s.staging.delete().where(
+                    s.staging.c.operation == "link", s.staging.c.id.in_(linked)
+                )
+            )
+
+    def _alive(self, keys: Iterable[int]) -> set[int]:
+        found: set[int] = set()
+        for part in parts(keys):
+            found |= set(
+                self._connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part)))
+            )
+        return found
+
+    @_apply.register
+    def _(self, change: c.RemoveEdges) -> None:
+        delete_edges(self._connection, change.keys, [kind.value for kind in change.kinds])
+
+    @_apply.register
+    def _(self, change: c.EmptyTrash) -> None:
+        self._delete(s.trash.c.id, change.ids)
+
+    @_apply.register
+    def _(self, change: c.AdjustWeights) -> None:
+        namespace, exponent = self._namespace(change.namespace)
+        before = []
+        for delta in change.deltas:
+            row = {"source": delta.source, "target": delta.target, "kind": delta.kind.value}
+            before.append(self._adjust(namespace, exponent, delta, row))
+        payload = {"cause": change.cause, "deltas": [_delta(d) for d in change.deltas]}
+        self._journal("adjust", payload, namespace=change.namespace, inverse={"weights": before})
+
+    def _adjust(
+        self, namespace: int, exponent: float, delta: c.WeightDelta, row: dict[str, int]
+    ) -> dict[str, Any]:
+        edge = self._connection.execute(
+            sa.select(s.edges.c.prior, s.edges.c.floor, s.edges.c.born).filter_by(**row)
+        ).one_or_none()
+        prior, floor, born = edge or (0.0, 0.0, exponent)
+        touched = self._connection.execute(
+            sa.select(s.overlay.c.weight, s.overlay.c.mark)
+            .filter_by(namespace=namespace, **row)
+            .with_for_update()
+        ).one_or_none()
+        weight, mark = touched or (prior, min(born, exponent))
+        new = float(
+            np.clip(effective_weight(weight, floor, mark, exponent) + delta.delta, -1.0, 1.0)
+        )
+        insert = self._insert(s.overlay).values(
+            namespace=namespace, weight=new, mark=exponent, **row
+        )
+        self._connection.execute(
+            insert.on_conflict_do_update(
+                index_elements=list(s.overlay.primary_key.columns),
+                set_={"weight": new, "mark": exponent},
+            )
+        )
+        return {**row, "weight": touched and touched[0], "mark": touched and touched[1]}
+
+    @_apply.register
+    def _(self, change: c.AdvanceClock) -> None:
+        namespace, _ = self._namespace(change.namespace)
+        self._connection.execute(
+            s.namespaces.update()
+            .where(s.namespaces.c.key == namespace)
+            .values(
+                turn=s.namespaces.c.turn + change.turns,
+                exponent=s.namespaces.c.exponent + change.exponent,
+            )
+        )
+
+    @_apply.register
+    def _(self, change: c.RecordTurn) -> None:
+        turn = change.turn
+        namespace, _ = self._namespace(turn.namespace)
+        clock = self._connection.execute(
+            s.namespaces.update()
+            .where(s.namespaces.c.key == namespace)
+            .values(turn=s.namespaces.c.turn + 1)
+            .returning(s.namespaces.c.turn)
+        ).scalar_one()
+        record = {**turn.to_dict(), "clock": clock}
+        self._connection.execute(
+            s.turns.insert().values(
+                id=turn.id,
+                namespace=namespace,
+                clock=clock,
+                created=turn.created,
+                run_id=turn.run_id,
+                record=json.dumps(record, ensure_ascii=False, separators=(",", ":")),
+            )
+        )
+
+    @_apply.register
+    def _(self, change: c.ForgetNamespace) -> None:
+        key = self._connection.scalar(
+            sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
+        )
+        if key is None:
+            return
+        self._connection.execute(s.overlay.delete().where(s.overlay.c.namespace == key))
+        self._connection.execute(s.turns.delete().where(s.turns.c.namespace == key))
+        self._connection.execute(s.namespaces.delete().where(s.namespaces.c.key == key))
+        self._connection.execute(
+            s.journal.delete().where(s.journal.c.namespace == change.namespace)
+        )
+        self._journal("forget_namespace", {"namespace": change.namespace})
+
+    @_apply.register
+    def _(self, change: c.PutMeta) -> None:
+        for name, value in change.values:
+            insert = self._insert(s.meta).values(name=name, value=value)
+            self._connection.execute(
+                insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
+            )
+
+    def _namespace(self, name: str) -> tuple[int, float]:
+        query = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
+            s.namespaces.c.name == name
+        )
+        row = self._connection.execute(query).one_or_none()
+        if row is None:
+            insert = self._insert(s.namespaces).values(name=name, turn=0, exponent=0.0)
+            self._connection.execute(insert.on_conflict_do_nothing())
+            row = self._connection.execute(query).one()
+        return row.key, row.exponent
+
+    def _delete(self, column: sa.Column[str], values: Iterable[str]) -> None:
+        for part in parts(values):
+            self._connection.execute(column.table.delete().where(column.in_(part)))
+
+    def _journal(
+        self,
+        change: str,
+        payload: dict[str, Any],
+        *,
+        namespace: str | None = None,
+        inverse: dict[str, Any] | None = None,
+    ) -> None:
+        self._connection.execute(
+            s.journal.insert().values(
+                created=time.time(),
+                namespace=namespace,
+                change=change,
+                payload=json.dumps(payload),
+                inverse=None if inverse is None else json.dumps(inverse),
+            )
+        )
+
+
+def _staged(node: Node) -> dict[str, Any]:
+    payload = {
+        "document": node.document,
+        "source": node.source,
+        "content": node.content,
+        "title": node.title,
+        "names": node.names,
+        "addresses": node.addresses,
+        "references": node.references,
+        "position": node.position,
+        "metadata": dict(node.metadata),
+        "digest": node.digest,
+    }
+    assert node.vector is not None, "staged nodes carry their vector"  # noqa: S101
+    return {
+        "id": node.id,
+        "operation": "put",
+        "payload": json.dumps(payload, ensure_ascii=False),
+        "embedding": pack(node.vector),
+    }
+
+
+def _delta(delta: c.WeightDelta) -> dict[str, Any]:
+    return {
+        "source": delta.source,
+        "target": delta.target,
+        "kind": delta.kind.value,
+        "delta": delta.delta,
+    }

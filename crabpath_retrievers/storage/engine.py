@@ -1,0 +1,128 @@
+"""Opening a database: SQLite in WAL mode with private files, or PostgreSQL."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    StoreError,
+    StoreLockedError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+
+_PRAGMAS = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA busy_timeout=10000",
+    "PRAGMA cache_size=-32768",
+    "PRAGMA mmap_size=268435456",
+    "PRAGMA temp_store=MEMORY",
+)
+
+
+def open_engine(location: str | Path) -> sa.Engine:
+    """An engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
+
+    Raises:
+        StoreReadOnlyError: The directory cannot be written.
+        ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
+        MissingExtraError: The driver of the database is not installed.
+    """
+    text = str(location)
+    if "://" not in text:
+        return _sqlite_engine(Path(text) / "graph.sqlite")
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError as error:
+        msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
+        raise ConfigurationError(msg) from error
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite":
+        return _sqlite_engine(Path(url.database or ""))
+    if url.get_backend_name() != "postgresql":
+        msg = f"{url.get_backend_name()} is not supported: use a directory, SQLite or PostgreSQL"
+        raise ConfigurationError(msg)
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=16)
+    except (ImportError, NoSuchModuleError) as error:
+        msg = "PostgreSQL needs a driver: pip install 'crabpath-retrievers[postgres]'"
+        raise MissingExtraError(msg) from error
+
+
+def private_directory(path: Path) -> Path:
+    """Create a directory that only its user can enter, or say why it cannot be used."""
+    try:
+        if not path.exists():
+            path.mkdir(parents=True, mode=0o700)
+        if not path.is_dir():
+            msg = f"{path} is not a directory: choose another path for the store"
+            raise StoreReadOnlyError(msg)
+    except OSError as error:
+        raise _read_only(path) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _read_only(path)
+    return path
+
+
+def _read_only(path: Path) -> StoreReadOnlyError:
+    msg = f"the store directory {path} cannot be written: change its permissions or choose another"
+    return StoreReadOnlyError(msg)
+
+
+def _sqlite_engine(path: Path) -> sa.Engine:
+    private_directory(path.parent)
+    try:
+        # WAL and shared-memory files inherit the mode of the database file.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise _read_only(path.parent) from error
+    engine = sa.create_engine(f"sqlite:///{path}", pool_size=8, max_overflow=16)
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # transactions are begun explicitly below
+        for pragma in _PRAGMAS:
+            connection.execute(pragma)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            # A deferred transaction that upgrades to a write can fail at once with "locked".
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+@contextmanager
+def translated_errors(engine: sa.Engine) -> Iterator[None]:
+    """Turn driver errors into the project's own, each with what to do."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        text = str(error.orig)
+        name = engine.url.render_as_string(hide_password=True)
+        if "readonly" in text or "read-only" in text:
+            msg = f"the store {name} cannot be written: check the permissions of its files"
+            raise StoreReadOnlyError(msg) from error
+        if "locked" in text:
+            msg = f"the store {name} is busy: another process is writing; try again"
+            raise StoreLockedError(msg) from error
+        msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
+        raise StoreUnavailableError(msg) from error
+    except DBAPIError as error:
+        msg = f"the store refused an operation: {_first_line(str(error.orig))}"
+        raise StoreError(msg) from error
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no detail"

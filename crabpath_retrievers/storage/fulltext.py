@@ -1,0 +1,168 @@
+"""The databases' own full-text indexes, fed with tokens of our own making.
+
+Both get the same tokens, so that a phrase or a word matches alike on SQLite (FTS5, bm25) and on
+PostgreSQL (tsvector).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.storage.schema import nodes
+
+_K1, _B = 1.2, 0.75  # Robertson & Zaragoza 2009, §3.5: the customary values; FTS5 uses the same
+
+
+class FullText(Protocol):
+    """What the store needs of a full-text index."""
+
+    def create(self, connection: sa.Connection) -> None:
+        """Create the index if it is missing."""
+
+    def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
+        """Index nodes, as ``(key, tokens)``."""
+
+    def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
+        """Remove nodes."""
+
+    def search(
+        self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
+    ) -> list[tuple[int, float]]:
+        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
+
+    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes that hold the tokens side by side."""
+
+
+class Fts5:
+    """SQLite FTS5."""
+
+    def create(self, connection: sa.Connection) -> None:
+        """Create the index if it is missing."""
+        connection.exec_driver_sql(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS crabpath_fulltext USING fts5(tokens, "
+            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co' tokenchars '_'\")"
+        )
+
+    def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
+        """Index nodes, as ``(key, tokens)``."""
+        connection.exec_driver_sql(
+            "INSERT INTO crabpath_fulltext(rowid, tokens) VALUES (?, ?)",
+            [(key, " ".join(tokens)) for key, tokens in rows],
+        )
+
+    def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
+        """Remove nodes."""
+        connection.exec_driver_sql(
+            "DELETE FROM crabpath_fulltext WHERE rowid = ?", [(key,) for key in keys]
+        )
+
+    def search(
+        self,
+        connection: sa.Connection,
+        idf: Mapping[str, float],
+        limit: int,
+        mean_length: float,  # noqa: ARG002  FTS5 keeps its own
+    ) -> list[tuple[int, float]]:
+        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
+        match = " OR ".join(f'"{term}"' for term in idf)
+        rows = connection.exec_driver_sql(
+            "SELECT rowid, -rank FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? "
+            "ORDER BY rank LIMIT ?",
+            (match, limit),
+        )
+        return [(key, max(0.0, score)) for key, score in rows]
+
+    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes that hold the tokens side by side."""
+        match = '"' + " ".join(tokens) + '"'
+        rows = connection.exec_driver_sql(
+            "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?",
+            (match, limit),
+        )
+        return [key for (key,) in rows]
+
+
+class TsVector:
+    """PostgreSQL tsvector with a GIN index. The parser is bypassed: our tokens are lexemes."""
+
+    _max_position = 16383
+    _max_positions = 255
+
+    def create(self, connection: sa.Connection) -> None:
+        """Create the index if it is missing."""
+        connection.exec_driver_sql(
+            "CREATE TABLE IF NOT EXISTS crabpath_fulltext "
+            "(node bigint PRIMARY KEY, tokens tsvector NOT NULL)"
+        )
+        connection.exec_driver_sql(
+            "CREATE INDEX IF NOT EXISTS ix_crabpath_fulltext ON crabpath_fulltext USING gin(tokens)"
+        )
+
+    def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
+        """Index nodes, as ``(key, tokens)``."""
+        connection.execute(
+            sa.text(
+                "INSERT INTO crabpath_fulltext(node, tokens) "
+                "VALUES (:key, CAST(:tokens AS tsvector)) "
+                "ON CONFLICT (node) DO UPDATE SET tokens = excluded.tokens"
+            ),
+            [{"key": key, "tokens": self._literal(tokens)} for key, tokens in rows],
+        )
+
+    def _literal(self, tokens: Sequence[str]) -> str:
+        positions: dict[str, list[int]] = defaultdict(list)
+        for position, token in enumerate(tokens, 1):
+            if len(positions[token]) < self._max_positions:
+                positions[token].append(min(position, self._max_position))
+        return " ".join(f"'{t}':{','.join(map(str, at))}" for t, at in positions.items())
+
+    def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
+        """Remove nodes."""
+        connection.execute(
+            sa.text("DELETE FROM crabpath_fulltext WHERE node = ANY(:keys)"), {"keys": list(keys)}
+        )
+
+    def search(
+        self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
+    ) -> list[tuple[int, float]]:
+        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0.
+
+        ``ts_rank`` knows no idf, so this is BM25 with the term frequency taken as 1.
+        """
+        terms = list(idf)
+        any_term = " | ".join(f"'{term}'" for term in terms)
+        score = " + ".join(
+            f"CASE WHEN f.tokens @@ CAST(:t{i} AS tsquery) THEN CAST(:w{i} AS float) ELSE 0 END"
+            for i in range(len(terms))
+        )
+        values: dict[str, str | float] = {"any": any_term, "limit": limit, "mean": mean_length}
+        for i, term in enumerate(terms):
+            values |= {f"t{i}": f"'{term}'", f"w{i}": idf[term] * (_K1 + 1)}
+        rows = connection.execute(
+            sa.text(
+                f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / :mean)) "
+                f"AS score FROM crabpath_fulltext f JOIN {nodes.name} n ON n.key = f.node "
+                "WHERE f.tokens @@ CAST(:any AS tsquery) ORDER BY score DESC, f.node LIMIT :limit"
+            ),
+            values,
+        )
+        return [(key, float(score)) for key, score in rows]
+
+    def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes that hold the tokens side by side."""
+        rows = connection.execute(
+            sa.text(
+                "SELECT node FROM crabpath_fulltext "
+                "WHERE tokens @@ CAST(:phrase AS tsquery) LIMIT :limit"
+            ),
+            {"phrase": " <-> ".join(f"'{token}'" for token in tokens), "limit": limit},
+        )
+        return [key for (key,) in rows]
+
+
+def full_text(dialect: str) -> FullText:
+    """The index of a database, by its SQLAlchemy dialect name."""
+    return Fts5() if dialect == "sqlite" else TsVector()

@@ -1,0 +1,118 @@
+"""Reads of the linkers: who owns a name, who says it, who points where, who stands beside whom."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.schema import addresses, edges, names, nodes, references, terms
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.storage.store import GraphStore
+
+
+class LinkNode(NamedTuple):
+    """What a linker sees of a node."""
+
+    key: int
+    id: str
+    source: str
+    position: int
+    title: str
+    content: str
+    mentions: int
+
+
+_COLUMNS = (
+    nodes.c.key,
+    nodes.c.id,
+    nodes.c.source,
+    nodes.c.position,
+    nodes.c.title,
+    nodes.c.content,
+    nodes.c.mentions,
+)
+
+
+class LinkQueries:
+    """Lookups whose cost depends on the document and its matches, not on the corpus."""
+
+    def __init__(self, store: "GraphStore") -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def _rows(
+        self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
+    ) -> Iterator[tuple[Any, ...]]:
+        with self._store.reading() as connection:
+            for part in parts(values):
+                rows = connection.execute(sa.select(*select).where(column.in_(part)))
+                yield from (tuple(row) for row in rows)
+
+    def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
+        """The nodes with these keys."""
+        return [LinkNode(*row) for row in self._rows(nodes.c.key, keys, *_COLUMNS)]
+
+    def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
+        """Names among the candidates, with the keys of the nodes that own them."""
+        return _grouped(self._rows(names.c.name, candidates, names.c.name, names.c.node))
+
+    def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """The names of these nodes."""
+        return _grouped(self._rows(names.c.node, keys, names.c.node, names.c.name))
+
+    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes whose text holds the tokens side by side."""
+        return self._store.fulltext.phrase(tokens, limit)
+
+    def frequencies(self, words: Sequence[str]) -> dict[str, int]:
+        """In how many nodes each word stands; unknown words are left out."""
+        return dict(self._rows(terms.c.term, words, terms.c.term, terms.c.frequency))
+
+    def addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
+        """Keys of the nodes that a link target leads to."""
+        return _grouped(
+            self._rows(addresses.c.address, targets, addresses.c.address, addresses.c.node)
+        )
+
+    def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """The link targets that lead to these nodes."""
+        return _grouped(self._rows(addresses.c.node, keys, addresses.c.node, addresses.c.address))
+
+    def referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
+        """Keys of the nodes whose text points at a link target."""
+        return _grouped(
+            self._rows(references.c.address, targets, references.c.address, references.c.node)
+        )
+
+    def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
+        """The link targets at which the text of these nodes points."""
+        rows = self._rows(references.c.node, keys, references.c.node, references.c.address)
+        return _grouped(rows)
+
+    def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
+        """Keys of each source's chunks in the order of the text."""
+        columns = (nodes.c.source, nodes.c.position, nodes.c.key)
+        rows = sorted(tuple(row) for row in self._rows(nodes.c.source, sources, *columns))
+        return _grouped((source, key) for source, _, key in rows)
+
+    def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
+        """How many edges of a kind leave each node; nodes without any are left out."""
+        with self._store.reading() as connection:
+            found: dict[int, int] = {}
+            for part in parts(keys):
+                rows = connection.execute(
+                    sa.select(edges.c.source, sa.func.count())
+                    .where(edges.c.source.in_(part), edges.c.kind == kind)
+                    .group_by(edges.c.source)
+                )
+                found |= {key: count for key, count in rows}
+        return found
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:
+    grouped: dict[Any, list[Any]] = {}
+    for key, value in rows:
+        grouped.setdefault(key, []).append(value)
+    return grouped

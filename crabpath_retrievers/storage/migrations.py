@@ -1,0 +1,56 @@
+"""The schema version and the way forward from each older one."""
+
+from collections.abc import Callable, Mapping
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.schema import meta, metadata
+
+VERSION = 1
+
+Migration = Callable[[sa.Connection], None]
+
+# MIGRATIONS[n] leads from version n to n + 1.
+MIGRATIONS: Mapping[int, Migration] = {}
+
+
+def prepare(
+    connection: sa.Connection,
+    fulltext: FullText,
+    *,
+    version: int = VERSION,
+    migrations: Mapping[int, Migration] = MIGRATIONS,
+) -> None:
+    """Create the tables of a new store, or bring an older one up to date.
+
+    Raises:
+        SchemaVersionError: The store is newer than this program, or no migration leads on.
+    """
+    found = stored_version(connection)
+    if found is None:
+        metadata.create_all(connection)
+        fulltext.create(connection)
+        connection.execute(meta.insert().values(name="schema", value=str(version)))
+        return
+    if found > version:
+        msg = (
+            f"the store has schema {found}, this release knows {version}: "
+            "upgrade crabpath-retrievers"
+        )
+        raise SchemaVersionError(msg)
+    for step in range(found, version):
+        if step not in migrations:
+            msg = f"no migration leads from schema {step} to {step + 1}: export and re-add the data"
+            raise SchemaVersionError(msg)
+        migrations[step](connection)
+        connection.execute(meta.update().where(meta.c.name == "schema").values(value=str(step + 1)))
+
+
+def stored_version(connection: sa.Connection) -> int | None:
+    """The schema version of a store, or None when it has no tables yet."""
+    if not sa.inspect(connection).has_table(meta.name):
+        return None
+    value = connection.scalar(sa.select(meta.c.value).where(meta.c.name == "schema"))
+    return None if value is None else int(value)

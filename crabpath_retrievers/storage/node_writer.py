@@ -1,0 +1,199 @@
+"""Rows of a node across the tables: contents, vector, names, links, full text, statistics."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.text import tokens
+
+# Read off a text, and so read again when it changes. Learned edges (FOLLOWS, TOOL) stay.
+TEXTUAL = tuple(
+    kind.value for kind in EdgeKind if kind not in (EdgeKind.STOP, EdgeKind.FOLLOWS, EdgeKind.TOOL)
+)
+
+
+def indexed_tokens(title: str, content: str) -> list[str]:
+    """What full text and term statistics see of a node: its title once, then its text."""
+    return tokens(content if content.startswith(title) else f"{title}\n{content}")
+
+
+def delete_edges(connection: sa.Connection, keys: Iterable[int], kinds: Sequence[int]) -> None:
+    """Delete the edges of these kinds that leave or enter the nodes."""
+    for part in parts(keys):
+        touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
+        connection.execute(s.edges.delete().where(touching, s.edges.c.kind.in_(kinds)))
+
+
+class NodeWriter:
+    """Writes and removes nodes on one open transaction."""
+
+    def __init__(
+        self, connection: sa.Connection, fulltext: FullText, insert: Callable[..., Any]
+    ) -> None:
+        """Write on ``connection``; ``insert`` is the dialect's insert with ON CONFLICT."""
+        self._connection = connection
+        self._fulltext = fulltext
+        self._insert = insert
+
+    def put(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> None:
+        """Add or replace nodes, as ``(id, payload, embedding)``; a replaced one keeps its key."""
+        existing = self._keys([node_id for node_id, _, _ in staged])
+        self._strip(existing.values(), TEXTUAL)
+        rows = [_row(node_id, payload) for node_id, payload, _ in staged]
+        new = [row for row in rows if row["id"] not in existing]
+        if new:
+            self._connection.execute(s.nodes.insert(), new)
+        changed = [{**row, "old": row["id"]} for row in rows if row["id"] in existing]
+        if changed:
+            columns: dict[str, sa.BindParameter[Any]] = {
+                name: sa.bindparam(name) for name in rows[0] if name != "id"
+            }
+            update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
+            self._connection.execute(update, [_without(row, "id") for row in changed])
+        self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))
+
+    def _describe(
+        self, staged: Sequence[tuple[str, dict[str, Any], bytes]], keys: dict[str, int]
+    ) -> None:
+        named: list[dict[str, Any]] = []
+        addressed: list[dict[str, Any]] = []
+        referring: list[dict[str, Any]] = []
+        embedded: list[dict[str, Any]] = []
+        texts: list[tuple[int, list[str]]] = []
+        for node_id, payload, embedding in staged:
+            key = keys[node_id]
+            named += [{"name": name, "node": key} for name in dict.fromkeys(payload["names"])]
+            addressed += [{"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])]
+            referring += [{"address": a, "node": key} for a in dict.fromkeys(payload["references"])]
+            embedded.append({"node": key, "embedding": embedding})
+            texts.append((key, indexed_tokens(payload["title"], payload["content"])))
+        for table, rows in (
+            (s.names, named),
+            (s.addresses, addressed),
+            (s.references, referring),
+            (s.vectors, embedded),
+        ):
+            if rows:
+                self._connection.execute(table.insert(), rows)
+        if texts:
+            self._fulltext.add(self._connection, texts)
+            self._count(texts, sign=1)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Delete nodes with all that refers to them."""
+        keys = list(self._keys(ids).values())
+        self._strip(keys, [kind.value for kind in EdgeKind])
+        for column in (s.overlay.c.source, s.overlay.c.target, s.nodes.c.key):
+            self._delete(column, keys)
+
+    def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
+        """Delete what was read off the text of these nodes."""
+        keys = list(keys)
+        if not keys:
+            return
+        texts = [
+            (row.key, indexed_tokens(row.title, row.content))
+            for part in parts(keys)
+            for row in self._connection.execute(
+                sa.select(s.nodes.c.key, s.nodes.c.title, s.nodes.c.content).where(
+                    s.nodes.c.key.in_(part)
+                )
+            )
+        ]
+        self._fulltext.remove(self._connection, keys)
+        self._count(texts, sign=-1)
+        mentioned = self._mentioned_by(keys)
+        delete_edges(self._connection, keys, kinds)
+        for table in (s.names, s.addresses, s.references, s.vectors):
+            self._delete(table.c.node, keys)
+        self.recount(mentioned)
+
+    def _mentioned_by(self, keys: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        for part in parts(keys):
+            found |= set(
+                self._connection.scalars(
+                    sa.select(s.edges.c.target).where(
+                        s.edges.c.source.in_(part), s.edges.c.kind == EdgeKind.MENTION.value
+                    )
+                )
+            )
+        return found
+
+    def recount(self, keys: Iterable[int]) -> None:
+        """Bring the number of nodes that mention each of these nodes up to date."""
+        count = (
+            sa.select(sa.func.count())
+            .where(s.edges.c.target == s.nodes.c.key, s.edges.c.kind == EdgeKind.MENTION.value)
+            .scalar_subquery()
+        )
+        for part in parts(keys):
+            self._connection.execute(
+                s.nodes.update().where(s.nodes.c.key.in_(part)).values(mentions=count)
+            )
+
+    def _count(self, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
+        frequency = Counter(term for _, text in texts for term in set(text))
+        rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
+        if rows:
+            insert = self._insert(s.terms)
+            total = s.terms.c.frequency + insert.excluded.frequency
+            self._connection.execute(
+                insert.on_conflict_do_update(
+                    index_elements=[s.terms.c.term], set_={"frequency": total}
+                ),
+                rows,
+            )
+        if sign < 0:
+            for part in parts(frequency):
+                gone = s.terms.c.term.in_(part) & (s.terms.c.frequency <= 0)
+                self._connection.execute(s.terms.delete().where(gone))
+        self._bump("nodes", sign * len(texts))
+        self._bump("tokens", sign * sum(len(text) for _, text in texts))
+
+    def _bump(self, name: str, amount: int) -> None:
+        query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
+        value = str(int(self._connection.scalar(query) or 0) + amount)
+        insert = self._insert(s.meta).values(name=name, value=value)
+        self._connection.execute(
+            insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
+        )
+
+    def _keys(self, ids: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for part in parts(ids):
+            rows = self._connection.execute(
+                sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part))
+            )
+            found |= {node_id: key for node_id, key in rows}
+        return found
+
+    def _delete(self, column: sa.Column[int], keys: Iterable[int]) -> None:
+        for part in parts(keys):
+            self._connection.execute(column.table.delete().where(column.in_(part)))
+
+
+def _row(node_id: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": node_id,
+        "document": payload["document"],
+        "source": payload["source"],
+        "position": payload["position"],
+        "title": payload["title"],
+        "content": payload["content"],
+        "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
+        "digest": payload["digest"],
+        "length": len(indexed_tokens(payload["title"], payload["content"])),
+        "mentions": 0,
+    }
+
+
+def _without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != name}

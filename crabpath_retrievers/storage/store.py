@@ -1,0 +1,131 @@
+"""The graph store: opening, reading connections, and the one place where anything changes."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes import Change
+from crabpath_retrievers.storage.apply import Writer
+from crabpath_retrievers.storage.catalog import Catalog
+from crabpath_retrievers.storage.engine import open_engine, translated_errors
+from crabpath_retrievers.storage.fulltext import full_text
+from crabpath_retrievers.storage.link_queries import LinkQueries
+from crabpath_retrievers.storage.migrations import prepare
+from crabpath_retrievers.storage.turn_log import TurnLog
+from crabpath_retrievers.storage.walk_queries import WalkQueries
+
+_INGEST_LOCK = 0x0C4AB9A7  # any fixed number; PostgreSQL advisory locks are named by integers
+
+
+class GraphStore:
+    """Nodes, edges, what each namespace learned, and the turn log, in one SQL database.
+
+    Attributes:
+        walk: Reads of the hot path.
+        links: Reads of the linkers.
+        catalog: Documents, staged work, statistics.
+        turns: Turn records and the change journal.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        """Open or create the store.
+
+        Args:
+            location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
+
+        Raises:
+            StoreReadOnlyError: The directory or database cannot be written.
+            StoreUnavailableError: The database cannot be reached.
+            SchemaVersionError: The store was written by a newer release.
+        """
+        self._engine = open_engine(location)
+        self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._fulltext = full_text(self._engine.dialect.name)
+        self._ingest = threading.RLock()
+        with translated_errors(self._engine), self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                # Two workers that start together must not both create the tables.
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INGEST_LOCK)))
+            prepare(connection, self._fulltext)
+        self.walk = WalkQueries(self)
+        self.links = LinkQueries(self)
+        self.catalog = Catalog(self)
+        self.turns = TurnLog(self)
+
+    @property
+    def name(self) -> str:
+        """Where the store is, without password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A connection for reads; each statement sees the latest commit."""
+        with translated_errors(self._engine), self._reader.connect() as connection:
+            yield connection
+
+    @cached_property
+    def fulltext(self) -> "FullTextReader":
+        """The full-text index."""
+        return FullTextReader(self)
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Apply all changes in one transaction, or none of them, and journal them.
+
+        Raises:
+            StoreError: The database failed; nothing of this call is kept.
+        """
+        if not changes:
+            return
+        with translated_errors(self._engine), self._engine.begin() as connection:
+            writer = Writer(connection, self._fulltext)
+            for change in changes:
+                writer.apply(change)
+
+    @contextmanager
+    def ingesting(self) -> Iterator[None]:
+        """Hold the right to ingest: one writer of documents per store at a time."""
+        with self._ingest:
+            if self.dialect != "postgresql":
+                yield
+                return
+            with translated_errors(self._engine), self._reader.connect() as connection:
+                connection.execute(sa.select(sa.func.pg_advisory_lock(_INGEST_LOCK)))
+                try:
+                    yield
+                finally:
+                    connection.execute(sa.select(sa.func.pg_advisory_unlock(_INGEST_LOCK)))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+class FullTextReader:
+    """Searches of the full-text index on a reading connection."""
+
+    def __init__(self, store: GraphStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def search(
+        self, idf: dict[str, float], limit: int, mean_length: float
+    ) -> list[tuple[int, float]]:
+        """Keys and BM25 scores of nodes that hold any of the terms, best first."""
+        if not idf:
+            return []
+        with self._store.reading() as connection:
+            return self._store._fulltext.search(connection, idf, limit, mean_length)  # noqa: SLF001
+
+    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
+        """Keys of nodes that hold the tokens side by side."""
+        with self._store.reading() as connection:
+            return self._store._fulltext.phrase(connection, tokens, limit)  # noqa: SLF001

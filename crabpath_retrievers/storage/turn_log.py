@@ -1,0 +1,73 @@
+"""Turn records and the change journal."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.storage.schema import journal, namespaces, turns
+from crabpath_retrievers.trajectory import Turn
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.storage.store import GraphStore
+
+
+class TurnLog:
+    """Reads of what happened."""
+
+    def __init__(self, store: "GraphStore") -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
+        """The record of a turn, by its id or by the run id of the host that asked.
+
+        Args:
+            turn_id: Turn id, or LangChain run id.
+            namespace: Only turns of this namespace are found; None looks in all.
+
+        Raises:
+            NotFoundError: There is no such turn in that namespace.
+        """
+        query = (
+            sa.select(turns.c.record)
+            .join(namespaces, namespaces.c.key == turns.c.namespace)
+            .where(sa.or_(turns.c.id == turn_id, turns.c.run_id == turn_id))
+            .order_by(turns.c.clock.desc())
+            .limit(1)
+        )
+        if namespace is not None:
+            query = query.where(namespaces.c.name == namespace)
+        with self._store.reading() as connection:
+            record = connection.scalar(query)
+        if record is None:
+            msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"
+            raise NotFoundError(msg)
+        return Turn.from_dict(json.loads(record))
+
+    def latest(self, namespace: str) -> str | None:
+        """Id of the namespace's last turn."""
+        with self._store.reading() as connection:
+            return connection.scalar(
+                sa.select(turns.c.id)
+                .join(namespaces, namespaces.c.key == turns.c.namespace)
+                .where(namespaces.c.name == namespace)
+                .order_by(turns.c.clock.desc())
+                .limit(1)
+            )
+
+    def journal(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The last changes, newest first, each with its inverse where it has one."""
+        with self._store.reading() as connection:
+            rows = connection.execute(
+                sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
+            ).mappings()
+            return [
+                {
+                    **row,
+                    "payload": json.loads(row["payload"]),
+                    "inverse": None if row["inverse"] is None else json.loads(row["inverse"]),
+                }
+                for row in rows
+            ]

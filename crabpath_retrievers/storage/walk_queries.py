@@ -1,0 +1,181 @@
+"""Reads of the hot path: entry nodes, and the outgoing edges of a whole frontier."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Vector, effective_weight
+from crabpath_retrievers.storage.schema import (
+    edges,
+    meta,
+    names,
+    namespaces,
+    nodes,
+    overlay,
+    terms,
+    vectors,
+)
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.storage.store import GraphStore
+
+_STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes
+
+
+def pack(vector: Vector) -> bytes:
+    """A unit vector as stored."""
+    return np.asarray(vector, dtype=_STORED).tobytes()
+
+
+def unpack(data: bytes) -> Vector:
+    """The inverse of :func:`pack`; half precision, read-only view."""
+    return np.frombuffer(data, dtype=_STORED)
+
+
+class Clock(NamedTuple):
+    """Where a namespace stands: its surrogate key (0 if unseen), turns and decay exponent."""
+
+    key: int
+    turn: int
+    exponent: float
+
+
+class Frontier(NamedTuple):
+    """Outgoing edges of a frontier, and the learned weight of STOP per node that has one."""
+
+    pointers: list[Pointer]
+    stops: dict[int, float]
+
+
+_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, vectors.c.embedding)
+_NODES = nodes.join(vectors, vectors.c.node == nodes.c.key)
+_BY_ID = (
+    sa.select(*_HEAD).select_from(_NODES).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+_BY_KEY = (
+    sa.select(*_HEAD)
+    .select_from(_NODES)
+    .where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
+)
+_HEADS = sa.union_all(_BY_ID, _BY_KEY)
+_CLOCK = sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).where(
+    namespaces.c.name == sa.bindparam("name")
+)
+_OWNERS = sa.select(names.c.name, names.c.node).where(
+    names.c.name.in_(sa.bindparam("names", expanding=True))
+)
+_TERMS = sa.select(terms.c.term, terms.c.frequency).where(
+    terms.c.term.in_(sa.bindparam("terms", expanding=True))
+)
+_COUNTERS = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
+
+
+def _outgoing() -> sa.CompoundSelect[tuple[object, ...]]:
+    frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
+    seen = sa.and_(
+        overlay.c.namespace == sa.bindparam("namespace"),
+        overlay.c.source == edges.c.source,
+        overlay.c.target == edges.c.target,
+        overlay.c.kind == edges.c.kind,
+    )
+    pointers = (
+        sa.select(
+            edges.c.source,
+            edges.c.kind,
+            edges.c.prior,
+            edges.c.floor,
+            edges.c.born,
+            overlay.c.weight,
+            overlay.c.mark,
+            *_HEAD,
+        )
+        .select_from(
+            edges.join(nodes, nodes.c.key == edges.c.target)
+            .join(vectors, vectors.c.node == edges.c.target)
+            .outerjoin(overlay, seen)
+        )
+        .where(edges.c.source.in_(frontier))
+    )
+    zero = sa.literal_column("0.0", sa.Float)
+    stops = sa.select(
+        overlay.c.source,
+        overlay.c.kind,
+        zero,
+        zero,
+        zero,
+        overlay.c.weight,
+        overlay.c.mark,
+        overlay.c.target,
+        sa.null(),
+        sa.null(),
+        sa.null(),
+        sa.null(),
+    ).where(
+        overlay.c.namespace == sa.bindparam("namespace"),
+        overlay.c.source.in_(frontier),
+        overlay.c.target == 0,
+    )
+    return sa.union_all(pointers, stops)
+
+
+_OUTGOING = _outgoing()
+
+
+class WalkQueries:
+    """Reads whose cost depends on what is asked for, never on the size of the corpus."""
+
+    def __init__(self, store: "GraphStore") -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def heads(self, ids: Sequence[str], keys: Sequence[int] = ()) -> list[NodeHead]:
+        """The nodes with these ids or keys; unknown ones are left out."""
+        with self._store.reading() as connection:
+            rows = connection.execute(_HEADS, {"ids": list(ids), "keys": list(keys)}).all()
+        return [_head(*row) for row in {row[0]: row for row in rows}.values()]
+
+    def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
+        """The outgoing edges of all given nodes as one namespace sees them now, in one query."""
+        with self._store.reading() as connection:
+            rows = connection.execute(_OUTGOING, {"keys": list(keys), "namespace": clock.key}).all()
+        pointers, stops = [], {}
+        for source, kind, prior, floor, born, weight, mark, *head in rows:
+            touched = weight is not None
+            now = effective_weight(
+                weight if touched else prior,
+                floor,
+                mark if touched else min(born, clock.exponent),
+                clock.exponent,
+            )
+            if kind == EdgeKind.STOP.value:
+                stops[source] = now
+            else:
+                pointers.append(Pointer(source, _head(*head), EdgeKind(kind), now, prior))
+        return Frontier(pointers, stops)
+
+    def clock(self, namespace: str) -> Clock:
+        """Where the namespace stands; all zero for one that has never been used."""
+        with self._store.reading() as connection:
+            row = connection.execute(_CLOCK, {"name": namespace}).one_or_none()
+        return Clock(0, 0, 0.0) if row is None else Clock(*row)
+
+    def owners(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
+        """Which of these names are names of nodes, as ``(name, key)``."""
+        if not candidates:
+            return []
+        with self._store.reading() as connection:
+            return [tuple(row) for row in connection.execute(_OWNERS, {"names": list(candidates)})]
+
+    def frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
+        """Document frequencies of the known words, number of nodes, mean length in tokens."""
+        with self._store.reading() as connection:
+            found = connection.execute(_TERMS, {"terms": list(words)}).all()
+            counters = {name: int(value) for name, value in connection.execute(_COUNTERS)}
+        total = counters.get("nodes", 0)
+        return dict(map(tuple, found)), total, max(1.0, counters.get("tokens", 0) / max(1, total))
+
+
+def _head(key: int, node_id: str, title: str, mentions: int, embedding: bytes) -> NodeHead:
+    return NodeHead(key, node_id, title, mentions, unpack(embedding))

@@ -1,0 +1,65 @@
+"""Words and names, cut the same way everywhere: full text, term statistics, mentions."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# Scripts that are written without spaces become one token per character; phrases still match.
+_WORD = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿]|[^\W぀-ヿ㐀-䶿一-鿿豈-﫿]+")
+_QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
+_LONGEST_WORD = 64
+
+
+class Word(NamedTuple):
+    """A token with what its surface tells: whether it was capitalised and where it stood."""
+
+    token: str
+    capitalised: bool
+    start: int
+    end: int
+
+
+def normalise(text: str) -> str:
+    """Compatibility form, case folded, without accents."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+
+
+def words(text: str) -> Iterator[Word]:
+    """The words of a text in order. Words above 64 characters are cut: they are no words."""
+    plain = text.isascii()
+    for match in _WORD.finditer(text):
+        surface = match.group()[:_LONGEST_WORD]
+        token = surface.lower() if plain else normalise(surface)
+        if token:
+            capitalised = surface[0].isupper() or surface[0].isdigit()
+            yield Word(token, capitalised, match.start(), match.end())
+
+
+def tokens(text: str) -> list[str]:
+    """The normalised tokens of a text in order."""
+    if text.isascii():
+        return [word[:_LONGEST_WORD] for word in _WORD.findall(text.lower())]
+    return [word.token for word in words(text)]
+
+
+def name_key(name: str) -> str:
+    """A name as it is stored and compared: its tokens, joined by single spaces."""
+    return " ".join(tokens(name))
+
+
+def names_of(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names under which a text may mention a document, without parenthesised qualifiers."""
+    found: dict[str, None] = {}
+    for name in (title, *aliases):
+        for variant in (name, _QUALIFIER.sub("", name)):
+            key = name_key(variant)
+            if is_telling(key):
+                found[key] = None
+    return tuple(found)
+
+
+def is_telling(key: str) -> bool:
+    """Whether a name can point at one document: not empty, not a number, not a letter or two."""
+    return len(key) > 2 and not key.replace(" ", "").isdigit() and len(key) <= 200  # noqa: PLR2004

@@ -1,0 +1,185 @@
+"""The record of one retrieval: every decision, its alternatives and its probabilities.
+
+Acting writes these records; learning reads them (design: act, record, learn, maintain).
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Decider = Literal["reflex", "policy", "chat_model"]
+Origin = Literal["seed", "walk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One pointer offered at a node.
+
+    Attributes:
+        target: Id of the node it leads to.
+        kind: Label of the edge kind.
+        weight: Effective weight in [-1, 1], after decay and damping.
+        relevance: Cosine of query and target, in [-1, 1].
+        probability: π(target | node) over the habitual pointers and STOP, in [0, 1];
+            1 for a reflex, 0 for a pointer that was not offered (dormant or inhibitory).
+        tier: Value of :class:`~crabpath_retrievers.graph.Tier`.
+    """
+
+    target: str
+    kind: str
+    weight: float
+    relevance: float
+    probability: float
+    tier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The decision taken at one node.
+
+    Attributes:
+        node: Id of the node whose pointers were considered.
+        hop: Distance of ``node`` from its seed.
+        candidates: What could be chosen.
+        chosen: Targets followed by decision, in the order they were drawn.
+        reflexes: Targets followed at once, without a decision.
+        stopped: Whether STOP ended the choice (otherwise the budget or the choices did).
+        stop_weight: Learned weight of STOP at this node.
+        stop_probability: π(STOP | node).
+        temperature: τ of the policy.
+        decided_by: Who chose.
+    """
+
+    node: str
+    hop: int
+    candidates: tuple[Candidate, ...]
+    chosen: tuple[str, ...]
+    reflexes: tuple[str, ...]
+    stopped: bool
+    stop_weight: float
+    stop_probability: float
+    temperature: float
+    decided_by: Decider
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRecord:
+    """An entry node with the scores that made it one."""
+
+    node: str
+    score: float
+    similarity: float
+    lexical: float
+    name: float
+    hinted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PathEdge:
+    """One hop of the route to a document."""
+
+    source: str
+    target: str
+    kind: str
+    weight: float
+    tier: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A document of the answer, in rank order.
+
+    Attributes:
+        probability: Ranker's probability of relevance, in [0, 1].
+        origin: ``seed`` when search found it, ``walk`` when only a pointer led to it.
+        path: Best route from a seed; empty when no pointer was involved.
+        features: Ranker inputs by name; their weighted sum is the log-odds.
+    """
+
+    node: str
+    probability: float
+    origin: Origin
+    path: tuple[PathEdge, ...]
+    features: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Everything that one retrieval did (outputs of document 001 §2.10)."""
+
+    id: str
+    namespace: str
+    clock: int
+    created: float
+    query: str
+    seeds: tuple[SeedRecord, ...]
+    steps: tuple[Step, ...]
+    visited: tuple[str, ...]
+    returned: tuple[Returned, ...]
+    guardrails: tuple[str, ...]
+    novelty: dict[str, float | bool]
+    explored: bool = False
+    run_id: str | None = None
+    llm_calls: int = 0
+    llm_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def follow_log(self) -> tuple[dict[str, Any], ...]:
+        """Every pointer followed: source, target, weight and decision channel."""
+        log = []
+        for step in self.steps:
+            weights = {c.target: c.weight for c in step.candidates if c.tier != "inhibitory"}
+            for channel, targets in (("reflex", step.reflexes), (step.decided_by, step.chosen)):
+                log += [
+                    {
+                        "source": step.node,
+                        "target": target,
+                        "weight": weights[target],
+                        "decision_channel": channel,
+                    }
+                    for target in targets
+                ]
+        return tuple(log)
+
+    @property
+    def trace(self) -> tuple[dict[str, Any], ...]:
+        """Visited nodes with their depth and energy (the score with which they were entered)."""
+        depth = {seed.node: (0, seed.score) for seed in self.seeds}
+        for step in self.steps:
+            relevance = {c.target: c.relevance for c in step.candidates}
+            for target in step.reflexes + step.chosen:
+                depth.setdefault(target, (step.hop + 1, relevance[target]))
+        return tuple(
+            {"node_id": node, "depth": depth[node][0], "energy": depth[node][1]}
+            for node in self.visited
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain, JSON-safe data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Turn":
+        """The inverse of :meth:`to_dict`."""
+        return cls(
+            **{
+                **data,
+                "seeds": tuple(SeedRecord(**seed) for seed in data["seeds"]),
+                "steps": tuple(_step(step) for step in data["steps"]),
+                "visited": tuple(data["visited"]),
+                "returned": tuple(_returned(item) for item in data["returned"]),
+                "guardrails": tuple(data["guardrails"]),
+            }
+        )
+
+
+def _step(data: dict[str, Any]) -> Step:
+    candidates = tuple(Candidate(**candidate) for candidate in data["candidates"])
+    chosen, reflexes = tuple(data["chosen"]), tuple(data["reflexes"])
+    return Step(**{**data, "candidates": candidates, "chosen": chosen, "reflexes": reflexes})
+
+
+def _returned(data: dict[str, Any]) -> Returned:
+    return Returned(**{**data, "path": tuple(PathEdge(**edge) for edge in data["path"])})

@@ -1,0 +1,53 @@
+"""Fixtures shared by all tests: a real embedder, both databases, small corpora."""
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.seeds.embedder import default_embeddings
+from crabpath_retrievers.storage import GraphStore
+
+POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
+
+
+@pytest.fixture(scope="session")
+def embeddings() -> Embeddings:
+    """all-MiniLM-L6-v2 from the packaged weights."""
+    return default_embeddings()
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL schema of its own, dropped afterwards; skipped where no server answers."""
+    engine = sa.create_engine(POSTGRES)
+    schema = f"crabpath_{uuid.uuid4().hex[:12]}"
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
+    except sa.exc.OperationalError:
+        pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
+    yield f"{POSTGRES}?options=-csearch_path%3D{schema}"
+    with engine.begin() as connection:
+        connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path) -> str:
+    """Where a store may be made: a directory, then a PostgreSQL schema."""
+    if request.param == "sqlite":
+        return str(tmp_path / "memory")
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def store(location: str) -> Iterator[GraphStore]:
+    """An empty store, once on each database."""
+    opened = GraphStore(location)
+    yield opened
+    opened.close()
