@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -82,7 +82,7 @@ class ChromaIndex:
         """
         with _translated(where or "the Chroma server"):
             collection = client.get_or_create_collection(
-                name, configuration={"hnsw": _HNSW}, embedding_function=None
+                name, configuration=cast("Any", {"hnsw": _HNSW}), embedding_function=None
             )
             # Chroma silently keeps the space of an existing collection.
             space = (collection.configuration_json.get("hnsw") or {}).get("space", "cosine")
@@ -114,7 +114,7 @@ class ChromaIndex:
                 self._collection.upsert(
                     ids=list(ids[part]),
                     embeddings=np.asarray(vectors[part], dtype=np.float32),
-                    metadatas=[filterable(metadata) for metadata in metadatas[part]],
+                    metadatas=cast("Any", [filterable(metadata) for metadata in metadatas[part]]),
                 )
 
     def delete(self, ids: Sequence[str]) -> None:

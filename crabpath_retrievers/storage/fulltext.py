@@ -64,7 +64,7 @@ class Fts5:
         connection: sa.Connection,
         idf: Mapping[str, float],
         limit: int,
-        mean_length: float,  # noqa: ARG002  FTS5 keeps its own
+        mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
         """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
         match = " OR ".join(f'"{term}"' for term in idf)

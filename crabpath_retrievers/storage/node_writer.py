@@ -52,9 +52,7 @@ class NodeWriter:
             self._connection.execute(s.nodes.insert(), new)
         changed = [{**row, "old": row["id"]} for row in rows if row["id"] in existing]
         if changed:
-            columns: dict[str, sa.BindParameter[Any]] = {
-                name: sa.bindparam(name) for name in rows[0] if name != "id"
-            }
+            columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
         self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))

@@ -141,7 +141,8 @@ class WalkQueries:
         with self._store.reading() as connection:
             rows = connection.execute(_OUTGOING, {"keys": list(keys), "namespace": clock.key}).all()
         pointers, stops = [], {}
-        for source, kind, prior, floor, born, weight, mark, *head in rows:
+        for row in rows:
+            source, kind, prior, floor, born, weight, mark = row[:7]
             touched = weight is not None
             now = effective_weight(
                 weight if touched else prior,
@@ -152,7 +153,7 @@ class WalkQueries:
             if kind == EdgeKind.STOP.value:
                 stops[source] = now
             else:
-                pointers.append(Pointer(source, _head(*head), EdgeKind(kind), now, prior))
+                pointers.append(Pointer(source, _head(*row[7:]), EdgeKind(kind), now, prior))
         return Frontier(pointers, stops)
 
     def clock(self, namespace: str) -> Clock:
