@@ -1,7 +1,7 @@
 """Reads of the hot path: entry nodes, and the outgoing edges of a whole frontier."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
@@ -134,15 +134,16 @@ class WalkQueries:
         """The nodes with these ids or keys; unknown ones are left out."""
         with self._store.reading() as connection:
             rows = connection.execute(_HEADS, {"ids": list(ids), "keys": list(keys)}).all()
-        return [_head(*row) for row in {row[0]: row for row in rows}.values()]
+        return [_head(row) for row in {row[0]: row for row in rows}.values()]
 
     def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """The outgoing edges of all given nodes as one namespace sees them now, in one query."""
         with self._store.reading() as connection:
             rows = connection.execute(_OUTGOING, {"keys": list(keys), "namespace": clock.key}).all()
-        pointers, stops = [], {}
+        pointers: list[Pointer] = []
+        stops: dict[int, float] = {}
         for row in rows:
-            source, kind, prior, floor, born, weight, mark = row[:7]
+            source, kind, prior, floor, born, weight, mark = tuple(row)[:7]
             touched = weight is not None
             now = effective_weight(
                 weight if touched else prior,
@@ -153,7 +154,7 @@ class WalkQueries:
             if kind == EdgeKind.STOP.value:
                 stops[source] = now
             else:
-                pointers.append(Pointer(source, _head(*row[7:]), EdgeKind(kind), now, prior))
+                pointers.append(Pointer(source, _head(row[7:]), EdgeKind(kind), now, prior))
         return Frontier(pointers, stops)
 
     def clock(self, namespace: str) -> Clock:
@@ -178,5 +179,6 @@ class WalkQueries:
         return dict(map(tuple, found)), total, max(1.0, counters.get("tokens", 0) / max(1, total))
 
 
-def _head(key: int, node_id: str, title: str, mentions: int, embedding: bytes) -> NodeHead:
+def _head(row: Sequence[Any]) -> NodeHead:
+    key, node_id, title, mentions, embedding = row
     return NodeHead(key, node_id, title, mentions, unpack(embedding))
