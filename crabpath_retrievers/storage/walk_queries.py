@@ -72,7 +72,7 @@ _TERMS = sa.select(terms.c.term, terms.c.frequency).where(
 _COUNTERS = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
 
 
-def _outgoing() -> sa.CompoundSelect[tuple[object, ...]]:
+def _outgoing() -> sa.CompoundSelect[Any]:
     frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
     seen = sa.and_(
         overlay.c.namespace == sa.bindparam("namespace"),
@@ -143,7 +143,7 @@ class WalkQueries:
         pointers: list[Pointer] = []
         stops: dict[int, float] = {}
         for row in rows:
-            source, kind, prior, floor, born, weight, mark = tuple(row)[:7]
+            source, kind, prior, floor, born, weight, mark = row[:7]
             touched = weight is not None
             now = effective_weight(
                 weight if touched else prior,
