@@ -180,9 +180,19 @@ class Retrieval:
         walk = yield from walker.steps(entries(hits.values(), self.settings))
         return walk
 
-    def _rank(
+    def candidates(self, query: Query) -> Steps[tuple[list[str], Matrix]]:
+        """Ids and features of everything a query would rank, for fitting; nothing is recorded."""
+        vector = yield from self._embed(query)
+        search = Search(self.store, self.index, self.settings)
+        clock, hits = yield from perform(search.hits, query, vector)
+        walk = yield from self._walk(query, vector, hits, clock, self.router)
+        pool = yield from self._pool(query, vector, hits, walk)
+        return [hit.head.id for hit in pool], feature_matrix(pool, walk.arrivals, walk.inhibition)
+
+    def _pool(
         self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk
-    ) -> Steps[list[Returned]]:
+    ) -> Steps[list[Hit]]:
+        """Everything that search found or the walk reached."""
         pool = dict(hits)
         reached = [v.head for key, v in walk.visits.items() if key not in pool]
         if query.filter and reached:
@@ -196,6 +206,12 @@ class Retrieval:
         candidates = list(pool.values())
         if query.boost_tags and candidates:
             candidates = yield from perform(self._boosted, candidates, query.boost_tags)
+        return candidates
+
+    def _rank(
+        self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk
+    ) -> Steps[list[Returned]]:
+        candidates = yield from self._pool(query, vector, hits, walk)
         matrix = feature_matrix(candidates, walk.arrivals, walk.inhibition)
         odds = self.ranker.log_odds(matrix)
         order = np.argsort(-odds, kind="stable")

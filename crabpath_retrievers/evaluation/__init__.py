@@ -1,0 +1,1 @@
+"""Measuring: data sets, baselines, the fitted prior, speed."""
