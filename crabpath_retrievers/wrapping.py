@@ -30,7 +30,7 @@ def wrap(
         )
         raise ConfigurationError(msg)
     given = list(documents if documents is not None else stored_documents(vectorstore))
-    if any(document.id is None for document in given):
+    if not all(document.id for document in given):
         msg = "the documents of a wrapped store need their ids: set Document.id on each"
         raise ConfigurationError(msg)
     memory = CrabPath.open(path, embeddings=embedder, vectors=vectorstore)
@@ -48,13 +48,13 @@ def stored_documents(vectorstore: VectorStore) -> Iterable[Document]:
     Raises:
         ConfigurationError: The store cannot list its documents.
     """
+    listings = {"Chroma": _chroma, "InMemoryVectorStore": _in_memory, "FAISS": _faiss}
+    for base in type(vectorstore).__mro__:
+        if base.__name__ in listings:
+            found = listings[base.__name__](vectorstore)
+            # A record without text can be searched, but nothing can be read off it.
+            return (document for document in found if document.page_content.strip())
     name = type(vectorstore).__name__
-    if name == "Chroma":
-        return _chroma(vectorstore)
-    if name == "InMemoryVectorStore":
-        return _in_memory(vectorstore)
-    if name == "FAISS":
-        return _faiss(vectorstore)
     msg = f"{name} cannot list its documents: pass them as documents= to from_vectorstore"
     raise ConfigurationError(msg)
 

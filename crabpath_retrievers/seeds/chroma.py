@@ -1,5 +1,6 @@
 """Chroma as vector index: embedded in a directory, or any client such as ``HttpClient``."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 COLLECTION = "crabpath"
+_RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 24, "ef_search": 128}
 
 
@@ -38,14 +40,12 @@ class ChromaIndex:
             collection: A Chroma collection.
             batch: Most records in one write.
             where: Shown to people in messages.
-
-        Raises:
-            ConfigurationError: The collection does not use cosine space.
         """
-        self._collection = collection
+        self._collection: Collection | None = collection
         self._batch = batch
         self._where = where or f"Chroma collection {collection.name!r}"
         self._lock: FileLock | None = None
+        self._client: ClientAPI | None = None
 
     @classmethod
     def embedded(cls, path: Path, name: str = COLLECTION) -> "ChromaIndex":
@@ -57,17 +57,18 @@ class ChromaIndex:
         import chromadb
         from chromadb.config import Settings
 
-        private_directory(path)
-        lock = _exclusive(path)
+        # Chroma tells systems apart by spelling; two on one directory would read stale segments.
+        path = private_directory(path).resolve()
+        lock, client = _exclusive(path), None
         try:
             settings = Settings(anonymized_telemetry=False)
             with _translated(str(path)):
                 client = chromadb.PersistentClient(path=str(path), settings=settings)
             index = cls.from_client(client, name, where=f"Chroma in {path}")
         except BaseException:
-            lock.release()
+            _release(lock, client)
             raise
-        index._lock = lock  # noqa: SLF001  its own class
+        index._lock, index._client = lock, client  # noqa: SLF001  its own class
         return index
 
     @classmethod
@@ -100,6 +101,13 @@ class ChromaIndex:
         """What and where it is, for people."""
         return self._where
 
+    @property
+    def _records(self) -> "Collection":
+        if self._collection is None:
+            msg = f"{self._where} is closed: open the memory again"
+            raise StoreError(msg)
+        return self._collection
+
     def upsert(
         self,
         ids: Sequence[str],
@@ -111,22 +119,33 @@ class ChromaIndex:
         for start in range(0, len(ids), self._batch):
             part = slice(start, start + self._batch)
             with _translated(self._where):
-                self._collection.upsert(
+                self._records.upsert(
                     ids=list(ids[part]),
                     embeddings=np.asarray(vectors[part], dtype=np.float32),
-                    metadatas=cast("Any", [filterable(metadata) for metadata in metadatas[part]]),
+                    metadatas=cast("Any", self._replacing(ids[part], metadatas[part])),
                 )
+
+    def _replacing(
+        self, ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any] | None]:
+        """Metadata that replaces what records have: Chroma merges, and drops what is None."""
+        known = self._records.get(ids=list(ids), include=["metadatas"])
+        former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
+        return [
+            {**dict.fromkeys(former.get(node_id) or ()), **filterable(metadata)} or None
+            for node_id, metadata in zip(ids, metadatas, strict=True)
+        ]
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
         for start in range(0, len(ids), self._batch):
             with _translated(self._where):
-                self._collection.delete(ids=list(ids[start : start + self._batch]))
+                self._records.delete(ids=list(ids[start : start + self._batch]))
 
     def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
-        with _translated(self._where):
-            found = self._collection.query(
+        with _translated(self._where, filter):
+            found = self._records.query(
                 query_embeddings=vector[None, :],
                 n_results=k,
                 where=dict(filter) if filter else None,
@@ -138,25 +157,20 @@ class ChromaIndex:
         """Those of the ids that satisfy a filter."""
         if not ids or not filter:
             return set(ids)
-        with _translated(self._where):
-            found = self._collection.get(ids=list(ids), where=dict(filter), include=[])
+        with _translated(self._where, filter):
+            found = self._records.get(ids=list(ids), where=dict(filter), include=[])
         return set(found["ids"])
 
     def count(self) -> int:
         """Number of vectors."""
         with _translated(self._where):
-            return self._collection.count()
+            return self._records.count()
 
     def close(self) -> None:
-        """Release the directory."""
+        """Release the directory; a later open reads it afresh."""
         if self._lock is not None:
-            self._lock.release()
-            if not self._lock.is_locked:
-                from chromadb.api.shared_system_client import SharedSystemClient
-
-                # Chroma caches systems by path; a later open would get this one's segments.
-                SharedSystemClient.clear_system_cache()
-            self._lock = None
+            _release(self._lock, self._client)
+            self._lock = self._client = self._collection = None
 
 
 def _exclusive(path: Path) -> FileLock:
@@ -178,38 +192,68 @@ def _exclusive(path: Path) -> FileLock:
     return lock
 
 
-def filterable(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+def _release(lock: FileLock, client: "ClientAPI | None") -> None:
+    """Let another process in, and a later open of this one read the directory afresh."""
+    close = getattr(client, "close", None)
+    if close is not None:
+        close()  # counts the clients of one directory
+    lock.release()
+    if client is not None and close is None and not lock.is_locked:
+        from chromadb.api.shared_system_client import SharedSystemClient
+
+        # Older releases keep one system per directory for ever.
+        SharedSystemClient._identifier_to_system.pop(client._identifier, None)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The part of metadata that Chroma accepts: text, numbers and flags, and lists of one type."""
-    kept = {key: value for key, value in metadata.items() if _accepted(value)}
-    return kept or None
+    return {
+        key: value
+        for key, value in metadata.items()
+        if key and not key.startswith(_RESERVED) and _accepted(value)
+    }
 
 
 def _accepted(value: object) -> bool:
-    if isinstance(value, (str, int, float)):
-        return not isinstance(value, int) or -(2**63) <= value < 2**63
-    if not isinstance(value, list) or not value:
-        return False
+    if not isinstance(value, list):
+        return _scalar(value)
     kinds = {type(item) for item in value}
-    return len(kinds) == 1 and kinds <= {str, int, float, bool}
+    return len(kinds) == 1 and all(map(_scalar, value))
+
+
+def _scalar(value: object) -> bool:
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if isinstance(value, float):
+        # One list with a NaN makes a whole Chroma collection unreadable.
+        return math.isfinite(value)
+    return isinstance(value, str)
 
 
 @contextmanager
-def _translated(where: str) -> Iterator[None]:
+def _translated(where: str, condition: Any = None) -> Iterator[None]:
     """Turn Chroma's errors into the project's own."""
     try:
         yield
     except CrabPathError:
         raise
-    except Exception as error:  # Chroma raises bare ValueError and httpx errors too
-        text = str(error).strip() or type(error).__name__
-        if "dimension" in text:
-            msg = f"{where} holds vectors of another dimension ({text}): use the same embedder"
-            raise EmbeddingMismatchError(msg) from error
-        if isinstance(error, (ConnectionError, OSError)) or "connect" in text.lower():
-            msg = f"{where} cannot be reached ({text}): is the Chroma server running?"
-            raise StoreUnavailableError(msg) from error
-        if "where" in text.lower() and "expected" in text.lower():
-            msg = f"the filter is not a Chroma condition ({text})"
-            raise InvalidInputError(msg) from error
-        msg = f"{where} failed: {text}"
-        raise StoreError(msg) from error
+    except Exception as error:
+        raise _own(where, error, condition) from error
+
+
+def _own(where: str, error: Exception, condition: Any) -> CrabPathError:
+    text = str(error).strip() or type(error).__name__
+    if "embedding with dimension" in text:
+        return EmbeddingMismatchError(
+            f"{where} holds vectors of another dimension ({text}): use the same embedder"
+        )
+    # Chroma lets errors of httpx through.
+    unreachable = isinstance(error, (ConnectionError, TimeoutError))
+    if unreachable or type(error).__module__.startswith("httpx"):
+        return StoreUnavailableError(
+            f"{where} cannot be reached ({text}): is the Chroma server running?"
+        )
+    # It checks conditions before it sends them, with bare built-in errors.
+    if condition and isinstance(error, (ValueError, TypeError)):
+        return InvalidInputError(f"the filter is not a Chroma condition ({text})")
+    return StoreError(f"{where} failed: {text}")

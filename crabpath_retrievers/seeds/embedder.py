@@ -52,7 +52,8 @@ def packaged_weights() -> Path | None:
     if found is None or not found.submodule_search_locations:
         return None
     model = Path(found.submodule_search_locations[0]) / "model"
-    digest = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
+    weights = model / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
     if digest != _WEIGHTS_SHA256:
         msg = f"the packaged {MODEL} is not the official file: reinstall the local extra"
         raise EmbeddingMismatchError(msg)
@@ -89,6 +90,8 @@ class Embedder:
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
         """Unit vectors of texts, each of shape ``[d]``."""
+        if not texts:  # some embedders refuse an empty list
+            return []
         vectors = self.embeddings.embed_documents(list(texts))
         if len(vectors) != len(texts):
             msg = f"the embedder returned {len(vectors)} vectors for {len(texts)} texts"
@@ -118,12 +121,16 @@ def unit(vector: Any) -> Vector:
     Raises:
         InvalidInputError: It is empty, not finite, or all zero.
     """
-    array = np.asarray(vector, dtype=np.float32)
+    try:
+        # In single precision the squares of large and small numbers overflow and vanish.
+        array = np.asarray(vector, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
     length = float(np.linalg.norm(array)) if array.ndim == 1 and array.size else 0.0
     if not np.isfinite(length) or length == 0.0:
         msg = "an embedding must be a finite vector of numbers that are not all zero"
         raise InvalidInputError(msg)
-    return array / length
+    return (array / length).astype(np.float32)
 
 
 def require_same(stored: Vector, current: Vector, *, stored_model: str, model: str) -> None:

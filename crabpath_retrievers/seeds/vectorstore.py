@@ -8,9 +8,10 @@ from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.errors import ConfigurationError, CrabPathError, StoreError
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.chroma import filterable
 from crabpath_retrievers.seeds.index import Filter
 
-_PLAIN = (str, int, float, bool)  # every integration can store these
+_BATCH = 256  # records in one write; hosted stores take a few hundred
 _WIDE = 200  # hits among which a filter of unknown language is looked up
 
 
@@ -40,26 +41,30 @@ class VectorStoreIndex:
     ) -> None:
         """Add documents under their node ids, or replace them."""
         documents = [
-            Document(
-                id=node_id,
-                page_content=text,
-                metadata={k: v for k, v in metadata.items() if isinstance(v, _PLAIN)},
-            )
+            Document(id=node_id, page_content=text, metadata=_plain(metadata))
             for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
         ]
-        try:
-            self._store.add_documents(documents, ids=list(ids))
-        except Exception as error:
-            raise self._failed(error) from error
+        for start in range(0, len(documents), _BATCH):
+            part = documents[start : start + _BATCH]
+            names = list(ids[start : start + _BATCH])
+            # Adding a known id merges metadata in some stores and is refused by others.
+            self._delete(self._present(names) or ())
+            try:
+                self._store.add_documents(part, ids=names)
+            except Exception as error:
+                raise self._failed(error) from error
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; unknown ids are ignored."""
-        if not ids:
-            return
+        present = self._present(ids)
+        self._delete(ids if present is None else present)
+
+    def _delete(self, ids: Sequence[str]) -> None:
         try:
-            self._store.delete(list(ids))
+            for start in range(0, len(ids), _BATCH):
+                self._store.delete(list(ids[start : start + _BATCH]))
         except NotImplementedError as error:
-            msg = f"{self.description} cannot delete: forget needs a store that can"
+            msg = f"{self.description} cannot delete: updating and forgetting need a store that can"
             raise ConfigurationError(msg) from error
         except Exception as error:
             raise self._failed(error) from error
@@ -92,7 +97,24 @@ class VectorStoreIndex:
     def close(self) -> None:
         """Nothing: the store belongs to the caller."""
 
+    def _present(self, ids: Sequence[str]) -> list[str] | None:
+        """Those of the ids that the store holds; None when it cannot tell."""
+        found: list[str] = []
+        try:
+            for start in range(0, len(ids), _BATCH):
+                held = self._store.get_by_ids(list(ids[start : start + _BATCH]))
+                found += [str(document.id) for document in held]
+        except Exception:  # not implemented, or documents without metadata in langchain-chroma
+            return None
+        return found
+
     def _failed(self, error: Exception) -> CrabPathError:
         if isinstance(error, CrabPathError):
             return error
         return StoreError(f"{self.description} failed: {error}")
+
+
+def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of metadata that every integration can store."""
+    accepted = filterable(metadata)
+    return {key: value for key, value in accepted.items() if not isinstance(value, list)}

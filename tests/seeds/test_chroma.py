@@ -1,0 +1,268 @@
+"""What is special about Chroma: its space, its directory, its server, its metadata."""
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import chromadb
+import numpy as np
+import pytest
+from chromadb.config import Settings
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.errors import (
+    EmbeddingMismatchError,
+    InvalidInputError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.seeds.chroma import ChromaIndex, filterable
+
+X = np.array([1, 0, 0], dtype=np.float32)
+Y = np.array([0, 1, 0], dtype=np.float32)
+
+
+@pytest.fixture
+def index(tmp_path):
+    """An embedded index in a fresh directory."""
+    opened = ChromaIndex.embedded(tmp_path / "vectors")
+    yield opened
+    opened.close()
+
+
+def put(index, node_id="a", vector=X, **metadata):
+    """Write one record."""
+    index.upsert([node_id], [vector], [""], [metadata])
+
+
+def elsewhere(code, path):
+    """Run Python lines in another process; ``path`` is a name there."""
+    program = f"from pathlib import Path\npath = Path({str(path)!r})\n{textwrap.dedent(code)}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.stdout.strip() + done.stderr.strip()[-500:]
+
+
+OPEN = """
+    from crabpath_retrievers.errors import StoreLockedError
+    from crabpath_retrievers.seeds.chroma import ChromaIndex
+    try:
+        print(ChromaIndex.embedded(path).count())
+    except StoreLockedError as error:
+        print("locked", error)
+"""
+
+
+def test_a_collection_is_created_for_cosine_with_careful_search(index):
+    """Space and HNSW parameters are set when the collection is made; they cannot be later."""
+    hnsw = index._collection.configuration_json["hnsw"]
+    assert {
+        key: hnsw[key] for key in ("space", "ef_construction", "max_neighbors", "ef_search")
+    } == {"space": "cosine", "ef_construction": 128, "max_neighbors": 24, "ef_search": 128}
+
+
+def test_an_existing_collection_in_another_space_is_refused(server):
+    """Chroma would silently keep Euclidean distance; the message says how to go on."""
+    client = server.client()
+    client.create_collection("euclidean", embedding_function=None)
+    with pytest.raises(InvalidInputError, match=r"'l2'.*'cosine'.*another collection name"):
+        ChromaIndex.from_client(client, "euclidean")
+
+
+def test_a_vector_of_another_dimension_is_refused_in_one_sentence(index):
+    """Both writing and searching say which dimensions do not fit, and the index stays usable."""
+    put(index)
+    short = np.array([1, 0], dtype=np.float32)
+    with pytest.raises(EmbeddingMismatchError, match=r"dimension of 3, got 2.*same embedder"):
+        put(index, "b", short)
+    with pytest.raises(EmbeddingMismatchError, match="dimension of 3, got 2"):
+        index.search(short, 1)
+    assert index.search(X, 1) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"lang": "en", "year": 2024},
+        {"lang": None},
+        {"year": {"$gt": "many"}},
+        {"dimension": {"$near": 1}},
+        {"connection": {"$near": 1}},
+    ],
+)
+def test_a_filter_that_chroma_cannot_read_is_an_input_error(index, condition):
+    """Malformed conditions are the caller's mistake, whatever words they contain."""
+    put(index)
+    for ask in (lambda: index.search(X, 1, condition), lambda: index.matching(["a"], X, condition)):
+        with pytest.raises(InvalidInputError, match="not a Chroma condition"):
+            ask()
+
+
+def test_another_process_is_told_that_the_directory_is_in_use(index, tmp_path):
+    """A second process would read stale data: it gets an error that names the way out."""
+    said = elsewhere(OPEN, tmp_path / "vectors")
+    assert said.startswith("locked")
+    assert "HttpClient" in said
+
+
+def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
+    """One process may open a directory twice; another gets in when both are closed."""
+    first, second = ChromaIndex.embedded(tmp_path), ChromaIndex.embedded(tmp_path)
+    put(first)
+    assert second.search(X, 1) == ["a"]
+    first.close()
+    first.close()
+    assert second.search(X, 1) == ["a"]
+    assert elsewhere(OPEN, tmp_path).startswith("locked")
+    second.close()
+    assert elsewhere(OPEN, tmp_path) == "1"
+
+
+def test_a_failed_open_leaves_no_lock_behind(tmp_path):
+    """A collection that is refused does not keep the directory busy."""
+    client = chromadb.PersistentClient(str(tmp_path), Settings(anonymized_telemetry=False))
+    client.create_collection("crabpath", embedding_function=None)
+    with pytest.raises(InvalidInputError):
+        ChromaIndex.embedded(tmp_path)
+    assert "locked" not in elsewhere(OPEN, tmp_path)
+
+
+def test_opening_again_reads_what_another_process_wrote(tmp_path):
+    """After close nothing of the old segments is kept in memory."""
+    first = ChromaIndex.embedded(tmp_path)
+    put(first)
+    assert first.search(Y, 1) == ["a"]
+    first.close()
+    write = """
+        import numpy as np
+        from crabpath_retrievers.seeds.chroma import ChromaIndex
+        index = ChromaIndex.embedded(path)
+        index.upsert(["b"], [np.array([0, 1, 0], dtype=np.float32)], [""], [{}])
+        index.close()
+    """
+    assert elsewhere(write, tmp_path) == ""
+    again = ChromaIndex.embedded(tmp_path)
+    assert again.search(Y, 1) == ["b"]
+    again.close()
+
+
+def test_another_spelling_of_the_directory_is_the_same_one(tmp_path, monkeypatch):
+    """A relative and an absolute path in one process see each other's writes at once."""
+    monkeypatch.chdir(tmp_path)
+    absolute, relative = ChromaIndex.embedded(tmp_path / "v"), ChromaIndex.embedded(Path("v"))
+    put(absolute, "a", X)
+    assert relative.search(Y, 1) == ["a"]
+    put(absolute, "b", Y)
+    assert relative.search(Y, 1) == ["b"]
+    absolute.close()
+    relative.close()
+
+
+def test_closing_leaves_other_chroma_clients_alone(index, tmp_path):
+    """A program's own client over another directory still shares one system after our close."""
+    own = chromadb.PersistentClient(path=str(tmp_path / "own"))
+    mine = own.create_collection("mine", embedding_function=None)
+    mine.add(ids=["1"], embeddings=X[None])
+    index.close()
+    again = chromadb.PersistentClient(path=str(tmp_path / "own")).get_collection("mine")
+    assert again.query(query_embeddings=Y[None])["ids"] == [["1"]]
+    mine.add(ids=["2"], embeddings=Y[None])
+    assert again.query(query_embeddings=Y[None], n_results=1)["ids"] == [["2"]]
+
+
+def test_a_closed_index_says_so(index):
+    """Using an index after close is an error of the project's tree."""
+    put(index)
+    index.close()
+    with pytest.raises(StoreError, match="is closed: open"):
+        index.search(X, 1)
+
+
+def test_a_server_that_is_down_is_reported_as_unavailable(tmp_path, server):
+    """A search, a write and an open on a stopped server say that it cannot be reached."""
+    own = type(server)(tmp_path)
+    client = own.client()
+    index = ChromaIndex.from_client(client)
+    put(index)
+    own.stop()
+    for ask in (
+        lambda: index.search(X, 1),
+        lambda: put(index, "b"),
+        lambda: index.delete(["a"]),
+        lambda: ChromaIndex.from_client(client, "other"),
+    ):
+        with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
+            ask()
+
+
+def test_what_one_client_of_a_server_writes_another_sees(server):
+    """Through a server several indexes share one collection without staleness."""
+    first = ChromaIndex.from_client(server.client(), "shared")
+    second = ChromaIndex.from_client(server.client(), "shared")
+    put(first, "a", X)
+    assert second.search(Y, 1) == ["a"]
+    put(first, "b", Y)
+    assert second.search(Y, 1) == ["b"]
+
+
+def test_metadata_for_filters_is_what_chroma_takes():
+    """Text, numbers, flags and lists of one type stay; all else would make Chroma fail."""
+    good = {"text": "a", "number": 1.5, "flag": True, "list": ["a", "b"], "edge": -(2**63)}
+    bad = {
+        "nested": {"a": 1},
+        "none": None,
+        "mixed": [1, "a"],
+        "whole and real": [1, 1.0],
+        "empty": [],
+        "huge": 2**63,
+        "huge list": [2**63],
+        "endless": float("inf"),
+        "no number": [float("nan")],
+        "": 1,
+        "#hidden": 1,
+        "$operator": 1,
+        "chroma:document": "a",
+    }
+    assert filterable({**good, **bad}) == good
+
+
+def test_metadata_that_chroma_rejects_is_kept_in_the_store(tmp_path):
+    """A document comes back with all its metadata, though only a part can be filtered by."""
+    metadata = {
+        "nested": {"deep": [1, None]},
+        "none": None,
+        "mixed": [1, "a"],
+        "$": 1,
+        "lang": "en",
+    }
+    with CrabPathRetriever.from_documents(
+        [Document("Crabs walk sideways.", id="crabs", metadata=metadata)],
+        DeterministicFakeEmbedding(size=8),
+        path=tmp_path,
+    ).memory as memory:
+        (found,) = memory.retrieve("crabs", filter={"lang": "en"}).documents
+    assert found.node.metadata == metadata
+
+
+def test_files_are_private_to_the_user(tmp_path):
+    """Nobody else can enter the directory of vectors, whatever the umask."""
+    before = os.umask(0)
+    try:
+        ChromaIndex.embedded(tmp_path / "vectors").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "vectors").stat().st_mode) == 0o700
+
+
+def test_a_path_that_is_a_file_is_refused(tmp_path):
+    """The message asks for another path."""
+    (tmp_path / "taken").write_text("x")
+    with pytest.raises(StoreReadOnlyError, match="not a directory"):
+        ChromaIndex.embedded(tmp_path / "taken")
