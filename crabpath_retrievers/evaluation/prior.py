@@ -38,7 +38,11 @@ class Ranking:
 
 
 def rankings(
-    dataset: Dataset, embeddings: Embeddings, settings: Settings | None = None
+    dataset: Dataset,
+    embeddings: Embeddings,
+    settings: Settings | None = None,
+    *,
+    name: str = "",
 ) -> list[Ranking]:
     """Candidates with features of every query, as retrieval itself computes them."""
     found = []
@@ -48,7 +52,7 @@ def rankings(
             ids, matrix = memory.candidates(text)
             gold = dataset.qrels[query_id]
             relevant = np.array([node_id in gold for node_id in ids])
-            found.append(Ranking(matrix, relevant, len(gold), dataset.name))
+            found.append(Ranking(matrix, relevant, len(gold), name or dataset.name))
     return found
 
 

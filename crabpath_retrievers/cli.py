@@ -1,0 +1,215 @@
+"""The command line. Exit codes: 0 done, 1 a store or environment problem, 2 unusable input."""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.files import documents_in
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.progress import bar
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Retrieval over a graph of your documents that learns from outcomes.",
+)
+out = Console()
+errors = Console(stderr=True)
+
+Store = Annotated[
+    str, typer.Option("--store", "-s", envvar="CRABPATH_STORE", help="Directory or database URL.")
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(envvar="CRABPATH_VECTORS", help="Directory of the vectors, for a store at a URL."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
+_DEFAULT = "memory"
+
+
+def handled(command: Callable[..., None]) -> Callable[..., None]:
+    """Print the project's errors as one sentence and turn them into exit codes."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except CrabPathError as error:
+            errors.print(f"[red]Error:[/red] {escape(str(error))}")
+            usage = isinstance(error, (InvalidInputError, NotFoundError))
+            raise typer.Exit(2 if usage else 1) from error
+
+    return wrapper
+
+
+@app.command()
+@handled
+def add(
+    paths: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
+    store: Store = _DEFAULT,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add or update documents."""
+    documents, skipped = documents_in(paths)
+    with CrabPath.open(store, vectors=vectors) as memory:
+        report = memory.add_documents(documents, progress=bar)
+    numbers = {
+        "documents": len(documents),
+        "added": report.added,
+        "updated": report.updated,
+        "removed": report.removed,
+        "unchanged": report.unchanged,
+        "skipped": [str(path) for path in skipped],
+    }
+    if as_json:
+        typer.echo(json.dumps(numbers))
+        return
+    for path in skipped:
+        errors.print(f"[yellow]Skipped[/yellow] {escape(str(path))}: not a text file")
+    out.print(
+        f"{len(documents)} documents: {report.added} chunks added, {report.updated} updated, "
+        f"{report.removed} removed, {report.unchanged} unchanged"
+    )
+
+
+@app.command()
+@handled
+def query(
+    text: Annotated[str, typer.Argument(help="The question.")],
+    k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
+    store: Store = _DEFAULT,
+    vectors: Vectors = None,
+    namespace: Namespace = "default",
+    fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Find the documents that answer a question."""
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill)
+    if as_json:
+        documents = [
+            {
+                "id": item.node.id,
+                "title": item.node.title,
+                "source": item.node.source,
+                "score": item.score,
+                "origin": item.returned.origin,
+                "content": item.node.content,
+            }
+            for item in answer.documents
+        ]
+        typer.echo(json.dumps({"turn_id": answer.turn.id, "documents": documents}))
+        return
+    table = Table("score", "came by", "document", box=None, pad_edge=False)
+    for item in answer.documents:
+        title = item.node.title or item.node.content[:60]
+        route = " → ".join(edge.kind for edge in item.returned.path) or "search"
+        table.add_row(f"{item.score:.2f}", route, escape(title))
+    out.print(table)
+    out.print(f"\nWhy: crabpath explain {answer.turn.id}", style="dim")
+
+
+@app.command()
+@handled
+def explain(
+    turn: Annotated[str, typer.Argument(help="Turn id, or run id of the host framework.")],
+    store: Store = _DEFAULT,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Why each document of a turn came: seed or path, weights, tiers, probabilities."""
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        explanation = memory.explain(turn)
+    if as_json:
+        typer.echo(json.dumps(explanation.to_dict()))
+        return
+    from crabpath_retrievers.display import explanation_table
+
+    out.print(f"Query: {escape(explanation.turn.query)}", style="bold")
+    out.print(explanation_table(explanation))
+
+
+@app.command()
+@handled
+def info(store: Store = _DEFAULT, vectors: Vectors = None, as_json: AsJson = False) -> None:
+    """What the memory holds, and where."""
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        facts = memory.info()
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in facts.items():
+        shown = (
+            ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        )
+        table.add_row(name, escape(str(shown)))
+    out.print(table)
+
+
+@app.command()
+@handled
+def forget(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of chunks or documents.")] = None,
+    source: Annotated[str | None, typer.Option(help="Every chunk of this source.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="All that this namespace learned.")
+    ] = None,
+    store: Store = _DEFAULT,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete documents, or what a namespace has learned."""
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        removed = memory.forget(ids or None, source=source, namespace=namespace)
+    if as_json:
+        typer.echo(json.dumps({"removed": removed}))
+    else:
+        out.print(f"{removed} chunks deleted" if namespace is None else f"{namespace} forgotten")
+
+
+@app.command()
+@handled
+def demo(as_json: AsJson = False) -> None:
+    """Index real passages and answer questions with plain Chroma and with CrabPath."""
+    from crabpath_retrievers.demo import as_json as to_json
+    from crabpath_retrievers.demo import run_demo
+    from crabpath_retrievers.display import show_demo
+
+    result = run_demo(errors.print)
+    if as_json:
+        typer.echo(to_json(result))
+    else:
+        show_demo(result, out)
+
+
+@app.command("fit-prior")
+@handled
+def fit_prior(
+    hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
+    two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
+    musique: Annotated[Path, typer.Option(help="MuSiQue training file.")],
+    write: Annotated[Path, typer.Option(help="Where to write the prior.")] = Path("prior.json"),
+    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
+) -> None:
+    """Fit the ranker's prior on training files, never on development files."""
+    from crabpath_retrievers.evaluation.fit_prior import fit_files
+
+    prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
+    write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
+    typer.echo(json.dumps(prior, indent=2))
+
+
+if __name__ == "__main__":
+    app()

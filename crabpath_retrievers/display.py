@@ -1,0 +1,57 @@
+"""Explanations and the demo, drawn for a terminal."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from crabpath_retrievers.demo import DemoResult
+from crabpath_retrievers.explanation import DocumentReason, Explanation
+
+_SHOWN = 4
+
+
+def explanation_table(explanation: Explanation) -> Table:
+    """One row per document: probability, route, and what spoke for it most."""
+    table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
+    for reason in explanation.documents:
+        shares = list(reason.contributions.items())[:_SHOWN]
+        table.add_row(
+            f"{reason.probability:.2f}",
+            escape(reason.title or reason.id),
+            _route(reason, explanation.titles),
+            "\n".join(f"{name} {share:+.2f}" for name, share in shares if name != "bias"),
+        )
+    return table
+
+
+def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
+    if not reason.path:
+        return "search hit"
+    lines = [escape(titles.get(reason.path[0].source) or reason.path[0].source)]
+    for edge in reason.path:
+        target = escape(titles.get(edge.target) or edge.target)
+        decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
+        lines.append(f"  └ {decided} → {target}")
+    return "\n".join(lines)
+
+
+def show_demo(result: DemoResult, out: Console) -> None:
+    """Print what the demo found and what to try next."""
+    table = Table("k = 5, same embedder", "all gold passages found")
+    table.add_row("plain Chroma", f"{result.plain:.0%} of {result.questions} questions")
+    table.add_row("CrabPath", f"{result.crabpath:.0%} of {result.questions} questions")
+    out.print(table)
+    out.print(f"{result.passages} passages were indexed in {result.seconds:.0f} s.\n")
+    if result.example and result.route:
+        text, gold, plain, walked = result.example
+        out.print(f"Example: {escape(text)}", style="bold")
+        out.print(f"needed    {escape(', '.join(gold))}")
+        out.print(f"Chroma    {escape(', '.join(plain))}")
+        out.print(f"CrabPath  {escape(', '.join(walked))}\n")
+        out.print(explanation_table(result.route))
+    out.print(
+        "\nNext, on your own files:\n"
+        "  crabpath add docs/\n"
+        '  crabpath query "how do I deploy?"\n'
+        "  crabpath explain TURN"
+    )

@@ -1,0 +1,167 @@
+"""``make bench``: quality, latency, ingest and size, each against plain Chroma in one run."""
+
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from chromadb.config import Settings as ChromaSettings
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.demo import sample
+from crabpath_retrievers.evaluation.datasets import Dataset, beir
+from crabpath_retrievers.evaluation.scale import measure_scale
+from crabpath_retrievers.evaluation.scores import compared, scores
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.retriever import CrabPathRetriever
+from crabpath_retrievers.seeds.embedder import default_embeddings
+
+_K = 5
+_WARM_UP = 20
+
+
+def main(
+    data: Annotated[
+        Path | None, typer.Option(help="HotpotQA folder in BEIR format; none: the sample.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 300,
+    nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 100_000,
+) -> None:
+    """Measure and print JSON."""
+    dataset = beir(data, "HotpotQA") if data else sample()
+    folder = Path(tempfile.mkdtemp(prefix="crabpath-bench-"))
+    try:
+        typer.echo(json.dumps(measure(dataset, folder, limit=limit, nodes=nodes), indent=2))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[str, Any]:
+    """All figures, as one JSON-safe record."""
+    embeddings = default_embeddings()
+    embeddings.embed_documents(["warm up"] * 8)
+    plain_seconds, chroma = timed(lambda: plain_chroma(dataset.documents, embeddings, folder))
+    memory = CrabPath.open(folder / "memory", embeddings=embeddings)
+    own_seconds, _ = timed(lambda: memory.add_documents(dataset.documents, split=False))
+    queries = list(dataset.queries.values())[:limit]
+    vectors = [memory.embedder.query(text) for text in queries]
+    report = {
+        "data": {
+            "name": dataset.name,
+            "documents": len(dataset.documents),
+            "queries": len(dataset.queries),
+            "timed": len(queries),
+            "k": _K,
+            "embedder": memory.embedder.model,
+        },
+        "quality": quality(dataset, chroma, memory),
+        "invoke": paired(chroma, memory, queries),
+        "without_embedding_ms": percentiles(without_embedding(memory, queries, vectors)),
+        "ingest": {
+            "plain_chroma_s": round(plain_seconds, 1),
+            "crabpath_s": round(own_seconds, 1),
+            "ratio": round(own_seconds / plain_seconds, 3),
+        },
+    }
+    if nodes:
+        report["scale"] = measure_scale(
+            memory, dataset, queries, vectors, folder / "scale", nodes=nodes
+        )
+        p50 = report["scale"]["without_embedding_ms"]["p50"]
+        report["scale"]["ratio_to_small"] = round(p50 / report["without_embedding_ms"]["p50"], 3)
+    memory.close()
+    return report
+
+
+def plain_chroma(documents: Sequence[Document], embeddings: Embeddings, folder: Path) -> Chroma:
+    """The same documents in LangChain's own Chroma store, cosine space, nothing else changed."""
+    store = Chroma(
+        "plain",
+        embeddings,
+        persist_directory=str(folder / "plain"),
+        client_settings=ChromaSettings(anonymized_telemetry=False, is_persistent=True),
+        collection_configuration={"hnsw": {"space": "cosine"}},
+    )
+    store.add_documents(list(documents), ids=[str(document.id) for document in documents])
+    return store
+
+
+def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any]:
+    """full@5 and recall@5 of both with the paired difference; same k, same embedder."""
+    runs: dict[str, dict[str, list[str]]] = {"plain_chroma": {}, "crabpath": {}}
+    for query_id, text in dataset.queries.items():
+        found = chroma.similarity_search(text, k=_K)
+        runs["plain_chroma"][query_id] = [str(document.id) for document in found]
+        answer = memory.retrieve(text, k=_K, record=False)
+        runs["crabpath"][query_id] = [item.node.id for item in answer.documents]
+    measured = {name: scores(dataset.qrels, run, _K) for name, run in runs.items()}
+    difference = compared(measured["crabpath"]["full"], measured["plain_chroma"]["full"])
+    return {
+        name: {metric: round(float(np.mean(values)), 4) for metric, values in found.items()}
+        for name, found in measured.items()
+    } | {"full@5 difference": difference}
+
+
+def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str, Any]:
+    """Time of ``invoke`` with both, query by query in turns, embedding included."""
+    plain = chroma.as_retriever(search_kwargs={"k": _K})
+    own = CrabPathRetriever(memory=memory, k=_K)
+    for text in queries[:_WARM_UP]:
+        plain.invoke(text)
+        own.invoke(text)
+    times: dict[str, list[float]] = {"plain": [], "own": []}
+    for number, text in enumerate(queries):
+        order = (("plain", plain), ("own", own))
+        for name, retriever in order if number % 2 else reversed(order):
+            seconds, _ = timed(lambda retriever=retriever, text=text: retriever.invoke(text))
+            times[name].append(seconds * 1000)
+    ratios = [own / plain for own, plain in zip(times["own"], times["plain"], strict=True)]
+    return {
+        "plain_chroma_ms": percentiles(times["plain"]),
+        "crabpath_ms": percentiles(times["own"]),
+        "ratio_of_medians": round(
+            statistics.median(times["own"]) / statistics.median(times["plain"]), 3
+        ),
+        "median_of_ratios": round(statistics.median(ratios), 3),
+    }
+
+
+def without_embedding(
+    memory: CrabPath, queries: Sequence[str], vectors: Sequence[Vector]
+) -> list[float]:
+    """Milliseconds of seeds, walk, rank and record, with the query vector given."""
+    for text, vector in zip(queries[:_WARM_UP], vectors, strict=False):
+        memory.retrieve(text, k=_K, vector=vector)
+    found = []
+    for text, vector in zip(queries, vectors, strict=True):
+        seconds, _ = timed(
+            lambda text=text, vector=vector: memory.retrieve(text, k=_K, vector=vector)
+        )
+        found.append(seconds * 1000)
+    return found
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """p50 and p95."""
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    return {"p50": round(float(p50), 2), "p95": round(float(p95), 2)}
+
+
+def timed(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds that an action took, and its result."""
+    begun = time.perf_counter()
+    result = action()
+    return time.perf_counter() - begun, result
+
+
+if __name__ == "__main__":
+    typer.run(main)

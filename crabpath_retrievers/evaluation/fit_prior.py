@@ -1,0 +1,76 @@
+"""``crabpath fit-prior``: the shipped prior with its provenance, from official training files."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, musique
+from crabpath_retrievers.evaluation.prior import Ranking, cross_validated, fit, full_at, rankings
+from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
+
+_LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
+    "hotpotqa": hotpotqa,
+    "2wiki": hotpotqa,
+    "musique": musique,
+}
+
+
+def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str, Any]:
+    """Fit the prior.
+
+    Args:
+        paths: Training file by data set: ``hotpotqa``, ``2wiki`` and ``musique``.
+        cache: Directory that keeps embeddings between runs.
+
+    Returns:
+        ``{"weights": {feature: log-odds}, "provenance": {...}}``.
+
+    Raises:
+        InvalidInputError: A file is missing, unreadable, or a development file.
+    """
+    for path in paths.values():
+        if "dev" in path.name or "test" in path.name:
+            msg = f"{path.name} is not a training file: the prior is fitted on training files only"
+            raise InvalidInputError(msg)
+    embeddings = cached(default_embeddings(), cache)
+    found: dict[str, list[Ranking]] = {
+        name: rankings(_LOADERS[name](path), embeddings, name=name) for name, path in paths.items()
+    }
+    everything = [ranking for part in found.values() for ranking in part]
+    weights = fit(everything)
+    return {
+        "weights": weights,
+        "provenance": {
+            "command": "crabpath fit-prior",
+            "embedder": MODEL,
+            "files": {name: _file(path, found[name]) for name, path in paths.items()},
+            "full@5 fitted": {n: round(full_at(part, weights), 4) for n, part in found.items()},
+            "full@5 held-out fifths": cross_validated(everything),
+        },
+    }
+
+
+def cached(embeddings: Embeddings, cache: Path | None) -> Embeddings:
+    """An embedder that keeps what it computed in a directory."""
+    if cache is None:
+        return embeddings
+    from langchain_classic.embeddings import CacheBackedEmbeddings
+    from langchain_classic.storage import LocalFileStore
+
+    stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
+        embeddings,
+        LocalFileStore(str(cache)),
+        namespace="minilm",
+        query_embedding_cache=True,
+        key_encoder="sha256",
+    )
+    return stored
+
+
+def _file(path: Path, found: list[Ranking]) -> dict[str, Any]:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {"name": path.name, "sha256": digest, "queries": len(found)}

@@ -1,0 +1,69 @@
+"""Text files as documents."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from langchain_core.documents import Document
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.chunking import is_markdown, title_of_path
+
+
+def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
+    """Read text files; directories are searched, hidden files and folders left out.
+
+    Args:
+        paths: Files and directories.
+
+    Returns:
+        One document per text file, its path as source; and the files that are not text.
+
+    Raises:
+        InvalidInputError: A path does not exist or cannot be read.
+    """
+    documents: list[Document] = []
+    skipped: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            msg = f"{path} does not exist: give a text file or a directory"
+            raise InvalidInputError(msg)
+        for file in _files(path):
+            text = _text(file)
+            if text is None:
+                skipped.append(file)
+            elif text.strip():
+                documents.append(_document(file, text))
+    return documents, skipped
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+        return
+    for file in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
+        if file.is_file() and not hidden:
+            yield file
+
+
+def _text(file: Path) -> str | None:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        msg = f"{file} cannot be read: {error.strerror}"
+        raise InvalidInputError(msg) from error
+    if b"\x00" in data:
+        return None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+
+
+def _document(file: Path, text: str) -> Document:
+    source = file.as_posix()
+    # A Markdown file is titled by its first heading; anything else by its name.
+    metadata = {"source": source}
+    if not is_markdown(source, metadata):
+        metadata["title"] = title_of_path(source)
+    return Document(page_content=text, metadata=metadata)
