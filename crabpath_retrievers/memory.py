@@ -5,16 +5,21 @@ import json
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 import numpy as np
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 from langchain_text_splitters import TextSplitter
+from numpy.typing import NDArray
 from typing_extensions import Self
 
 from crabpath_retrievers.changes import ForgetNamespace, PutMeta
@@ -24,10 +29,12 @@ from crabpath_retrievers.errors import (
     ConfigurationError,
     EmbeddingMismatchError,
     InvalidInputError,
+    NotFoundError,
+    StoreUnavailableError,
 )
 from crabpath_retrievers.explanation import Explanation, explain
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.chunking import Chunking, clean
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -37,6 +44,8 @@ from crabpath_retrievers.seeds.embedder import Embedder, require_same, unit
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.engine import open_engine, translated_errors
+from crabpath_retrievers.storage.migrations import stored_version
 
 
 class CrabPath:
@@ -61,7 +70,8 @@ class CrabPath:
         self.settings = settings
         self._verified = False
         self._verifying = threading.Lock()
-        self._temporary: Path | None = None
+        # Hosts never close a retriever: at the latest this runs when the process ends.
+        self._release: weakref.finalize[..., Any] = weakref.finalize(self, _close, index, store)
         self._ingest = Ingest(
             store,
             index,
@@ -92,6 +102,7 @@ class CrabPath:
         settings: Settings | None = None,
         router: Router | None = None,
         linkers: Sequence[Linker] | None = None,
+        create: bool = True,
     ) -> Self:
         """Open a memory, or create it.
 
@@ -104,18 +115,23 @@ class CrabPath:
             settings: Settings of the mechanisms.
             router: Decides ambiguous pointers; None for the softmax policy.
             linkers: Read edges off the text; None for the built-in ones.
+            create: False refuses to create a memory where there is none.
 
         Raises:
+            NotFoundError: There is no memory, and ``create`` is False.
             StoreReadOnlyError: The directory cannot be written.
             StoreLockedError: Another process uses the directory.
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
         """
-        temporary = Path(tempfile.mkdtemp(prefix="crabpath-")) if path is None else None
-        location = temporary or path
-        store = GraphStore(location)  # type: ignore[arg-type]
-        try:
-            index = open_index(vectors, location)  # type: ignore[arg-type]
+        if not create:
+            _require_existing(path)
+        with ExitStack() as undo:
+            if path is None:
+                path = tempfile.mkdtemp(prefix="crabpath-")
+                undo.callback(shutil.rmtree, path, ignore_errors=True)
+            store = undo.enter_context(closing(GraphStore(path)))
+            index = undo.enter_context(closing(open_index(vectors, path)))
             memory = cls(
                 store,
                 index,
@@ -124,10 +140,8 @@ class CrabPath:
                 router=router,
                 linkers=linkers,
             )
-        except BaseException:
-            store.close()
-            raise
-        memory._temporary = temporary
+            memory._release.detach()
+            memory._release = weakref.finalize(memory, undo.pop_all().close)
         return memory
 
     def add_documents(
@@ -162,6 +176,7 @@ class CrabPath:
         chunking = Chunking(
             self.settings.ingest, splitter, split, self.settings.links.metadata_keys
         )
+        self._require_open()
         given = list(documents)
         if given:
             self.verify_embedder()
@@ -178,6 +193,7 @@ class CrabPath:
 
         Documents that the index no longer holds go; nothing is written to the index.
         """
+        self._require_open()
         given = list(documents)
         if given:
             self.verify_embedder()
@@ -205,15 +221,26 @@ class CrabPath:
     def _steps(
         self, text: str, *, explore: bool | int = False, vector: Any = None, **options: Any
     ) -> Steps[Answer]:
-        query = Query(text=text, vector=None if vector is None else unit(vector), **options)
+        self._require_open()
+        if not isinstance(text, str):
+            msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
+            raise InvalidInputError(msg)
+        given = None if vector is None else unit(vector)
+        query = Query(text=clean(text), vector=given, **options)
         if not self._verified or query.vector is not None:
             yield from perform(self._verify, query.vector)
         router = None
         if explore is not False:
-            rng = np.random.default_rng(None if explore is True else explore)
-            router = SoftmaxRouter(self.settings.policy, rng)
+            router = SoftmaxRouter(self.settings.policy, _sampler(explore))
         answer = yield from self._retrieval.steps(query, router=router)
         return answer
+
+    def candidates(self, text: str, **options: Any) -> tuple[list[str], NDArray[np.float64]]:
+        """Ids and features, shape ``[n, len(FEATURES)]``, of all that a query would rank.
+
+        For fitting and analysis; no turn is recorded.
+        """
+        return run(self._retrieval.candidates(Query(text=text, **options)))
 
     def forget(
         self,
@@ -238,6 +265,7 @@ class CrabPath:
         if sum(value is not None for value in (ids, source, namespace)) != 1:
             msg = "give exactly one of ids, source and namespace to forget"
             raise InvalidInputError(msg)
+        self._require_open()
         if namespace is not None:
             self.store.apply([ForgetNamespace(namespace)])
             return 0
@@ -250,13 +278,18 @@ class CrabPath:
             self._ingest.remove([node.id for node in known])
         return len(known)
 
-    def explain(self, turn_id: str, *, namespace: str | None = None) -> Explanation:
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """Why each document of a turn came: seed or path, weights, tiers, probabilities.
+
+        Args:
+            turn_id: Id of the turn, or of the host's run that asked.
+            namespace: Only turns of this namespace are found; None looks in all.
 
         Raises:
             NotFoundError: There is no such turn in that namespace.
         """
-        turn = self.store.turns.get(turn_id, namespace=namespace)
+        self._require_open()
+        turn = self.store.turns.get(str(turn_id), namespace=namespace)
         shown = {r.node for r in turn.returned} | {
             node for r in turn.returned for e in r.path for node in (e.source, e.target)
         }
@@ -264,6 +297,7 @@ class CrabPath:
 
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""
+        self._require_open()
         meta = self.store.catalog.meta()
         return {
             "store": self.store.name,
@@ -301,13 +335,14 @@ class CrabPath:
                 )
             else:
                 self.store.apply([PutMeta((("embedder", _fingerprint(self.embedder, probe)),))])
-            self._verified = True
+            self._verified = stored is not None
 
     def _stored_embedder(self) -> dict[str, Any] | None:
-        value = self.store.catalog.meta().get("embedder")
-        if value is None:
+        """The embedder that the documents were embedded with; None while there never were any."""
+        meta = self.store.catalog.meta()
+        if "embedder" not in meta or "nodes" not in meta:
             return None
-        data = json.loads(value)
+        data = json.loads(meta["embedder"])
         data["probe"] = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
         return data  # type: ignore[no-any-return]
 
@@ -319,12 +354,13 @@ class CrabPath:
         return [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads if h != own]
 
     def close(self) -> None:
-        """Release files and connections; a temporary memory is deleted."""
-        self.index.close()
-        self.store.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+        """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        self._release()
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
+            raise StoreUnavailableError(msg)
 
     def __enter__(self) -> Self:
         """Use the memory in a ``with`` block."""
@@ -367,6 +403,47 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         "pass a directory, a Chroma client, a VectorStore or a VectorIndex"
     )
     raise ConfigurationError(msg)
+
+
+def _require_existing(location: str | Path | None) -> None:
+    """Refuse a place where there is no memory, without leaving anything behind there."""
+    place = str(location)
+    if "://" not in place:
+        found = location is not None and (Path(place) / "graph.sqlite").is_file()
+    else:
+        found, place = _existing_at_url(place)
+    if not found:
+        msg = (
+            f"there is no memory at {place}: check the path, "
+            "or create one with CrabPathRetriever.from_documents(documents, path=...)"
+        )
+        raise NotFoundError(msg)
+
+
+def _existing_at_url(text: str) -> tuple[bool, str]:
+    """Whether a database holds a memory, and its URL without password."""
+    if text.startswith("sqlite"):  # an engine would create the file
+        return Path(sa.make_url(text).database or "").is_file(), text
+    engine = open_engine(text)
+    try:
+        with translated_errors(engine), engine.connect() as connection:
+            return stored_version(connection) is not None, engine.url.render_as_string()
+    finally:
+        engine.dispose()
+
+
+def _close(*parts: VectorIndex | GraphStore) -> None:
+    with ExitStack() as stack:
+        for part in parts:
+            stack.callback(part.close)
+
+
+def _sampler(seed: int) -> np.random.Generator:
+    """Randomness for exploring; True seeds it afresh every time."""
+    if not isinstance(seed, int) or seed < 0:
+        msg = f"explore must be True, False or a seed of at least 0, not {seed!r}"
+        raise InvalidInputError(msg)
+    return np.random.default_rng(None if seed is True else seed)
 
 
 def _fingerprint(embedder: Embedder, probe: Vector) -> str:

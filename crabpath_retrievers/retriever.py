@@ -33,7 +33,7 @@ class CrabPathRetriever(BaseRetriever):
     ``metadata["crabpath"]`` (turn id, origin, path, tier, feature values).
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     memory: CrabPath = Field(exclude=True)
     """The memory that is searched."""
@@ -123,7 +123,7 @@ class CrabPathRetriever(BaseRetriever):
         from crabpath_retrievers.wrapping import wrap
 
         memory = wrap(vectorstore, path=path, documents=documents, embeddings=embeddings)
-        return cls(memory=memory, **fields)
+        return cls._over(memory, fields)
 
     @classmethod
     def from_existing(
@@ -134,8 +134,13 @@ class CrabPathRetriever(BaseRetriever):
         vectors: Any = None,
         **fields: Any,
     ) -> Self:
-        """A retriever over a memory that exists already, by directory or database URL."""
-        return cls(memory=CrabPath.open(path, embeddings=embeddings, vectors=vectors), **fields)
+        """A retriever over a memory that exists already, by directory or database URL.
+
+        Raises:
+            NotFoundError: There is no memory; nothing is created.
+        """
+        memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, create=False)
+        return cls._over(memory, fields)
 
     @classmethod
     def _filled(
@@ -149,6 +154,14 @@ class CrabPathRetriever(BaseRetriever):
     ) -> Self:
         try:
             memory.add_documents(documents, ids=ids, split=split)
+        except BaseException:
+            memory.close()
+            raise
+        return cls._over(memory, fields)
+
+    @classmethod
+    def _over(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
+        try:
             return cls(memory=memory, **fields)
         except BaseException:
             memory.close()
@@ -196,9 +209,10 @@ class CrabPathRetriever(BaseRetriever):
     ) -> dict[str, Any]:
         """The retriever's fields, overridden by what one call gives."""
         fields = ("k", "filter", "namespace", "explore", "fill", "max_tokens")
-        unknown = set(options) - {*fields, "seed_ids", "boost_tags", "verbose", "run_id"}
+        usable = (*fields, "seed_ids", "boost_tags")
+        unknown = set(options) - {*usable, "verbose"}
         if unknown:
-            msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(fields)}"
+            msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(usable)}"
             raise TypeError(msg)
         given = {name: value for name, value in {**options, **named}.items() if value is not None}
         given.pop("verbose", None)
@@ -212,7 +226,8 @@ class CrabPathRetriever(BaseRetriever):
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         """What LangSmith shows of this retriever."""
         params = super()._get_ls_params(**kwargs)
-        params["ls_vector_store_provider"] = self.memory.index.description.split()[0]
+        vectors = self.memory.index.description.removeprefix("LangChain ")
+        params["ls_vector_store_provider"] = vectors.split()[0]
         params["ls_embedding_model"] = self.memory.embedder.model
         return params
 

@@ -1,0 +1,32 @@
+"""A retriever over real passages, shared by the tests of every host framework."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers import CrabPathRetriever
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
+
+
+@pytest.fixture(scope="session")
+def passages() -> list[Document]:
+    """The passages of the first five HotpotQA questions, ten per question."""
+    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:50]
+    rows = [json.loads(line) for line in lines]
+    return [
+        Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})
+        for row in rows
+    ]
+
+
+@pytest.fixture(scope="session")
+def retriever(embeddings: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
+    """CrabPath over the passages: embedded Chroma, SQLite, all-MiniLM-L6-v2."""
+    made = CrabPathRetriever.from_documents(passages, embeddings, k=4)
+    yield made
+    made.memory.close()
