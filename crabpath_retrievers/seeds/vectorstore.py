@@ -6,7 +6,12 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
 
-from crabpath_retrievers.errors import ConfigurationError, CrabPathError, StoreError
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    CrabPathError,
+    InvalidInputError,
+    StoreError,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.chroma import filterable
 from crabpath_retrievers.seeds.index import Filter
@@ -78,7 +83,7 @@ class VectorStoreIndex:
             msg = f"{self.description} cannot search by vector: CrabPath needs a store that can"
             raise ConfigurationError(msg) from error
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._failed(error, filter) from error
         if any(document.id is None for document in found):
             msg = f"{self.description} returns documents without ids: CrabPath needs them"
             raise ConfigurationError(msg)
@@ -108,9 +113,13 @@ class VectorStoreIndex:
             return None
         return found
 
-    def _failed(self, error: Exception) -> CrabPathError:
+    def _failed(self, error: Exception, condition: Any = None) -> CrabPathError:
         if isinstance(error, CrabPathError):
             return error
+        if condition and isinstance(error, (TypeError, ValueError)):
+            return InvalidInputError(
+                f"the filter is not a condition that {self.description} reads ({error})"
+            )
         return StoreError(f"{self.description} failed: {error}")
 
 
