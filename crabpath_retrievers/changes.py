@@ -30,14 +30,21 @@ class PublishStaged:
 
 @dataclass(frozen=True, slots=True)
 class MoveNodes:
-    """Set the position of nodes inside their source, as ``(id, position)``."""
+    """Set the position of nodes inside their document; they wait for new edges.
+
+    Attributes:
+        positions: As ``(id, position)``.
+    """
 
     positions: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Delete nodes with all that refers to them; their vectors are put on the trash list."""
+    """Delete nodes with all that refers to them; their vectors are put on the trash list.
+
+    The nodes that stood beside them wait for new edges.
+    """
 
     ids: tuple[str, ...]
 
@@ -48,7 +55,7 @@ class PutEdges:
 
     Attributes:
         edges: By surrogate key; edges of vanished nodes are skipped.
-        linked: Keys of published nodes whose linking is complete with this change.
+        linked: Keys of waiting nodes whose linking is complete with this change.
     """
 
     edges: tuple[Edge, ...]

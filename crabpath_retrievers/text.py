@@ -5,8 +5,18 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+# Accents that stand apart (NFD) and the vowel signs of Indic scripts belong to their word; to the
+# regular expressions of Python they are no word characters.
+_MARKS = "".join(
+    chr(code)
+    for block in (range(0x300, 0x3000), range(0xA600, 0xAC00), range(0xFE20, 0xFE30))
+    for code in block
+    if unicodedata.category(chr(code)).startswith("M")
+)
 # Scripts that are written without spaces become one token per character; phrases still match.
-_WORD = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿]|[^\W぀-ヿ㐀-䶿一-鿿豈-﫿]+")
+_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿"
+_WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
+_NO_WORD = re.compile(rf"[^\w{_MARKS}]+")
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
 
@@ -31,10 +41,15 @@ def words(text: str) -> Iterator[Word]:
     plain = text.isascii()
     for match in _WORD.finditer(text):
         surface = match.group()[:_LONGEST_WORD]
-        token = surface.lower() if plain else normalise(surface)
+        token = surface.lower() if plain else _token(surface)
         if token:
             capitalised = surface[0].isupper() or surface[0].isdigit()
             yield Word(token, capitalised, match.start(), match.end())
+
+
+def _token(surface: str) -> str:
+    # The compatibility form of one character can hold spaces and signs (½, ⑴, ﷺ).
+    return _NO_WORD.sub("", normalise(surface))[:_LONGEST_WORD]
 
 
 def tokens(text: str) -> list[str]:
@@ -42,6 +57,11 @@ def tokens(text: str) -> list[str]:
     if text.isascii():
         return [word[:_LONGEST_WORD] for word in _WORD.findall(text.lower())]
     return [word.token for word in words(text)]
+
+
+def titled(title: str, content: str) -> str:
+    """A text with its title, which is not repeated where the text begins with it."""
+    return content if content.startswith(title) else f"{title}\n{content}"
 
 
 def name_key(name: str) -> str:

@@ -1,18 +1,16 @@
 """Documents to chunks: splitting, identity from content and source, titles, link targets."""
 
 import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_text_splitters import (
-    MarkdownHeaderTextSplitter,
-    RecursiveCharacterTextSplitter,
-    TextSplitter,
-)
+from langchain_text_splitters import RecursiveCharacterTextSplitter, TextSplitter
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
@@ -21,8 +19,8 @@ from crabpath_retrievers.graph import Node
 from crabpath_retrievers.ingest.references import addresses_of, references_in
 from crabpath_retrievers.text import names_of
 
-_HEADERS = [("#" * level, f"h{level}") for level in range(1, 5)]
-_HEADING = re.compile(r"^#{1,4}\s+(\S.*?)\s*#*\s*$", re.MULTILINE)
+_HEADING = re.compile(r"#{1,4}\s+(\S.*?)\s*#*\s*$")
+_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _MARKDOWN = (".md", ".markdown", ".mdx")
 
 
@@ -59,16 +57,12 @@ class Chunking:
             msg = f"{len(ids)} ids for {len(given)} documents: pass one id per document"
             raise InvalidInputError(msg)
         found: dict[str, Node] = {}
-        order: dict[str, int] = {}
-        for index, document in enumerate(given):
-            node_id = document_id(document, None if ids is None else ids[index])
+        order: Counter[str] = Counter()
+        for document, node_id in _identified(given, ids):
             for node in self._cut(document, node_id):
-                position = order.setdefault(node.source, 0)
-                if node.id in found:
-                    _refuse_conflict(found[node.id], node)
-                    continue
-                order[node.source] = position + 1
-                found[node.id] = replace(node, position=position)
+                if node.id not in found:
+                    found[node.id] = replace(node, position=order[node.document])
+                    order[node.document] += 1
         return list(found.values())
 
     def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
@@ -80,7 +74,10 @@ class Chunking:
         source = str(metadata.get("source") or node_id or _digest(text))
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
-        title = str(metadata.get("title") or (pieces[0][0] if pieces else ""))
+        if not pieces:
+            msg = f"the splitter leaves nothing of document {node_id or _label(document)!r}"
+            raise InvalidInputError(msg)
+        title = str(metadata.get("title") or next((name for name, _ in pieces if name), ""))
         whole = len(pieces) == 1
         for number, (heading, piece) in enumerate(pieces):
             name = title if number == 0 else heading
@@ -119,7 +116,7 @@ class Chunking:
             addresses=((*addresses_of(source, title, metadata), *shared) if head else ()),
             references=(*references_in(content, source), *(shared if head else ())),
             metadata=metadata,
-            digest=_digest(content, title, to_json(metadata).decode()),
+            digest=_digest(content, title, json.dumps(metadata, sort_keys=True)),
         )
 
     def _split(
@@ -138,12 +135,9 @@ class Chunking:
             yield from (("", piece) for piece in self._by_size().split_text(text))
 
     def _by_heading(self, text: str) -> Iterator[tuple[str, str]]:
-        splitter = MarkdownHeaderTextSplitter(_HEADERS, strip_headers=False)
-        for section in splitter.split_text(text):
-            heading = _HEADING.search(section.page_content)
-            name = heading.group(1) if heading else ""
-            for piece in self._by_size().split_text(section.page_content):
-                yield name, piece
+        for heading, section in sections(text):
+            for piece in self._by_size().split_text(section):
+                yield heading, piece
 
     def _by_size(self) -> RecursiveCharacterTextSplitter:
         return RecursiveCharacterTextSplitter(
@@ -161,7 +155,25 @@ def document_id(document: Document, given: str | None) -> str | None:
         msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
         raise InvalidInputError(msg)
     node_id = given if given is not None else document.id
-    return clean(node_id) if node_id else None
+    return None if node_id is None else clean(str(node_id)) or None
+
+
+def sections(text: str) -> Iterator[tuple[str, str]]:
+    """The sections of a Markdown text, as ``(heading, text with its heading)``.
+
+    The header splitter of langchain-text-splitters drops indentation, even inside code.
+    """
+    heading, lines, fence = "", [], ""
+    for line in text.splitlines(keepends=True):
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark.group(1).startswith(fence)):
+            fence = "" if fence else mark.group(1)
+        found = None if fence else _HEADING.match(line)
+        if found:
+            yield heading, "".join(lines)
+            heading, lines = found.group(1), []
+        lines.append(line)
+    yield heading, "".join(lines)
 
 
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
@@ -176,10 +188,33 @@ def clean(text: str) -> str:
 
 
 def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text."""
-    data = to_json(metadata, fallback=str, inf_nan_mode="null", bytes_mode="base64")
-    safe: dict[str, Any] = from_json(data.replace(b"\\u0000", b""))
-    return safe
+    """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text.
+
+    Raises:
+        InvalidInputError: It contains itself.
+    """
+    try:
+        return {clean(str(key)): _plain(value) for key, value in metadata.items()}
+    except RecursionError as error:
+        msg = "the metadata of a document contains itself: pass plain values"
+        raise InvalidInputError(msg) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return json_safe(value)
+    if isinstance(value, (set, frozenset)):
+        # The order of a set differs from run to run; the fingerprint must not.
+        return sorted(map(_plain, value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    data = to_json(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
+    found = from_json(data)
+    return _plain(found) if isinstance(found, (str, dict, list)) else found
 
 
 def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
@@ -218,7 +253,18 @@ def _digest(*values: str) -> str:
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
 
 
-def _refuse_conflict(first: Node, second: Node) -> None:
-    if first.content != second.content:
-        msg = f"two documents have the id {first.id!r} but different text: give each its own id"
-        raise DuplicateIdError(msg)
+def _identified(
+    documents: Sequence[Document], ids: Sequence[str] | None
+) -> Iterator[tuple[Document, str | None]]:
+    """Documents with their ids, once per id."""
+    texts: dict[str, str] = {}
+    for index, document in enumerate(documents):
+        node_id = document_id(document, None if ids is None else ids[index])
+        if node_id is None:
+            yield document, None
+        elif node_id not in texts:
+            texts[node_id] = document.page_content
+            yield document, node_id
+        elif texts[node_id] != document.page_content:
+            msg = f"two documents have the id {node_id!r} but different text: give each its own id"
+            raise DuplicateIdError(msg)

@@ -15,7 +15,6 @@ import numpy as np
 from langchain_core.documents import Document
 
 from crabpath_retrievers.changes import (
-    Change,
     EmptyTrash,
     MoveNodes,
     PublishStaged,
@@ -28,7 +27,7 @@ from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
-from crabpath_retrievers.ingest.linkers import Linker, SiblingLinker
+from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
@@ -132,13 +131,15 @@ class Ingest:
         with self.store.ingesting():
             self.recover()
             self.store.apply([RemoveNodes(tuple(ids))])
+            self._link()
             self._empty_trash()
 
     def recover(self) -> None:
-        """Finish what an interrupted ingest left behind."""
+        """Finish what an interrupted ingest left behind, unless it is still running elsewhere."""
         if self.store.catalog.unfinished():
-            with self.store.ingesting():
-                self._finish(indexed=False)
+            with self.store.ingesting(wait=False) as held:
+                if held:
+                    self._finish(indexed=False)
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup) -> "_Plan":
         known = {
@@ -193,7 +194,8 @@ class Ingest:
         self._finish(indexed=False)
 
     def _stage(self, part: StageNodes) -> None:
-        embedded = self.embedder.documents([embedded_text(node) for node in part.nodes])
+        texts = [embedded_text(node) for node in part.nodes]
+        embedded = self.embedder.documents(texts) if texts else []
         nodes = [replace(n, vector=v) for n, v in zip(part.nodes, embedded, strict=True)]
         self.store.apply([StageNodes(tuple(nodes), part.removed)])
 
@@ -218,7 +220,11 @@ class Ingest:
             edges: list[Edge] = []
             for linker in self.linkers:
                 edges += linker.link(nodes, self.store.links)
-            self.store.apply([PutEdges(tuple(edges), tuple(keys))])
+            # Whoever got a new neighbour may have lost an old one.
+            waiting = set(keys)
+            beside = {e.target for e in edges if e.kind is EdgeKind.SIBLING and e.source in waiting}
+            stale = RemoveEdges(tuple(waiting | beside), (EdgeKind.SIBLING,))
+            self.store.apply([stale, PutEdges(tuple(edges), tuple(keys))])
 
     def _empty_trash(self, *, indexed: bool = False) -> None:
         ids = self.store.catalog.trash()
@@ -228,23 +234,15 @@ class Ingest:
             self.store.apply([EmptyTrash(tuple(ids))])
 
     def _move(self, nodes: Sequence[Node], plan: "_Plan") -> None:
-        """Follow chunks that changed place inside their source, and their new neighbours."""
+        """Follow chunks that changed place inside their document, and their new neighbours."""
         moved = [
             (node.id, node.position)
             for node in nodes
             if node.id in plan.known and plan.known[node.id].position != node.position
         ]
-        if not moved:
-            return
-        places = {node_id for node_id, _ in moved}
-        sources = sorted({node.source for node in nodes if node.id in places})
-        self.store.apply([MoveNodes(tuple(moved))])
-        self.store.apply(self._neighbours(sources))
-
-    def _neighbours(self, sources: Sequence[str]) -> list[Change]:
-        keys = [key for found in self.store.links.in_order(sources).values() for key in found]
-        siblings = SiblingLinker(self.links).link(self.store.links.nodes(keys), self.store.links)
-        return [RemoveEdges(tuple(keys), (EdgeKind.SIBLING,)), PutEdges(tuple(siblings))]
+        if moved:
+            self.store.apply([MoveNodes(tuple(moved))])
+            self._link()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,17 @@ import re
 from collections.abc import Mapping
 from posixpath import dirname, join, normpath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from crabpath_retrievers.text import name_key
 
-_MARKDOWN_LINK = re.compile(r"\[[^\]\n]{0,300}\]\(\s*<?([^)>\s]{1,500})>?(?:\s+[^)\n]{0,200})?\)")
+# Addresses may hold one pair of parentheses, as those of encyclopedias do.
+_MARKDOWN_LINK = re.compile(
+    r"\[[^\]\n]{0,300}\]\(\s*<?((?:[^()<>\s]|\([^()<>\s]{0,200}\)){1,500})>?(?:\s+[^)\n]{0,200})?\)"
+)
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
 _HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
-_BARE_URL = re.compile(r"https?://[^\s<>()\[\]\"']{3,500}")
+_BARE_URL = re.compile(r"https?://(?:[^\s<>()\[\]\"']|\([^\s<>()\[\]\"']{0,200}\)){3,500}")
 _MOST = 64
 
 
@@ -55,7 +58,9 @@ def _address(target: str, source: str) -> str:
         return ""
     base = urlsplit(source)
     if base.scheme in ("http", "https"):
-        return base.netloc.removeprefix("www.").lower() + normpath(
-            join(dirname(base.path) or "/", parts.path)
-        ).rstrip("/")
+        return _host(base) + normpath(join(dirname(base.path) or "/", parts.path)).rstrip("/")
     return normpath(join(dirname(source), parts.path))
+
+
+def _host(parts: SplitResult) -> str:
+    return parts.netloc.lower().removeprefix("www.")

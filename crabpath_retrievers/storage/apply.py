@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
@@ -15,7 +17,7 @@ from crabpath_retrievers.graph import EdgeKind, Node, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.node_writer import NodeWriter, delete_edges
+from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.walk_queries import pack
 
 
@@ -55,6 +57,8 @@ class Writer:
         waiting = self._connection.execute(
             sa.select(s.staging).where(s.staging.c.operation.in_(("put", "remove")))
         ).all()
+        if not waiting:
+            return
         removed = [row.id for row in waiting if row.operation == "remove"]
         put = [row for row in waiting if row.operation == "put"]
         self._remove(removed)
@@ -76,6 +80,7 @@ class Writer:
                 .values(position=sa.bindparam("to")),
                 [{"moved": node, "to": position} for node, position in change.positions],
             )
+            self._wait_for_edges([node for node, _ in change.positions])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:
@@ -85,10 +90,15 @@ class Writer:
 
     def _remove(self, ids: Sequence[str]) -> None:
         for part in parts(ids):
-            self._nodes.remove(part)
+            self._wait_for_edges(self._nodes.remove(part))
             self._delete(s.staging.c.id, part)
             values = [{"id": node_id} for node_id in part]
             self._connection.execute(self._insert(s.trash).on_conflict_do_nothing(), values)
+
+    def _wait_for_edges(self, ids: Sequence[str]) -> None:
+        if ids:
+            values = [{"id": node_id, "operation": "link"} for node_id in ids]
+            self._connection.execute(self._insert(s.staging).on_conflict_do_nothing(), values)
 
     @_apply.register
     def _(self, change: c.PutEdges) -> None:
@@ -132,7 +142,7 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.RemoveEdges) -> None:
-        delete_edges(self._connection, change.keys, [kind.value for kind in change.kinds])
+        self._nodes.remove_edges(change.keys, [kind.value for kind in change.kinds])
 
     @_apply.register
     def _(self, change: c.EmptyTrash) -> None:
@@ -140,7 +150,8 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.AdjustWeights) -> None:
-        namespace, exponent = self._namespace(change.namespace)
+        # One writer per namespace at a time: on an untouched edge there is no row to lock yet.
+        namespace, exponent = self._namespace(change.namespace, lock=True)
         before = []
         for delta in change.deltas:
             row = {"source": delta.source, "target": delta.target, "kind": delta.kind.value}
@@ -156,9 +167,7 @@ class Writer:
         ).one_or_none()
         prior, floor, born = edge or (0.0, 0.0, exponent)
         touched = self._connection.execute(
-            sa.select(s.overlay.c.weight, s.overlay.c.mark)
-            .filter_by(namespace=namespace, **row)
-            .with_for_update()
+            sa.select(s.overlay.c.weight, s.overlay.c.mark).filter_by(namespace=namespace, **row)
         ).one_or_none()
         weight, mark = touched or (prior, min(born, exponent))
         new = float(
@@ -197,7 +206,7 @@ class Writer:
             .values(turn=s.namespaces.c.turn + 1)
             .returning(s.namespaces.c.turn)
         ).scalar_one()
-        record = {**turn.to_dict(), "clock": clock}
+        record = to_json(replace(turn, clock=clock))
         self._connection.execute(
             s.turns.insert().values(
                 id=turn.id,
@@ -205,7 +214,7 @@ class Writer:
                 clock=clock,
                 created=turn.created,
                 run_id=turn.run_id,
-                record=json.dumps(record, ensure_ascii=False, separators=(",", ":")),
+                record=record.decode(),
             )
         )
 
@@ -232,10 +241,12 @@ class Writer:
                 insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
             )
 
-    def _namespace(self, name: str) -> tuple[int, float]:
+    def _namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
         query = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
             s.namespaces.c.name == name
         )
+        if lock:
+            query = query.with_for_update()
         row = self._connection.execute(query).one_or_none()
         if row is None:
             insert = self._insert(s.namespaces).values(name=name, turn=0, exponent=0.0)

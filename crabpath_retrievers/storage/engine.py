@@ -48,7 +48,10 @@ def open_engine(location: str | Path) -> sa.Engine:
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     if url.get_backend_name() == "sqlite":
-        return _sqlite_engine(Path(url.database or ""))
+        if url.database in (None, "", ":memory:"):
+            msg = "SQLite in memory is not supported: use a directory, or none at all"
+            raise ConfigurationError(msg)
+        return _sqlite_engine(Path(str(url.database)))
     if url.get_backend_name() != "postgresql":
         msg = f"{url.get_backend_name()} is not supported: use a directory, SQLite or PostgreSQL"
         raise ConfigurationError(msg)
@@ -114,7 +117,7 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         if "readonly" in text or "read-only" in text:
             msg = f"the store {name} cannot be written: check the permissions of its files"
             raise StoreReadOnlyError(msg) from error
-        if "locked" in text:
+        if "locked" in text or "deadlock" in text:
             msg = f"the store {name} is busy: another process is writing; try again"
             raise StoreLockedError(msg) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"

@@ -4,7 +4,6 @@ Both get the same tokens, so that a phrase or a word matches alike on SQLite (FT
 PostgreSQL (tsvector).
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -41,9 +40,10 @@ class Fts5:
 
     def create(self, connection: sa.Connection) -> None:
         """Create the index if it is missing."""
+        # To "ascii" every other character is part of a word, so our tokens stay as they are.
         connection.exec_driver_sql(
-            "CREATE VIRTUAL TABLE IF NOT EXISTS crabpath_fulltext USING fts5(tokens, "
-            "tokenize=\"unicode61 remove_diacritics 0 categories 'L* N* M* Co' tokenchars '_'\")"
+            "CREATE VIRTUAL TABLE IF NOT EXISTS crabpath_fulltext "
+            "USING fts5(tokens, tokenize=\"ascii tokenchars '_'\")"
         )
 
     def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
@@ -90,6 +90,7 @@ class TsVector:
 
     _max_position = 16383
     _max_positions = 255
+    _max_bytes = 1_000_000  # PostgreSQL refuses a tsvector of 1 MiB: the rest of a text is left out
 
     def create(self, connection: sa.Connection) -> None:
         """Create the index if it is missing."""
@@ -113,10 +114,17 @@ class TsVector:
         )
 
     def _literal(self, tokens: Sequence[str]) -> str:
-        positions: dict[str, list[int]] = defaultdict(list)
+        positions: dict[str, list[int]] = {}
+        size = 0
         for position, token in enumerate(tokens, 1):
-            if len(positions[token]) < self._max_positions:
-                positions[token].append(min(position, self._max_position))
+            if token not in positions:
+                size += len(token.encode()) + 4
+                if size > self._max_bytes:
+                    break
+            at = positions.setdefault(token, [])
+            if len(at) < self._max_positions:
+                at.append(min(position, self._max_position))
+                size += 2
         return " ".join(f"'{t}':{','.join(map(str, at))}" for t, at in positions.items())
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:

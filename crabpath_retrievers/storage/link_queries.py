@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.schema import addresses, edges, names, nodes, references, terms
+from crabpath_retrievers.text import titled
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage.store import GraphStore
@@ -17,16 +18,23 @@ class LinkNode(NamedTuple):
 
     key: int
     id: str
+    document: str
     source: str
     position: int
     title: str
     content: str
     mentions: int
 
+    @property
+    def text(self) -> str:
+        """What full text sees of it, too: its title once, then its content."""
+        return titled(self.title, self.content)
+
 
 _COLUMNS = (
     nodes.c.key,
     nodes.c.id,
+    nodes.c.document,
     nodes.c.source,
     nodes.c.position,
     nodes.c.title,
@@ -92,10 +100,17 @@ class LinkQueries:
         return _grouped(rows)
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of each source's chunks in the order of the text."""
-        columns = (nodes.c.source, nodes.c.position, nodes.c.key)
-        rows = sorted(tuple(row) for row in self._rows(nodes.c.source, sources, *columns))
-        return _grouped((source, key) for source, _, key in rows)
+        """Keys of each source's chunks in the order of the text.
+
+        Documents of one source stand in the order in which they came, chunks by their position.
+        """
+        columns = (nodes.c.source, nodes.c.document, nodes.c.position, nodes.c.key)
+        rows = list(self._rows(nodes.c.source, sources, *columns))
+        first: dict[tuple[str, str], int] = {}
+        for source, document, _, key in rows:
+            first[source, document] = min(key, first.get((source, document), key))
+        rows.sort(key=lambda row: (row[0], first[row[0], row[1]], row[2], row[3]))
+        return _grouped((source, key) for source, _, _, key in rows)
 
     def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
         """How many edges of a kind leave each node; nodes without any are left out."""

@@ -11,7 +11,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import titled, tokens
 
 # Read off a text, and so read again when it changes. Learned edges (FOLLOWS, TOOL) stay.
 TEXTUAL = tuple(
@@ -21,14 +21,7 @@ TEXTUAL = tuple(
 
 def indexed_tokens(title: str, content: str) -> list[str]:
     """What full text and term statistics see of a node: its title once, then its text."""
-    return tokens(content if content.startswith(title) else f"{title}\n{content}")
-
-
-def delete_edges(connection: sa.Connection, keys: Iterable[int], kinds: Sequence[int]) -> None:
-    """Delete the edges of these kinds that leave or enter the nodes."""
-    for part in parts(keys):
-        touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
-        connection.execute(s.edges.delete().where(touching, s.edges.c.kind.in_(kinds)))
+    return tokens(titled(title, content))
 
 
 class NodeWriter:
@@ -84,12 +77,21 @@ class NodeWriter:
             self._fulltext.add(self._connection, texts)
             self._count(texts, sign=1)
 
-    def remove(self, ids: Sequence[str]) -> None:
-        """Delete nodes with all that refers to them."""
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        """Delete nodes with all that refers to them.
+
+        Returns:
+            Ids of the nodes that stood beside them and now stand beside others.
+        """
         keys = list(self._keys(ids).values())
+        beside = self._beside(keys)
         self._strip(keys, [kind.value for kind in EdgeKind])
         for column in (s.overlay.c.source, s.overlay.c.target, s.nodes.c.key):
             self._delete(column, keys)
+        return [node_id for part in parts(beside) for node_id in self._ids(part)]
+
+    def _beside(self, keys: Sequence[int]) -> set[int]:
+        return self._targets(keys, EdgeKind.SIBLING) - set(keys)
 
     def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
         """Delete what was read off the text of these nodes."""
@@ -107,19 +109,26 @@ class NodeWriter:
         ]
         self._fulltext.remove(self._connection, keys)
         self._count(texts, sign=-1)
-        mentioned = self._mentioned_by(keys)
-        delete_edges(self._connection, keys, kinds)
+        self.remove_edges(keys, kinds)
         for table in (s.names, s.addresses, s.references, s.vectors):
             self._delete(table.c.node, keys)
-        self.recount(mentioned)
 
-    def _mentioned_by(self, keys: Sequence[int]) -> set[int]:
+    def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
+        """Delete the edges of these kinds that leave or enter the nodes."""
+        mentioned = self._targets(keys, EdgeKind.MENTION)
+        for part in parts(keys):
+            touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
+            self._connection.execute(s.edges.delete().where(touching, s.edges.c.kind.in_(kinds)))
+        if EdgeKind.MENTION.value in kinds:
+            self.recount(mentioned | set(keys))
+
+    def _targets(self, keys: Sequence[int], kind: EdgeKind) -> set[int]:
         found: set[int] = set()
         for part in parts(keys):
             found |= set(
                 self._connection.scalars(
                     sa.select(s.edges.c.target).where(
-                        s.edges.c.source.in_(part), s.edges.c.kind == EdgeKind.MENTION.value
+                        s.edges.c.source.in_(part), s.edges.c.kind == kind.value
                     )
                 )
             )
@@ -163,6 +172,10 @@ class NodeWriter:
         self._connection.execute(
             insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
         )
+
+    def _ids(self, keys: Sequence[int]) -> list[str]:
+        query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
+        return list(self._connection.scalars(query))
 
     def _keys(self, ids: Sequence[str]) -> dict[str, int]:
         found: dict[str, int] = {}

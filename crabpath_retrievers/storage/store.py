@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 
@@ -14,11 +15,10 @@ from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.link_queries import LinkQueries
+from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.walk_queries import WalkQueries
-
-_INGEST_LOCK = 0x0C4AB9A7  # any fixed number; PostgreSQL advisory locks are named by integers
 
 
 class GraphStore:
@@ -46,10 +46,10 @@ class GraphStore:
         self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         self._fulltext = full_text(self._engine.dialect.name)
         self._ingest = threading.RLock()
+        self._ingesting = False
+        self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         with translated_errors(self._engine), self._engine.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                # Two workers that start together must not both create the tables.
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_INGEST_LOCK)))
+            lock_schema(connection)
             prepare(connection, self._fulltext)
         self.walk = WalkQueries(self)
         self.links = LinkQueries(self)
@@ -68,9 +68,21 @@ class GraphStore:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A connection for reads; each statement sees the latest commit."""
+        """A connection for reads; each statement sees the latest commit.
+
+        Within another ``reading()`` of the same context the outer connection serves.
+        """
+        current = self._current.get()
+        if current is not None:
+            with translated_errors(self._engine):
+                yield current
+            return
         with translated_errors(self._engine), self._reader.connect() as connection:
-            yield connection
+            token = self._current.set(connection)
+            try:
+                yield connection
+            finally:
+                self._current.reset(token)
 
     @cached_property
     def fulltext(self) -> "FullTextReader":
@@ -91,18 +103,32 @@ class GraphStore:
                 writer.apply(change)
 
     @contextmanager
-    def ingesting(self) -> Iterator[None]:
-        """Hold the right to ingest: one writer of documents per store at a time."""
-        with self._ingest:
-            if self.dialect != "postgresql":
-                yield
+    def ingesting(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the right to ingest: one writer of documents per store at a time.
+
+        The thread that holds it may ask again.
+
+        Args:
+            wait: Whether to wait while somebody else ingests.
+
+        Yields:
+            Whether the right is held; always True with ``wait``.
+        """
+        if not self._ingest.acquire(blocking=wait):
+            yield False
+            return
+        try:
+            if self._ingesting:
+                yield True
                 return
-            with translated_errors(self._engine), self._reader.connect() as connection:
-                connection.execute(sa.select(sa.func.pg_advisory_lock(_INGEST_LOCK)))
+            with translated_errors(self._engine), ingest_lock(self._reader, wait=wait) as held:
+                self._ingesting = held
                 try:
-                    yield
+                    yield held
                 finally:
-                    connection.execute(sa.select(sa.func.pg_advisory_unlock(_INGEST_LOCK)))
+                    self._ingesting = False
+        finally:
+            self._ingest.release()
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,6 +1,6 @@
-"""``link``: Markdown, wiki and HTML links, and shared metadata; a weaker edge back."""
+"""``link``: Markdown, wiki and HTML links between documents, and metadata values they share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
@@ -19,27 +19,35 @@ class LinkLinker:
         """Edges along the links of the new nodes, and along old links that lead to them."""
         keys = [node.key for node in new]
         pairs = dict.fromkeys((*self._outgoing(keys, store), *self._incoming(keys, store)))
+        back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
         for source, target in pairs:
-            if source != target:
-                yield edge(self._settings, source, target, EdgeKind.LINK)
+            if source == target:
+                continue
+            yield edge(self._settings, source, target, EdgeKind.LINK)
+            if back.get(target, 0) < self._settings.max_back:
+                back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
-    def _outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterable[tuple[int, int]]:
+    def _outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Pairs (new node, node that it links to)."""
         references = store.references(keys)
-        targets = store.addressed(sorted({t for found in references.values() for t in found}))
+        owners = store.addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
             for target in found:
-                yield from ((key, owner) for owner in targets.get(target, ())[: self._most(target)])
+                yield from ((key, owner) for owner in self._meant(target, owners.get(target, ())))
 
-    def _incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterable[tuple[int, int]]:
+    def _incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
-        readers = store.referring(sorted({a for found in addresses.values() for a in found}))
+        owners = store.addressed(sorted({a for found in addresses.values() for a in found}))
+        telling = [address for address, found in owners.items() if self._meant(address, found)]
+        readers = store.referring(sorted(telling))
         for key, found in addresses.items():
             for address in found:
-                most = self._settings.max_back
-                yield from ((reader, key) for reader in readers.get(address, ())[:most])
+                yield from ((reader, key) for reader in readers.get(address, ()))
 
-    def _most(self, target: str) -> int:
-        # Equal metadata can join whole corpora; a path or URL names one document.
+    def _meant(self, target: str, owners: Sequence[int]) -> Sequence[int]:
+        """The nodes that a target leads to; none when too many carry it to mean one of them."""
         shared = target.startswith("metadata:")
-        return self._settings.max_shared if shared else self._settings.max_owners
+        most = self._settings.max_shared if shared else self._settings.max_owners
+        return owners if len(owners) <= most else ()

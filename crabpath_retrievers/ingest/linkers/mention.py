@@ -25,12 +25,16 @@ class MentionLinker:
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Mentions by the new nodes and mentions of them."""
-        pairs = dict.fromkeys((*self._mentions(new, store), *self._mentioned(new, store)))
-        nodes = {node.key: node for node in store.nodes(sorted({t for _, t in pairs}))}
-        back = store.out_degrees(sorted(nodes), EdgeKind.MENTIONED_BY.value)
+        found = dict.fromkeys((*self._mentions(new, store), *self._mentioned(new, store)))
+        nodes = {node.key: node for node in new}
+        others = {key for pair in found for key in pair if key not in nodes}
+        nodes |= {node.key: node for node in store.nodes(sorted(others))}
+        # The chunks of one document all carry its title.
+        pairs = [(s, t) for s, t in found if nodes[s].document != nodes[t].document]
+        back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.MENTIONED_BY.value)
         count = {key: node.mentions for key, node in nodes.items()}
         for source, target in pairs:
-            if source == target or count[target] >= self._settings.max_mentions:
+            if count[target] >= self._settings.max_mentions:
                 continue
             count[target] += 1
             yield edge(self._settings, source, target, EdgeKind.MENTION)
@@ -40,7 +44,7 @@ class MentionLinker:
 
     def _mentions(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
         """Pairs (new node, node that it names)."""
-        said = {node.key: self._said(node.content) for node in new}
+        said = {node.key: self._said(node.text) for node in new}
         owners = store.owners(sorted(set().union(*said.values())))
         for key, names in said.items():
             for name in names:
@@ -63,7 +67,7 @@ class MentionLinker:
         if " " in name:
             return readers
         # A single word must stand as a name: full text does not know about capitals.
-        return (node.key for node in store.nodes(readers) if name in self._said(node.content))
+        return (node.key for node in store.nodes(readers) if name in self._said(node.text))
 
     def _meant(self, owners: Sequence[int]) -> Sequence[int]:
         return owners if len(owners) <= self._settings.max_owners else ()

@@ -4,7 +4,7 @@ Where titles are headlines nobody repeats, the names inside the texts connect th
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from crabpath_retrievers.config import LinkSettings
@@ -26,24 +26,36 @@ class SharedTermLinker:
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Edges, both ways, between each new node and the chunks that share its rare terms."""
-        terms = {node.key: term_candidates(node.content) for node in new}
-        frequencies = store.frequencies(
-            sorted({word for found in terms.values() for term in found for word in term})
-        )
-        holders: dict[tuple[str, ...], list[int]] = {}
-        sources = {node.key: node.source for node in new}
-        pairs: dict[tuple[int, int], None] = {}
-        for key, found in terms.items():
-            for term in self._rarest(found, frequencies):
-                if term not in holders:
-                    holders[term] = store.phrase(term, self._settings.max_shared + 1)
-                if len(holders[term]) <= self._settings.max_shared:
-                    pairs |= {(key, other): None for other in holders[term] if other != key}
-        others = {node.key: node.source for node in store.nodes(sorted({o for _, o in pairs}))}
-        for key, other in pairs:
-            if others[other] != sources[key]:
+        terms = {node.key: term_candidates(node.text) for node in new}
+        chosen = self._chosen(terms, store)
+        holders = {
+            term: store.phrase(term, self._settings.max_shared + 1)
+            for term in dict.fromkeys(term for found in chosen.values() for term in found)
+        }
+        rare = {t: keys for t, keys in holders.items() if len(keys) <= self._settings.max_shared}
+        nodes = {node.key: node for node in new}
+        others = {key for keys in rare.values() for key in keys if key not in nodes}
+        nodes |= {node.key: node for node in store.nodes(sorted(others))}
+        # Full text knows nothing of capitals: the other text must hold the term as a name too.
+        terms |= {key: term_candidates(nodes[key].text) for key in others}
+        for key, other in dict.fromkeys(
+            (key, other)
+            for key, found in chosen.items()
+            for term in found
+            for other in rare.get(term, ())
+            if term in terms[other]
+        ):
+            if nodes[other].document != nodes[key].document:
                 yield edge(self._settings, key, other, EdgeKind.SHARED_TERM)
                 yield edge(self._settings, other, key, EdgeKind.SHARED_TERM)
+
+    def _chosen(
+        self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
+    ) -> dict[int, list[tuple[str, ...]]]:
+        """The terms of each node that are worth a search."""
+        known = {word for found in terms.values() for term in found for word in term}
+        frequencies = store.frequencies(sorted(known))
+        return {key: self._rarest(found, frequencies) for key, found in terms.items()}
 
     def _rarest(
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
@@ -59,7 +71,7 @@ class SharedTermLinker:
 
 
 def term_candidates(text: str) -> set[tuple[str, ...]]:
-    """Names of two to four capitalised words and identifiers, as token tuples."""
+    """Names of two to four capitalised words, names inside names too, and identifiers."""
     found = list(words(text))
     terms = set(_names(text, found))
     for word in found:
@@ -79,6 +91,6 @@ def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
             run += 1
         run_numbers.append(run)
     for _, group in groupby(zip(run_numbers, found, strict=True), key=lambda pair: pair[0]):
-        names = [word for _, word in group if word.capitalised]
-        if 2 <= len(names) <= _LONGEST:  # noqa: PLR2004
-            yield tuple(word.token for word in names)
+        names = [word.token for _, word in group if word.capitalised]
+        for size in range(2, _LONGEST + 1):
+            yield from (tuple(names[i : i + size]) for i in range(len(names) - size + 1))

@@ -17,8 +17,12 @@ class SiblingLinker:
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges between neighbours in every source that got new nodes."""
+        """Edges of the new nodes and of those beside them, which have new neighbours too."""
+        given = {node.key for node in new}
         for keys in store.in_order(sorted({node.source for node in new})).values():
-            for first, second in pairwise(keys):
-                yield edge(self._settings, first, second, EdgeKind.SIBLING)
-                yield edge(self._settings, second, first, EdgeKind.SIBLING)
+            pairs = list(pairwise(keys))
+            touched = {key for pair in pairs if given & set(pair) for key in pair}
+            for first, second in pairs:
+                if first in touched or second in touched:
+                    yield edge(self._settings, first, second, EdgeKind.SIBLING)
+                    yield edge(self._settings, second, first, EdgeKind.SIBLING)
