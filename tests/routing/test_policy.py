@@ -1,0 +1,173 @@
+"""The softmax policy over pointers and STOP, against numbers worked out by hand."""
+
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.config import PolicySettings
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer
+from crabpath_retrievers.routing.policy import (
+    Choice,
+    RoutingRequest,
+    SoftmaxRouter,
+    action_probabilities,
+)
+
+# Document 003 §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
+WEIGHTS = (0.5, 0.3, -0.2)
+EXPECTED = (0.342, 0.280, 0.170, 0.208)
+ONE = PolicySettings(temperature=1.0, stop=0.0)
+NUMBER = st.floats(-1, 1)
+
+
+def choice(weights, relevance=None, stop_weight=0.0):
+    """A choice between pointers with these weights, irrelevant unless said otherwise."""
+    vector = np.array([1, 0], dtype=np.float32)
+    pointers = tuple(
+        Pointer(0, NodeHead(i + 1, f"n{i}", "", 0, vector), EdgeKind.LINK, weight, weight)
+        for i, weight in enumerate(weights)
+    )
+    given_relevance = np.zeros(len(weights)) if relevance is None else np.array(relevance)
+    return Choice("n", pointers, given_relevance, np.array(weights), stop_weight)
+
+
+def decide(one, settings=ONE, budget=6, rng=None):
+    """What a router decides for one choice."""
+    (decision,) = SoftmaxRouter(settings, rng).route(RoutingRequest("q", (one,), budget))
+    return decision
+
+
+def test_probabilities_are_those_of_the_document():
+    """The worked example of document 003 §3."""
+    decision = decide(choice(WEIGHTS))
+    assert decision.probabilities == pytest.approx(EXPECTED, abs=5e-4)
+    assert decision.decided_by == "policy"
+
+
+def test_greedy_follows_exactly_what_beats_stop():
+    """Best first: .5 and .3 beat STOP at 0, -.2 does not."""
+    decision = decide(choice((0.3, -0.2, 0.5)))
+    assert decision.followed == (2, 0)
+    assert decision.stopped
+
+
+def test_relevance_and_weight_add_up():
+    """Of r + w = .9 and .5 + .3 = .8 against STOP at .85, only the first is followed."""
+    settings = PolicySettings(temperature=0.2, stop=0.85)
+    assert decide(choice((0.1, 0.5), relevance=(0.8, 0.3)), settings).followed == (0,)
+
+
+def test_a_learned_weight_of_stop_moves_the_bar():
+    """STOP at .4 silences .3, STOP at -.3 lets -.2 pass."""
+    assert decide(choice(WEIGHTS, stop_weight=0.4)).followed == (0,)
+    assert decide(choice(WEIGHTS, stop_weight=-0.3)).followed == (0, 1, 2)
+
+
+def test_the_budget_cuts_the_choice_and_is_not_stop():
+    """Only the best is followed, and the record does not say that STOP ended it."""
+    decision = decide(choice(WEIGHTS), budget=1)
+    assert decision.followed == (0,)
+    assert not decision.stopped
+
+
+def test_temperature_sharpens_and_flattens_but_keeps_the_order():
+    """A low temperature puts all on the best, a high one makes all four alike."""
+    cold = decide(choice(WEIGHTS), PolicySettings(temperature=0.01, stop=0.0))
+    warm = decide(choice(WEIGHTS), PolicySettings(temperature=1000.0, stop=0.0))
+    assert cold.probabilities == pytest.approx([1, 0, 0, 0], abs=1e-6)
+    assert warm.probabilities == pytest.approx([0.25] * 4, abs=1e-3)
+    assert cold.followed == warm.followed == (0, 1)
+
+
+def test_every_choice_of_a_request_gets_its_decision_in_order():
+    """Two nodes of one frontier are decided in one call."""
+    request = RoutingRequest("q", (choice((0.5,)), choice((-0.5, 0.2))), 6)
+    assert [d.followed for d in SoftmaxRouter(ONE).route(request)] == [(0,), (1,)]
+
+
+async def test_async_decides_as_sync_does():
+    """Both forms give the same decisions from the same seed."""
+    request = RoutingRequest("q", (choice(WEIGHTS), choice((0.1, 0.2))), 6)
+    blocking = SoftmaxRouter(ONE, np.random.default_rng(7)).route(request)
+    native = await SoftmaxRouter(ONE, np.random.default_rng(7)).aroute(request)
+    assert [d.followed for d in blocking] == [d.followed for d in native]
+
+
+@pytest.fixture(scope="module")
+def samples():
+    """What a sampling router followed in 20,000 equal choices."""
+    rng = np.random.default_rng(20)
+    many = RoutingRequest("q", (choice(WEIGHTS),) * 20_000, 6)
+    return Counter(decision.followed for decision in SoftmaxRouter(ONE, rng).route(many))
+
+
+def within(count, total, probability, errors):
+    """Whether a count lies within so many standard errors √(p(1-p)/n) of its probability."""
+    return abs(count / total - probability) <= errors * np.sqrt(
+        probability * (1 - probability) / total
+    )
+
+
+def test_first_choices_are_drawn_with_the_probabilities_of_the_policy(samples):
+    """Each action, STOP among them, comes first as often as π says, within 3 standard errors."""
+    pi = decide(choice(WEIGHTS)).probabilities
+    first = Counter(followed[0] if followed else 3 for followed in samples.elements())
+    assert all(within(first[action], 20_000, pi[action], 3) for action in range(4))
+
+
+def test_routes_are_drawn_without_replacement_until_stop(samples):
+    """Each of the 16 sequences comes as often as Plackett–Luce says, within 4 standard errors.
+
+    P(a, b, STOP) = π(a) · π(b)/(1 - π(a)) · π(STOP)/(1 - π(a) - π(b)).
+    """
+    pi = decide(choice(WEIGHTS)).probabilities
+    for size in range(4):
+        for followed in permutations(range(3), size):
+            probability, left = 1.0, 1.0
+            for action in (*followed, 3):
+                probability *= pi[action] / left
+                left -= pi[action]
+            assert within(samples[followed], 20_000, probability, 4), followed
+
+
+def test_sampling_repeats_with_its_seed():
+    """An equal seed gives equal decisions, so that exploration can be repeated."""
+    request = RoutingRequest("q", (choice(WEIGHTS),) * 50, 6)
+    runs = [
+        [d.followed for d in SoftmaxRouter(ONE, np.random.default_rng(seed)).route(request)]
+        for seed in (1, 1, 2)
+    ]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@given(
+    st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=12),
+    st.floats(-2, 2),
+    st.floats(0.01, 10),
+    st.integers(1, 8),
+)
+def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
+    """Probabilities sum to 1 with STOP; what is followed beats STOP, best first, within budget."""
+    relevance, weights = zip(*pairs, strict=True)
+    settings = PolicySettings(temperature=temperature, stop=stop)
+    decision = decide(choice(weights, relevance), settings, budget)
+    scores = np.add(relevance, weights)
+    followed = scores[list(decision.followed)]
+    assert decision.probabilities.sum() == pytest.approx(1)
+    assert decision.probabilities.shape == (len(pairs) + 1,)
+    assert all(followed >= stop - 1e-9)
+    assert list(followed) == sorted(followed, reverse=True)
+    assert len(followed) == len(set(decision.followed)) <= budget
+    assert len(followed) >= min(budget, np.count_nonzero(scores > stop + 1e-9))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.floats(-1e6, 1e6))
+def test_softmax_is_stable_and_ignores_a_common_shift(logits, shift):
+    """Large values neither overflow nor change the result when all are moved alike."""
+    plain = action_probabilities(np.array(logits))
+    assert plain.sum() == pytest.approx(1)
+    assert action_probabilities(np.array(logits) + shift) == pytest.approx(plain, abs=1e-6)
