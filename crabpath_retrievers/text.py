@@ -30,6 +30,11 @@ class Word(NamedTuple):
     end: int
 
 
+def storable(text: str) -> str:
+    """Text that every database stores: no NUL, no lone surrogates."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
 def normalise(text: str) -> str:
     """Compatibility form, case folded, without accents."""
     decomposed = unicodedata.normalize("NFKD", text)

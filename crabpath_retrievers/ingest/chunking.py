@@ -17,10 +17,11 @@ from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.ingest.references import addresses_of, references_in
-from crabpath_retrievers.text import names_of
+from crabpath_retrievers.text import names_of, storable
 
 _HEADING = re.compile(r"#{1,4}\s+(\S.*?)\s*#*\s*$")
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
+clean = storable  # the name under which the memory uses it
 _MARKDOWN = (".md", ".markdown", ".mdx")
 
 
@@ -66,7 +67,7 @@ class Chunking:
         return list(found.values())
 
     def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
-        text = clean(document.page_content)
+        text = storable(document.page_content)
         if not text.strip():
             msg = f"document {node_id or _label(document)!r} has no text: leave it out or fill it"
             raise InvalidInputError(msg)
@@ -155,7 +156,7 @@ def document_id(document: Document, given: str | None) -> str | None:
         msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
         raise InvalidInputError(msg)
     node_id = given if given is not None else document.id
-    return None if node_id is None else clean(str(node_id)) or None
+    return None if node_id is None else storable(str(node_id)) or None
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
@@ -182,11 +183,6 @@ def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
     return source.lower().endswith(_MARKDOWN) or "markdown" in declared
 
 
-def clean(text: str) -> str:
-    """Text that every database stores: no NUL, no lone surrogates."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-
-
 def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text.
 
@@ -194,7 +190,7 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         InvalidInputError: It contains itself.
     """
     try:
-        return {clean(str(key)): _plain(value) for key, value in metadata.items()}
+        return {storable(str(key)): _plain(value) for key, value in metadata.items()}
     except RecursionError as error:
         msg = "the metadata of a document contains itself: pass plain values"
         raise InvalidInputError(msg) from error
@@ -202,7 +198,7 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return storable(value)
     if isinstance(value, Mapping):
         return json_safe(value)
     if isinstance(value, (set, frozenset)):

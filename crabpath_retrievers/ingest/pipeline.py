@@ -40,14 +40,14 @@ _FIRST = 16
 class Progress(Protocol):
     """Something that shows how far an ingest is."""
 
-    def __call__(self, total: int) -> AbstractContextManager["Advance"]:
+    def __call__(self, total: int, /) -> AbstractContextManager["Advance"]:
         """Start showing; the result is called with the number of chunks done."""
 
 
 class Advance(Protocol):
     """Reports chunks as done."""
 
-    def __call__(self, chunks: int) -> object:
+    def __call__(self, chunks: int, /) -> object:
         """Add ``chunks`` to what is done."""
 
 

@@ -19,6 +19,7 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.walk_queries import pack
+from crabpath_retrievers.text import storable
 
 
 class Writer:
@@ -206,7 +207,7 @@ class Writer:
             .values(turn=s.namespaces.c.turn + 1)
             .returning(s.namespaces.c.turn)
         ).scalar_one()
-        record = to_json(replace(turn, clock=clock))
+        record = to_json(replace(turn, clock=clock, query=storable(turn.query)))
         self._connection.execute(
             s.turns.insert().values(
                 id=turn.id,

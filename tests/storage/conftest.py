@@ -1,0 +1,72 @@
+"""Helpers of the store tests: nodes made in one line, and a whole publication in one call."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.schema import metadata
+from crabpath_retrievers.text import names_of
+
+PRIOR, FLOOR = 0.5, 0.25
+
+
+def chunk(node_id: str, content: str = "plain text", **fields) -> Node:
+    """A node with a vector of its own; its title is its name."""
+    fields = {"document": node_id, "source": node_id, "digest": content[:64], **fields}
+    fields.setdefault("names", names_of(fields.get("title", "")))
+    return Node(id=node_id, content=content, vector=np.array([1.0, 0.0], np.float32), **fields)
+
+
+class Graph:
+    """Writes to a store in the steps of an ingest and reads keys and rows back."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self.store = store
+
+    def publish(self, *nodes: Node, removed: tuple[str, ...] = ()) -> list[int]:
+        """Stage, publish and finish nodes; returns their keys."""
+        self.store.apply([StageNodes(nodes, removed), PublishStaged()])
+        keys = self.keys(*(node.id for node in nodes))
+        self.store.apply([PutEdges((), tuple(keys))])
+        return keys
+
+    def keys(self, *ids: str) -> list[int]:
+        """Surrogate keys in the order of the ids."""
+        found = {head.id: head.key for head in self.store.walk.heads(ids)}
+        return [found[node_id] for node_id in ids]
+
+    def join(self, source: int, target: int, kind: EdgeKind = EdgeKind.LINK) -> None:
+        """Add an edge of prior 0.5 and floor 0.25."""
+        self.store.apply([PutEdges((Edge(source, target, kind, PRIOR, FLOOR),))])
+
+    def weight(self, source: int, target: int, namespace: str = "default") -> float:
+        """Effective weight of the one edge between two nodes."""
+        clock = self.store.walk.clock(namespace)
+        pointers = self.store.walk.outgoing([source], clock).pointers
+        (found,) = [p.weight for p in pointers if p.target.key == target]
+        return found
+
+    def contents(self, *, without: tuple[str, ...] = ()) -> dict[str, list]:
+        """Every row of every table, for comparing whole stores."""
+        tables = [
+            t for t in metadata.sorted_tables if t.name.removeprefix("crabpath_") not in without
+        ]
+        with self.store.reading() as connection:
+            return {t.name: sorted(map(tuple, connection.execute(sa.select(t)))) for t in tables}
+
+
+@pytest.fixture
+def graph(store: GraphStore) -> Graph:
+    """The empty store of the test with these helpers."""
+    return Graph(store)
+
+
+@pytest.fixture
+def make() -> Callable[..., Node]:
+    """Makes a node: ``make("id", "text", title=...)``."""
+    return chunk

@@ -1,0 +1,132 @@
+"""Full text matches alike on both databases: the reference is the list of tokens itself."""
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from crabpath_retrievers.changes import RemoveNodes
+from crabpath_retrievers.text import tokens
+
+TEXTS = {
+    "accents": "Crème brûlée in São Paulo, by Jos\N{COMBINING ACUTE ACCENT}e\N{COMBINING ACUTE ACCENT}",
+    "chinese": "東京は日本の首都です。",
+    "underscore": "call max_batch_size() or maxBatchSize or __init__",
+    "hindi": "हिन्दी भाषा और राजभाषा",
+    "quotes": """He said "don't" — O'Brien's `rm -rf \\ /` & (a|b) <-> 'c':1""",
+    "odd": "½ cup ⑴ ﷺ ﬁnance Ⅷ ＦＵＬＬ ŉ İstanbul STRASSE straße",
+    "greek": "ΣΊΣΥΦΟΣ σίσυφος",
+    "emoji": "rocket 🚀 to 👩‍🚀 moon",
+    "adlam": "𞤀𞤣𞤤𞤢𞤥 \N{GEORGIAN MTAVRULI CAPITAL LETTER AN}",
+}
+
+
+def contains(text: str, phrase: list[str]) -> bool:
+    """Whether the tokens of the text hold the phrase side by side."""
+    found = tokens(text)
+    return any(found[i : i + len(phrase)] == phrase for i in range(len(found)))
+
+
+@pytest.fixture
+def texts(graph, make) -> dict[str, int]:
+    """Keys of the sample texts by name."""
+    keys = graph.publish(*(make(name, text) for name, text in TEXTS.items()))
+    return dict(zip(TEXTS, keys, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("creme brulee", {"accents"}),
+        ("SÃO PAULO", {"accents"}),
+        ("José", {"accents"}),
+        ("日本", {"chinese"}),
+        ("本日", set()),
+        ("max_batch_size", {"underscore"}),
+        ("max", set()),
+        ("__init__", {"underscore"}),
+        ("हिन्दी", {"hindi"}),
+        ("भाषा", {"hindi"}),
+        ("don't", {"quotes"}),
+        ("O'Brien's", {"quotes"}),
+        ("rm -rf \\ /", {"quotes"}),
+        ("finance", {"odd"}),
+        ("full", {"odd"}),
+        ("straße strasse", {"odd"}),
+        ("Σίσυφος", {"greek"}),
+        ("rocket to", {"emoji"}),
+        ("𞤢𞤣𞤤𞤢𞤥", {"adlam"}),
+        ("", set()),
+    ],
+)
+def test_phrases_match_alike(store, texts, words, names):
+    """A phrase finds the same texts on both databases, whatever its script and signs."""
+    found = store.fulltext.phrase(tokens(words), 20)
+    assert set(found) == {texts[name] for name in names}
+
+
+def test_every_word_finds_its_own_text(store, texts):
+    """Each token of each text, searched alone, finds exactly the texts that hold it."""
+    for token in {t for text in TEXTS.values() for t in tokens(text)}:
+        expected = {texts[name] for name, text in TEXTS.items() if token in tokens(text)}
+        assert set(store.fulltext.phrase([token], 20)) == expected
+        assert {key for key, _ in store.fulltext.search({token: 1.0}, 20, 5.0)} == expected
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4), data=st.data())
+@example(texts=["ab'c\\d:1", 'x"y"', "%_& | ! <->"], data=None)
+def test_any_phrase_of_any_text_finds_it(store, graph, make, texts, data):
+    """Whatever the characters, a phrase finds the texts whose tokens hold it and no others."""
+    store.apply([RemoveNodes(tuple(store.catalog.all_ids()))])
+    clean = [t.replace("\x00", "").encode("utf-8", "replace").decode() for t in texts]
+    keys = graph.publish(*(make(str(i), text) for i, text in enumerate(clean)))
+    words = tokens(clean[0])
+    start = data.draw(st.integers(0, max(0, len(words) - 1))) if data else 0
+    phrase = words[start : start + 3]
+    expected = {k for k, text in zip(keys, clean, strict=True) if phrase and contains(text, phrase)}
+    assert set(store.fulltext.phrase(phrase, 10)) == expected
+
+
+def test_search_ranks_rare_words_and_short_texts_higher(store, graph, make):
+    """Both databases put the text with the rarer word first, and the shorter of two equals."""
+    rare, short, long = graph.publish(
+        make("1", "common words with kiwi"),
+        make("2", "common words"),
+        make("3", "common words " + "and many more of them " * 20),
+    )
+    found = store.fulltext.search({"kiwi": 3.0, "common": 0.5}, 10, 30.0)
+    assert [key for key, _ in found] == [rare, short, long]
+    assert all(score >= 0 for _, score in found)
+    assert store.fulltext.search({"kiwi": 3.0, "common": 0.5}, 1, 30.0) == found[:1]
+    assert store.fulltext.search({}, 10, 30.0) == []
+
+
+def test_titles_are_searched_with_the_text(store, graph, make):
+    """A word of the title finds the node, and counts once where the text repeats the title."""
+    graph.publish(make("1", "plain text", title="Kiwi"), make("2", "Kiwi plain", title="Kiwi"))
+    assert len(store.fulltext.phrase(["kiwi"], 5)) == 2
+    assert store.walk.frequencies(["kiwi"]) == ({"kiwi": 2}, 2, 2.5)  # (3 + 2 tokens) / 2
+
+
+@pytest.mark.parametrize("word", ["word{}", "{}"], ids=["letters", "digits"])
+def test_long_texts_are_searched_to_their_end(store, graph, make, word):
+    """A text of 100,000 characters is found by its first word and by its last."""
+    text = " ".join(word.format(number) for number in range(20_000))[:100_000]
+    (key,) = graph.publish(make("long", text))
+    first, *_, last = tokens(text)
+    assert store.fulltext.phrase([first], 5) == [key]
+    assert store.fulltext.phrase([last], 5) == [key]
+
+
+def test_a_text_beyond_the_limits_of_a_database_is_stored(store, graph, make):
+    """Two megabytes of distinct words are accepted and their beginning is searchable."""
+    (key,) = graph.publish(make("huge", " ".join(f"token{i}" for i in range(180_000))))
+    assert store.fulltext.phrase(["token0", "token1"], 5) == [key]
+
+
+def test_words_of_unreasonable_length_are_cut(store, graph, make):
+    """A base64 block is no word: it is cut, stored and found."""
+    (key,) = graph.publish(
+        make("blob", "A1b2" * 5000 + " " + "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 500)
+    )
+    assert store.fulltext.phrase(tokens("A1b2" * 5000), 5) == [key]

@@ -1,0 +1,158 @@
+"""What a namespace learns on top of the shared graph, and how it forgets; on both databases."""
+
+import math
+import uuid
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crabpath_retrievers.changes import (
+    AdjustWeights,
+    AdvanceClock,
+    ForgetNamespace,
+    PutEdges,
+    WeightDelta,
+)
+from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.storage.schema import journal, overlay, turns
+
+HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
+
+
+@pytest.fixture
+def pair(graph, make) -> tuple[int, int]:
+    """Two nodes with a link of prior 0.5 and floor 0.25 between them."""
+    a, b = graph.publish(make("a"), make("b"))
+    graph.join(a, b)
+    return a, b
+
+
+def adjust(store, pair, delta, namespace="default", kind=EdgeKind.LINK):
+    """Change the weight of the edge in one namespace."""
+    store.apply([AdjustWeights(namespace, (WeightDelta(*pair, kind, delta),), "test")])
+
+
+def test_namespaces_see_only_their_own_weights(store, graph, pair):
+    """What one namespace learned leaves another at the prior."""
+    adjust(store, pair, 0.3, "ann")
+    adjust(store, pair, -0.4, "bob")
+    assert graph.weight(*pair, "ann") == pytest.approx(0.8)
+    assert graph.weight(*pair, "bob") == pytest.approx(0.1)
+    assert graph.weight(*pair, "never seen") == 0.5
+
+
+def test_weights_decay_towards_the_floor(store, graph, pair):
+    """After one half-life half of the distance to the floor is left, after two a quarter."""
+    adjust(store, pair, 0.3)  # .8, which is .55 above the floor
+    store.apply([AdvanceClock("default", turns=50, exponent=HALF)])
+    assert graph.weight(*pair) == pytest.approx(0.25 + 0.55 / 2)
+    store.apply([AdvanceClock("default", turns=50, exponent=HALF)])
+    assert graph.weight(*pair) == pytest.approx(0.25 + 0.55 / 4)
+    assert store.walk.clock("default").turn == 100
+
+
+def test_a_delta_is_added_to_the_decayed_weight(store, graph, pair):
+    """An adjustment first lets the weight decay, then starts a new decay."""
+    adjust(store, pair, 0.3)
+    store.apply([AdvanceClock("default", exponent=HALF)])
+    adjust(store, pair, 0.1)
+    assert graph.weight(*pair) == pytest.approx(0.25 + 0.55 / 2 + 0.1)
+    store.apply([AdvanceClock("default", exponent=HALF)])
+    assert graph.weight(*pair) == pytest.approx(0.25 + (0.55 / 2 + 0.1) / 2)
+
+
+def test_edges_that_nobody_touched_decay_from_their_birth(store, graph, make):
+    """A sibling edge fades from its prior to 0 with the turns since it was put there."""
+    a, b = graph.publish(make("a"), make("b"))
+    store.apply([AdvanceClock("default", exponent=5.0)])
+    store.apply([PutEdges((Edge(a, b, EdgeKind.SIBLING, 0.4, 0.0),))])
+    assert graph.weight(a, b) == pytest.approx(0.4)
+    store.apply([AdvanceClock("default", exponent=HALF)])
+    assert graph.weight(a, b) == pytest.approx(0.2)
+    assert graph.weight(a, b, "younger") == pytest.approx(0.4)  # its own clock stands still
+
+
+@pytest.mark.parametrize(("deltas", "weight"), [((0.9, 0.9), 1.0), ((-0.9, -0.9), -1.0)])
+def test_weights_stay_in_their_range(store, graph, pair, deltas, weight):
+    """A weight is clipped to [-1, 1]."""
+    for delta in deltas:
+        adjust(store, pair, delta)
+    assert graph.weight(*pair) == weight
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deltas=st.lists(st.floats(-0.05, 0.05), min_size=1, max_size=8), data=st.data())
+def test_deltas_commute(store, graph, pair, deltas, data):
+    """Away from the clip the order of adjustments does not matter: they add up."""
+    namespaces = [uuid.uuid4().hex, uuid.uuid4().hex]
+    for namespace, order in zip(
+        namespaces, (deltas, data.draw(st.permutations(deltas))), strict=True
+    ):
+        for delta in order:
+            adjust(store, pair, delta, namespace)
+    first, second = (graph.weight(*pair, namespace) for namespace in namespaces)
+    assert first == pytest.approx(second) == pytest.approx(0.5 + sum(deltas))
+
+
+def test_the_weight_of_stop_is_learned_per_node_and_namespace(store, pair):
+    """STOP is an edge to nowhere that starts at 0 and is reported apart from the pointers."""
+    stop = (pair[0], 0)
+    adjust(store, stop, 0.25, kind=EdgeKind.STOP)
+    frontier = store.walk.outgoing(pair, store.walk.clock("default"))
+    assert frontier.stops == {pair[0]: pytest.approx(0.25)}
+    assert [p.target.key for p in frontier.pointers] == [pair[1]]
+    store.apply([AdvanceClock("default", exponent=HALF)])
+    frontier = store.walk.outgoing(pair, store.walk.clock("default"))
+    assert frontier.stops == {pair[0]: pytest.approx(0.125)}
+    assert store.walk.outgoing(pair, store.walk.clock("other")).stops == {}
+
+
+def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair):
+    """However many nodes the frontier has, their edges come with one statement."""
+    nodes = graph.publish(*(make(f"n{i}") for i in range(50)))
+    for node in nodes:
+        graph.join(node, pair[0])
+    clock = store.walk.clock("default")
+    statements = []
+    sa.event.listen(
+        store._engine, "before_cursor_execute", lambda *args: statements.append(args[2])
+    )
+    found = store.walk.outgoing([*nodes, *pair], clock)
+    assert len(found.pointers) == 51
+    assert len([s for s in statements if s.startswith("SELECT")]) == 1
+
+
+def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
+    """Its weights, clock and journal go; documents and other namespaces stay."""
+    for namespace in ("ann", "bob"):
+        adjust(store, pair, 0.2, namespace)
+        store.apply([AdvanceClock(namespace, turns=3)])
+    store.apply([ForgetNamespace("ann"), ForgetNamespace("never seen")])
+    assert graph.weight(*pair, "ann") == 0.5
+    assert graph.weight(*pair, "bob") == pytest.approx(0.7)
+    assert store.walk.clock("ann") == (0, 0, 0.0)
+    assert store.walk.clock("bob").turn == 3
+    tables = graph.contents()
+    assert len(tables[overlay.name]) == 1
+    assert tables[turns.name] == []
+    assert [row[2] for row in tables[journal.name] if row[3] == "adjust"] == ["bob"]
+
+
+def test_the_journal_holds_the_inverse_of_an_adjustment(store, pair):
+    """An entry tells the stored weight and mark before it, None where nothing was learned."""
+    adjust(store, pair, 0.2)
+    adjust(store, pair, 0.1)
+    second, first = store.turns.journal(2)
+    edge = {"source": pair[0], "target": pair[1], "kind": EdgeKind.LINK.value}
+    assert first["inverse"] == {"weights": [{**edge, "weight": None, "mark": None}]}
+    assert second["inverse"] == {"weights": [{**edge, "weight": pytest.approx(0.7), "mark": 0.0}]}
+    assert second["payload"] == {"cause": "test", "deltas": [{**edge, "delta": 0.1}]}
+    assert second["namespace"] == "default"
+
+
+def test_what_is_learned_about_an_unknown_edge_is_harmless(store, pair):
+    """A delta for an edge that is not in the graph makes no pointer appear."""
+    adjust(store, (pair[1], 999_999), 0.2)
+    assert store.walk.outgoing(pair[1:], store.walk.clock("default")).pointers == []

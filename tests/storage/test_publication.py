@@ -1,0 +1,174 @@
+"""A node's way into the store and out of it, on both databases."""
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes import (
+    AdjustWeights,
+    EmptyTrash,
+    MoveNodes,
+    PublishStaged,
+    PutEdges,
+    PutMeta,
+    RemoveEdges,
+    RemoveNodes,
+    StageNodes,
+    WeightDelta,
+)
+from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.storage.schema import overlay
+
+
+def test_staged_nodes_are_invisible_until_published(store, make):
+    """What is staged is found by no read; publishing shows it."""
+    store.apply([StageNodes((make("a", "hidden words"),))])
+    assert store.catalog.documents(["a"]) == {}
+    assert store.fulltext.phrase(["hidden"], 5) == []
+    assert store.catalog.unfinished()
+    store.apply([PublishStaged()])
+    assert store.catalog.documents(["a"])["a"].content == "hidden words"
+    assert len(store.fulltext.phrase(["hidden"], 5)) == 1
+
+
+def test_a_published_node_waits_for_its_edges(store, graph, make):
+    """Publishing leaves the node on the list to link, and its edges take it off."""
+    store.apply([StageNodes((make("a"),)), PublishStaged()])
+    assert store.catalog.unlinked() == graph.keys("a")
+    store.apply([PutEdges((), tuple(graph.keys("a")))])
+    assert store.catalog.unlinked() == []
+    assert not store.catalog.unfinished()
+
+
+def test_staging_keeps_all_that_a_node_holds(store, make):
+    """A staged node is read back with the fields that it was staged with."""
+    node = make("a", "text", title="Köln", metadata={"n": [1, None]}, addresses=("x",), position=3)
+    store.apply([StageNodes((node,))])
+    (staged,) = store.catalog.staged()
+    for name in ("id", "content", "title", "addresses", "position", "metadata", "digest"):
+        value = getattr(staged, name)
+        assert (tuple(value) if isinstance(value, list) else value) == getattr(node, name)
+
+
+def test_a_replaced_node_keeps_its_key_and_what_was_learned(store, graph, make):
+    """New text under a known id changes neither the key nor a namespace's weight."""
+    a, b = graph.publish(make("a", "old text"), make("b"))
+    graph.join(a, b)
+    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.LINK, 0.2),))])
+    assert graph.publish(make("a", "new words")) == [a]
+    graph.join(a, b)
+    assert graph.weight(a, b) == pytest.approx(0.7)  # prior .5 + .2
+    assert store.fulltext.phrase(["old"], 5) == []
+    assert store.fulltext.phrase(["new"], 5) == [a]
+
+
+def test_a_replaced_node_loses_textual_edges_and_keeps_learned_ones(store, graph, make):
+    """Edges read off the old text go; an edge that usage made stays."""
+    a, b = graph.publish(make("a"), make("b"))
+    graph.join(a, b, EdgeKind.MENTION)
+    graph.join(a, b, EdgeKind.FOLLOWS)
+    graph.publish(make("a", "new words"))
+    pointers = store.walk.outgoing([a], store.walk.clock("default")).pointers
+    assert [p.kind for p in pointers] == [EdgeKind.FOLLOWS]
+
+
+def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
+    """After removal every table but the journal and the trash is as before the node came."""
+    graph.publish(make("a", "one two", title="Stays"))
+    before = graph.contents(without=("journal", "trash"))
+    frequencies = store.walk.frequencies(["one", "two", "three"])
+    new = make("b", "two three", title="Goes Away", addresses=("x",), references=("y",))
+    (b,) = graph.publish(new)
+    (a,) = graph.keys("a")
+    graph.join(a, b, EdgeKind.MENTION)
+    graph.join(b, a, EdgeKind.MENTION)
+    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.MENTION, 0.1),))])
+    store.apply([RemoveNodes(("b",))])
+    after = graph.contents(without=("journal", "trash"))
+    assert after.pop("crabpath_namespaces") != before.pop("crabpath_namespaces")  # it learned
+    assert after == before
+    assert store.walk.frequencies(["one", "two", "three"]) == frequencies
+    assert store.fulltext.phrase(["three"], 5) == []
+
+
+def test_removed_ids_wait_in_the_trash_for_their_vectors(store, graph, make):
+    """A removed id stays on the trash list until its vector is reported gone."""
+    graph.publish(make("a"), make("b"))
+    graph.publish(make("c"), removed=("a",))
+    store.apply([RemoveNodes(("b", "never there"))])
+    assert sorted(store.catalog.trash()) == ["a", "b", "never there"]
+    store.apply([EmptyTrash(("a", "b", "never there"))])
+    assert store.catalog.trash() == []
+    assert not store.catalog.unfinished()
+
+
+def test_removal_drops_what_is_staged_under_the_id(store, make):
+    """A node that is removed before it was published never appears."""
+    store.apply([StageNodes((make("a"),)), RemoveNodes(("a",)), PublishStaged()])
+    assert store.catalog.all_ids() == []
+
+
+def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph, make):
+    """Whoever got another neighbour is linked again."""
+    nodes = [make(i, i, source="s", document="s", position=p) for p, i in enumerate("abc")]
+    a, b, c = graph.publish(*nodes)
+    graph.join(a, b, EdgeKind.SIBLING)
+    graph.join(b, c, EdgeKind.SIBLING)
+    store.apply([RemoveNodes(("b",))])
+    assert store.catalog.unlinked() == [c]  # only b → c was joined, so only c stood beside b
+    store.apply([PutEdges((), (c,)), MoveNodes((("c", 1),))])
+    assert store.links.in_order(["s"]) == {"s": [a, c]}
+    assert store.catalog.unlinked() == [c]
+
+
+def test_a_failing_change_takes_the_whole_call_back(store, graph, make):
+    """Nothing of an apply is kept when a change in its middle cannot be carried out."""
+    graph.publish(make("a"))
+    before = graph.contents()
+    with pytest.raises(TypeError, match="unknown change str"):
+        store.apply([RemoveNodes(("a",)), "no change", PutMeta((("x", "y"),))])
+    with pytest.raises(StoreError):
+        store.apply([RemoveNodes(("a",)), PutMeta((("x", None),))])  # NOT NULL
+    assert graph.contents() == before
+
+
+def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
+    """An edge needs two living nodes."""
+    a, b = graph.publish(make("a"), make("b"))
+    loose = [Edge(a, t, EdgeKind.LINK, 0.5, 0.5) for t in (a, b, b + 1)]
+    store.apply([PutEdges(tuple(loose))])
+    pointers = store.walk.outgoing([a], store.walk.clock("default")).pointers
+    assert [p.target.key for p in pointers] == [b]
+
+
+def test_mentions_count_the_nodes_that_name_a_node(store, graph, make):
+    """The counter follows mention edges as they are added and as their nodes go."""
+    a, b, c = graph.publish(make("a"), make("b"), make("c"))
+    graph.join(a, c, EdgeKind.MENTION)
+    graph.join(b, c, EdgeKind.MENTION)
+    graph.join(a, b, EdgeKind.LINK)
+    assert [h.mentions for h in store.walk.heads(["c"])] == [2]
+    store.apply([RemoveEdges((a,), (EdgeKind.MENTION,))])
+    assert [h.mentions for h in store.walk.heads(["c"])] == [1]
+    store.apply([RemoveNodes(("b",))])
+    assert [h.mentions for h in store.walk.heads(["c"])] == [0]
+
+
+def test_the_journal_never_holds_text(store, graph, make):
+    """Ids of what came and went are journaled, contents and titles are not."""
+    graph.publish(make("a", "secret words", title="Secret Title"))
+    store.apply([RemoveNodes(("a",))])
+    assert {entry["change"] for entry in store.turns.journal()} == {"publish", "remove"}
+    assert "ecret" not in str(store.turns.journal())
+
+
+def test_overlay_of_a_removed_node_does_not_come_back(store, graph, make):
+    """A node that returns under its old id starts without learned weights."""
+    a, b = graph.publish(make("a"), make("b"))
+    graph.join(a, b)
+    store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.LINK, 0.2),))])
+    store.apply([RemoveNodes(("b",))])
+    (again,) = graph.publish(make("b"))
+    assert again != b
+    with store.reading() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(overlay)) == 0
