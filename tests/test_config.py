@@ -1,0 +1,72 @@
+"""Settings: the tiers, their presets and the defaults that the design names."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from crabpath_retrievers import Settings
+from crabpath_retrievers.config import LinkSettings, TierSettings, WalkSettings
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import EdgeKind, Tier
+
+
+@pytest.mark.parametrize(
+    ("weight", "tier"),
+    [
+        (1.0, Tier.REFLEX),
+        (0.8, Tier.REFLEX),
+        (0.79, Tier.HABITUAL),
+        (0.3, Tier.HABITUAL),
+        (0.29, Tier.DORMANT),
+        (0.0, Tier.DORMANT),
+        (-0.009, Tier.DORMANT),
+        (-0.01, Tier.INHIBITORY),
+        (-1.0, Tier.INHIBITORY),
+    ],
+)
+def test_tiers_by_effective_weight(weight, tier):
+    """The thresholds of document 000, each belonging to the tier above it."""
+    assert TierSettings().tier_of(weight) is tier
+
+
+def test_the_presets_are_those_of_the_two_papers():
+    """``crabpath`` is the default; ``openclawbrain`` follows earlier."""
+    assert Settings.preset("crabpath") == Settings()
+    other = Settings.preset("openclawbrain").tiers
+    assert [other.tier_of(w) for w in (0.6, 0.59, 0.2, 0.19)] == [
+        Tier.REFLEX,
+        Tier.HABITUAL,
+        Tier.HABITUAL,
+        Tier.DORMANT,
+    ]
+
+
+def test_an_unknown_preset_names_the_known_ones():
+    """The message lists what can be given."""
+    with pytest.raises(InvalidInputError, match="'crabpath' or 'openclawbrain'"):
+        Settings.preset("lobster")
+
+
+def test_the_budgets_of_a_walk_are_those_of_the_design():
+    """24 nodes, 6 new per node and hop, 3 hops, 2 without a new node, one visit, λ = .3."""
+    assert WalkSettings() == WalkSettings(
+        max_nodes=24, max_new_nodes=6, max_hops=3, barren_hops=2, visits_per_node=1, damping=0.3
+    )
+
+
+def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
+    """Nothing that the text alone says is followed blindly; fading kinds are forgotten fully."""
+    links = LinkSettings()
+    kinds = [kind for kind in EdgeKind if kind is not EdgeKind.STOP]
+    assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
+    assert links.floor(EdgeKind.SIBLING) == links.floor(EdgeKind.SIMILAR) == 0.0
+    assert links.floor(EdgeKind.MENTION) == links.priors[EdgeKind.MENTION]
+
+
+def test_settings_cannot_be_changed_in_place():
+    """A changed copy is made with ``dataclasses.replace``; shared priors are read-only too."""
+    settings = Settings()
+    with pytest.raises(FrozenInstanceError):
+        settings.walk.max_hops = 9
+    with pytest.raises(TypeError):
+        settings.links.priors[EdgeKind.LINK] = 1.0

@@ -1,0 +1,301 @@
+"""The walk over graphs made by hand: tiers, budgets, damping and the record of every decision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
+from crabpath_retrievers.driver import arun, run
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer
+from crabpath_retrievers.routing.policy import Decision, SoftmaxRouter
+from crabpath_retrievers.traversal import Walker
+
+QUERY = np.array([1, 0], dtype=np.float32)
+RELEVANT, IRRELEVANT = (1.0, 0.0), (0.0, 1.0)
+# With weight .5 a relevant node (1.5) beats STOP (.75), another one (.5) does not.
+POLICY = PolicySettings(temperature=0.2, stop=0.75)
+
+
+@dataclass
+class Graph:
+    """A graph in memory: ``edges[source][target] = weight`` by small numbers."""
+
+    edges: dict[int, dict[int, float]]
+    relevant: frozenset[int] = frozenset()
+    stops: dict[int, float] = field(default_factory=dict)
+    mentions: dict[int, int] = field(default_factory=dict)
+    kind: EdgeKind = EdgeKind.LINK
+    reads: list[list[int]] = field(default_factory=list)
+
+    def head(self, key: int) -> NodeHead:
+        """The node with this number."""
+        vector = RELEVANT if key in self.relevant else IRRELEVANT
+        array = np.array(vector, dtype=np.float32)
+        return NodeHead(key, f"n{key}", f"Node {key}", self.mentions.get(key, 0), array)
+
+    def read(self, keys: Sequence[int]) -> tuple[list[Pointer], dict[int, float]]:
+        """Pointers that leave the nodes, as a store reads them."""
+        self.reads.append(list(keys))
+        pointers = [
+            Pointer(source, self.head(target), self.kind, weight, weight)
+            for source in keys
+            for target, weight in self.edges.get(source, {}).items()
+        ]
+        return pointers, self.stops
+
+    def walker(self, router=None, **budgets: float) -> Walker:
+        """A walk that has not begun."""
+        return Walker(
+            "question",
+            QUERY,
+            read_edges=self.read,
+            router=router or SoftmaxRouter(POLICY),
+            walk=WalkSettings(**budgets),
+            tiers=TierSettings(),
+            temperature=POLICY.temperature,
+        )
+
+    def walk(self, *entries: int, energy: float = 1.0, router=None, **budgets: float):
+        """Walk from these nodes."""
+        return run(self.walker(router, **budgets).steps([(self.head(e), energy) for e in entries]))
+
+
+class Scripted:
+    """A router that follows the first pointer and keeps the requests."""
+
+    def __init__(self):
+        """Nothing was asked yet."""
+        self.requests = []
+
+    def route(self, request):
+        """Follow the first pointer of every choice."""
+        self.requests.append(request)
+        return [self._first(len(choice.pointers)) for choice in request.choices]
+
+    def _first(self, number):
+        """The first of ``number`` pointers, all and STOP equally likely."""
+        equal = np.full(number + 1, 1 / (number + 1))
+        return Decision(followed=(0,), stopped=True, probabilities=equal, decided_by="chat_model")
+
+    async def aroute(self, request):
+        """As above."""
+        return self.route(request)
+
+
+def visited(walk):
+    """Visited nodes in order of entry."""
+    return list(walk.visits)
+
+
+def test_a_reflex_is_followed_at_once():
+    """From weight .8 no router is asked; the step says so."""
+    router = Scripted()
+    walk = Graph({1: {2: 0.8}}).walk(1, router=router)
+    assert visited(walk) == [1, 2]
+    assert router.requests == []
+    (step,) = walk.steps
+    assert (step.reflexes, step.chosen, step.decided_by) == (("n2",), (), "reflex")
+    assert step.candidates[0].probability == 1.0
+    assert step.stop_probability == 0.0
+
+
+def test_a_habitual_pointer_is_decided_by_the_policy():
+    """Of two equal weights the relevant node is followed, the other loses to STOP."""
+    walk = Graph({1: {2: 0.5, 3: 0.5}}, relevant=frozenset({3})).walk(1)
+    assert visited(walk) == [1, 3]
+    (step,) = walk.steps
+    assert (step.node, step.hop, step.chosen, step.decided_by) == ("n1", 0, ("n3",), "policy")
+    assert step.stopped
+    # exp of (1.5, .5, .75)/.2 over their sum: 3.75 and 5 below the best, e^-3.75 = .0235,
+    # e^-5 = .0067; 1/1.0302 = .9706.
+    found = {c.target: c.probability for c in step.candidates}
+    assert found == pytest.approx({"n3": 0.9706, "n2": 0.0065}, abs=1e-4)
+    assert step.stop_probability == pytest.approx(0.0228, abs=1e-4)
+
+
+def test_a_learned_weight_of_stop_counts_at_its_node():
+    """STOP learned at +1 silences a pointer that would have been followed."""
+    graph = Graph({1: {2: 0.5}}, relevant=frozenset({2}))
+    assert visited(graph.walk(1)) == [1, 2]
+    assert visited(replace(graph, stops={1: 1.0}).walk(1)) == [1]
+
+
+def test_a_dormant_pointer_is_skipped_but_is_evidence():
+    """Below .3 nothing is followed or offered, though the target is supported a little."""
+    walk = Graph({1: {2: 0.29}}, relevant=frozenset({2})).walk(1)
+    assert visited(walk) == [1]
+    assert walk.steps == []
+    assert [(a.target.key, a.strength) for a in walk.arrivals] == [(2, pytest.approx(0.29))]
+
+
+@pytest.mark.parametrize(
+    ("weight", "energy", "advice"), [(-0.5, 0.6, 0.3), (-1, 9, 1), (-1, -1, 0)]
+)
+def test_an_inhibitory_pointer_is_advice_within_bounds(weight, energy, advice):
+    """It is never followed; it counts -weight times energy, at least 0 and at most 1."""
+    walk = Graph({1: {2: weight}}, relevant=frozenset({2})).walk(1, energy=energy)
+    assert visited(walk) == [1]
+    assert walk.arrivals == []
+    assert walk.inhibition[2][1] == pytest.approx(advice)
+    assert (walk.steps[0].chosen, walk.steps[0].reflexes) == ((), ())
+
+
+def test_inhibition_vetoes_nothing_and_does_not_add_up():
+    """A node is entered along one pointer though two advise against it; the stronger counts."""
+    walk = Graph({1: {3: -0.9}, 2: {3: 0.9}, 4: {3: -0.2}}).walk(1, 2, 4)
+    assert visited(walk) == [1, 2, 4, 3]
+    assert walk.inhibition[3][1] == pytest.approx(0.9)
+
+
+def test_the_record_holds_every_candidate_and_probabilities_sum_to_one():
+    """Reflex, habitual and inhibitory pointers are recorded with weight, relevance and tier."""
+    graph = Graph({1: {2: 0.9, 3: 0.5, 4: 0.4, 5: -0.3, 6: 0.1}}, relevant=frozenset({3}))
+    (step,) = graph.walk(1, max_hops=1).steps
+    assert {c.target: (c.weight, c.relevance, c.tier) for c in step.candidates} == {
+        "n2": (0.9, 0.0, "reflex"),
+        "n3": (0.5, 1.0, "habitual"),
+        "n4": (0.4, 0.0, "habitual"),
+        "n5": (-0.3, 0.0, "inhibitory"),
+    }
+    habitual = sum(c.probability for c in step.candidates if c.tier == "habitual")
+    assert habitual + step.stop_probability == pytest.approx(1, abs=1e-4)
+    assert step.temperature == POLICY.temperature
+
+
+def test_a_router_sees_one_request_per_hop_with_what_is_inhibited():
+    """All nodes of a frontier are decided together; titles advised against come along."""
+    router = Scripted()
+    walk = Graph({1: {3: 0.5, 9: -0.5}, 2: {4: 0.5}}).walk(1, 2, router=router)
+    (request,) = router.requests
+    assert [choice.source for choice in request.choices] == ["n1", "n2"]
+    assert request.choices[0].inhibited == ("Node 9",)
+    assert (request.query, request.budget) == ("question", 6)
+    assert [step.decided_by for step in walk.steps] == ["chat_model", "chat_model"]
+
+
+def test_one_node_adds_at_most_six_in_one_hop():
+    """The strongest pointers come first; reflexes and decisions share the budget."""
+    walk = Graph({1: {target: 0.8 + target / 1000 for target in range(2, 22)}}).walk(1)
+    assert visited(walk) == [1, 21, 20, 19, 18, 17, 16]
+    edges = {2: 0.9, 3: 0.9, **dict.fromkeys(range(4, 12), 0.5)}
+    mixed = Graph({1: edges}, relevant=frozenset(range(4, 12)))
+    (step,) = mixed.walk(1).steps[:1]
+    assert (len(step.reflexes), len(step.chosen), step.stopped) == (2, 4, False)
+
+
+def test_a_walk_visits_at_most_24_nodes():
+    """Five entries with ten reflexes each would reach 55."""
+    graph = Graph({e: dict.fromkeys(range(10 * e, 10 * e + 10), 0.9) for e in range(1, 6)})
+    assert len(graph.walk(1, 2, 3, 4, 5).visits) == 24
+
+
+def test_a_walk_goes_three_hops():
+    """On a long chain the fourth node from the entry is not reached; a hop is one read."""
+    graph = Graph({key: {key + 1: 0.9} for key in range(1, 10)})
+    walk = graph.walk(1)
+    assert visited(walk) == [1, 2, 3, 4]
+    assert [visit.hop for visit in walk.visits.values()] == [0, 1, 2, 3]
+    assert graph.reads == [[1], [2], [3]]
+
+
+def test_a_node_is_entered_once():
+    """Where two routes meet, the first one stays; a cycle and a loop end."""
+    walk = Graph({1: {2: 0.9, 3: 0.8}, 2: {4: 0.9}, 3: {4: 0.9}, 4: {1: 0.9, 4: 0.9}}).walk(1)
+    assert visited(walk) == [1, 2, 3, 4]
+    assert [edge.source for edge in walk.visits[4].path] == ["n1", "n2"]
+    assert [step.reflexes for step in walk.steps] == [("n2", "n3"), ("n4",), (), ()]
+
+
+def test_energy_and_path_follow_the_route():
+    """Energy is the entry's times the weights: .5 · .9 · .8 = .36; the path names both hops."""
+    visit = Graph({1: {2: 0.9}, 2: {3: 0.8}}).walk(1, energy=0.5).visits[3]
+    assert visit.energy == pytest.approx(0.36)
+    assert [(e.source, e.target, e.weight, e.tier) for e in visit.path] == [
+        ("n1", "n2", 0.9, "reflex"),
+        ("n2", "n3", 0.8, "reflex"),
+    ]
+
+
+def test_a_reused_edge_is_damped():
+    """With λ = .9 the edge counts 1, .9, .81 (still reflex) and then .729."""
+    graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
+    walk = graph.walk(1, visits_per_node=9, damping=0.9, max_hops=7, barren_hops=9)
+    weights = [step.candidates[0].weight for step in walk.steps if step.node == "n1"]
+    assert weights == pytest.approx([1.0, 0.9, 0.81, 0.729])
+
+
+def test_of_parallel_pointers_the_strongest_decides():
+    """Two reasons for one edge are one candidate."""
+    graph = Graph({1: {2: 0.9}})
+    weak = Pointer(1, graph.head(2), EdgeKind.SIBLING, 0.4, 0.4)
+    walker = Graph({}).walker(max_hops=1)
+    walker._read = lambda keys: ([weak, *graph.read(keys)[0]], {})
+    (step,) = run(walker.steps([(graph.head(1), 1.0)])).steps
+    assert [(c.kind, c.weight) for c in step.candidates] == [("link", 0.9)]
+
+
+def test_a_name_that_many_mention_supports_each_of_them_less():
+    """Evidence back from a node with 3 mentions is worth 1/√(1 + 3) = half."""
+    graph = Graph({1: {2: 0.5}}, mentions={1: 3}, kind=EdgeKind.MENTIONED_BY)
+    (arrival,) = graph.walk(1).arrivals
+    assert (arrival.strength, arrival.hop) == (pytest.approx(0.25), 1)
+
+
+def random_edges(seed: int, degree: int) -> dict[int, dict[int, float]]:
+    """Up to ``degree`` pointers of any weight from each of 41 nodes."""
+    rng = np.random.default_rng(seed)
+    return {
+        source: dict(
+            zip(
+                rng.integers(0, 41, degree).tolist(),
+                rng.uniform(-1, 1, degree).tolist(),
+                strict=True,
+            )
+        )
+        for source in range(41)
+    }
+
+
+EDGES = st.builds(random_edges, st.integers(0, 9999), st.integers(0, 16))
+ENTRIES = st.lists(st.integers(0, 40), min_size=1, max_size=8, unique=True)
+
+
+@settings(max_examples=80, deadline=None)
+@given(EDGES, ENTRIES, st.frozensets(st.integers(0, 40)), st.none() | st.integers(0, 99))
+def test_what_any_walk_satisfies(edges, entries, relevant, seed):
+    """Budgets hold, no node is entered twice, and every route runs along real edges."""
+    rng = None if seed is None else np.random.default_rng(seed)
+    walk = Graph(edges, relevant).walk(*entries, router=SoftmaxRouter(POLICY, rng))
+    entered = [target for step in walk.steps for target in (*step.reflexes, *step.chosen)]
+    assert len(walk.visits) <= 24
+    assert len(entered) == len(set(entered))
+    assert {f"n{e}" for e in entries}.isdisjoint(entered)
+    assert {v.head.id for v in walk.visits.values()} == {*entered, *(f"n{e}" for e in entries)}
+    assert all(len(s.reflexes) + len(s.chosen) <= 6 and s.hop < 3 for s in walk.steps)
+    for visit in walk.visits.values():
+        route = [int(edge.source[1:]) for edge in visit.path] + [visit.head.key]
+        assert route[0] in entries
+        assert len(visit.path) == visit.hop <= 3
+        assert all(edges[a][b] >= 0.3 for a, b in pairwise(route))
+    for arrival in walk.arrivals:
+        assert any(edges[source].get(arrival.target.key, 0) > 0 for source in walk.visits)
+    assert all(0 <= advice <= 1 for _, advice in walk.inhibition.values())
+
+
+@settings(max_examples=30, deadline=None)
+@given(EDGES, ENTRIES, st.integers(0, 99))
+async def test_sync_and_async_walk_alike(edges, entries, seed):
+    """Both drivers take the same steps, with the same seed of the router."""
+    graph = Graph(edges, frozenset(range(0, 41, 3)))
+    start = [(graph.head(e), 1.0) for e in entries]
+    blocking, native = (
+        graph.walker(SoftmaxRouter(POLICY, np.random.default_rng(seed))) for _ in range(2)
+    )
+    one, other = run(blocking.steps(start)), await arun(native.steps(start))
+    assert one.steps == other.steps
+    assert list(one.visits) == list(other.visits)
