@@ -61,7 +61,7 @@ class SeedSettings:
     lexical: float = 0.4
     name: float = 0.3
     hint: float = 0.25
-    postings: int = 3000
+    postings: int = 1500
     query_terms: int = 48
 
 
@@ -96,7 +96,7 @@ class PolicySettings:
     """
 
     temperature: float = 0.2
-    stop: float = 0.75
+    stop: float = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

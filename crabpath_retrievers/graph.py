@@ -3,6 +3,7 @@
 Weights lie in [-1, 1] (documents 000 §2 and 003 §2).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -104,7 +105,7 @@ class NodeHead(NamedTuple):
     @property
     def rarity(self) -> float:
         """How telling the node's name is, in (0, 1]: ``1 / sqrt(1 + mentions)``."""
-        return 1.0 / float(np.sqrt(1.0 + self.mentions))
+        return 1.0 / math.sqrt(1.0 + self.mentions)
 
 
 class Pointer(NamedTuple):
@@ -133,4 +134,6 @@ def effective_weight(weight: float, floor: float, mark: float, exponent: float) 
         mark: Accumulated decay exponent of the namespace at the last touch.
         exponent: Accumulated decay exponent now; a mark in the future does not decay.
     """
-    return floor + (weight - floor) * float(np.exp(-max(0.0, exponent - mark)))
+    if weight == floor or exponent <= mark:
+        return weight
+    return floor + (weight - floor) * math.exp(mark - exponent)

@@ -1,12 +1,13 @@
 """Entry search: dense, lexical and name hits of one query, joined, each with its scores."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import NodeHead, Vector
+from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in
@@ -14,10 +15,19 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.text import tokens
 
-if TYPE_CHECKING:
-    from crabpath_retrievers.retrieval import Query
-
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
+
+
+class Wording(NamedTuple):
+    """What the words of a query find.
+
+    Attributes:
+        lexical: BM25 relative to the best hit, in [0, 1], by node key.
+        named: Keys of the nodes whose name stands in the query.
+    """
+
+    lexical: dict[int, float]
+    named: set[int]
 
 
 class Search:
@@ -27,21 +37,32 @@ class Search:
         """Search ``store`` and ``index``."""
         self._store, self._index, self._settings = store, index, settings
 
-    def hits(self, query: "Query", vector: Vector) -> tuple[Clock, dict[int, Hit]]:
-        """The namespace's clock, and hits by node key."""
-        settings = self._settings.seeds
+    def words(self, query: Query) -> tuple[Clock, Wording]:
+        """What can be looked up before the query's vector is known."""
         text = query.text[:_LONGEST_QUERY]
-        lexical = lexical_hits(self._store, tokens(text), settings)
-        named = self._named(text)
-        dense = self._index.search(vector, max(settings.hits, query.k), query.filter)
-        wanted = (*dense, *query.seed_ids)
-        heads = self._store.walk.heads(wanted, (*lexical, *named))
+        with self._store.reading():
+            scores = lexical_hits(self._store, tokens(text), self._settings.seeds)
+            best = max(scores.values(), default=0.0) or 1.0
+            lexical = {key: score / best for key, score in scores.items()}
+            return self._store.walk.clock(query.namespace), Wording(lexical, self._named(text))
+
+    def dense(self, query: Query, vector: Vector) -> list[str]:
+        """Ids of the nearest nodes; at least k, so that the answer can be filled."""
+        k = max(self._settings.seeds.hits, query.k)
+        return self._index.search(vector, k, query.filter)
+
+    def hits(
+        self, query: Query, vector: Vector, dense: Sequence[str], words: Wording
+    ) -> dict[int, Hit]:
+        """All hits with their scores, by node key."""
+        ids = (*dense, *query.seed_ids)
+        heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
         if query.filter:
-            found = [head.id for head in heads if head.id not in set(dense)]
-            allowed = set(dense) | self._index.matching(found, vector, query.filter)
+            near = set(dense)
+            others = [head.id for head in heads if head.id not in near]
+            allowed = near | self._index.matching(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
-        hits = _hits(heads, vector, lexical, named, set(query.seed_ids))
-        return self._store.walk.clock(query.namespace), hits
+        return _scored(heads, vector, words, set(query.seed_ids))
 
     def _named(self, text: str) -> set[int]:
         """Nodes whose name stands in the query; a longer name silences those inside it."""
@@ -58,25 +79,19 @@ class Search:
         return named
 
 
-def _hits(
-    heads: Iterable[NodeHead],
-    vector: Vector,
-    lexical: dict[int, float],
-    named: set[int],
-    hinted: set[str],
+def _scored(
+    heads: Sequence[NodeHead], vector: Vector, words: Wording, hinted: set[str]
 ) -> dict[int, Hit]:
-    heads = list(heads)
     if not heads:
         return {}
-    matrix = np.stack([head.vector for head in heads]).astype(np.float32)
-    best = max(lexical.values(), default=0.0) or 1.0
+    cosines = np.stack([head.vector for head in heads]).astype(np.float32) @ vector
     return {
         head.key: Hit(
             head,
             similarity,
-            lexical=lexical.get(head.key, 0.0) / best,
-            name=head.rarity if head.key in named else 0.0,
+            lexical=words.lexical.get(head.key, 0.0),
+            name=head.rarity if head.key in words.named else 0.0,
             hint=1.0 if head.id in hinted else 0.0,
         )
-        for head, similarity in zip(heads, (matrix @ vector).tolist(), strict=True)
+        for head, similarity in zip(heads, cosines.tolist(), strict=True)
     }

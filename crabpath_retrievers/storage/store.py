@@ -48,9 +48,13 @@ class GraphStore:
         self._ingest = threading.RLock()
         self._ingesting = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
-        with translated_errors(self._engine), self._engine.begin() as connection:
-            lock_schema(connection)
-            prepare(connection, self._fulltext)
+        try:
+            with translated_errors(self._engine), self._engine.begin() as connection:
+                lock_schema(connection)
+                prepare(connection, self._fulltext)
+        except BaseException:
+            self.close()
+            raise
         self.walk = WalkQueries(self)
         self.links = LinkQueries(self)
         self.catalog = Catalog(self)

@@ -1,0 +1,90 @@
+"""Putting down what a retrieval did, as the record that learning reads."""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+
+from crabpath_retrievers.graph import NodeHead
+from crabpath_retrievers.query import Query
+from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
+from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
+from crabpath_retrievers.traversal import Walk
+
+_DIGITS = 5
+# Document 001 §2.7: a query this close to something known is not novel; this far is noise.
+_KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
+
+
+def returned(hit: Hit, row: Matrix, probability: float, walk: Walk) -> Returned:
+    """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
+    visit = walk.visits.get(hit.head.key)
+    return Returned(
+        node=hit.head.id,
+        probability=round(probability, _DIGITS),
+        origin="seed" if hit.found else "walk",
+        path=visit.path if visit else (),
+        features={
+            name: round(value, _DIGITS)
+            for name, value in zip(FEATURES, row.tolist(), strict=True)
+            if value
+        },
+    )
+
+
+def turn_record(
+    query: Query,
+    clock: int,
+    hits: Mapping[int, Hit],
+    walk: Walk,
+    ranked: Sequence[Returned],
+    *,
+    explored: bool,
+    latency_ms: dict[str, float],
+) -> Turn:
+    """The record of one retrieval (outputs of document 001 §2.10).
+
+    Args:
+        query: What was asked.
+        clock: Turn number of the namespace.
+        hits: What search found, by node key.
+        walk: What the walk did.
+        ranked: What is returned.
+        explored: Whether choices were sampled.
+        latency_ms: Milliseconds by stage.
+    """
+    top = max((hit.similarity for hit in hits.values()), default=0.0)
+    return Turn(
+        id=uuid.uuid4().hex,
+        namespace=query.namespace,
+        clock=clock,
+        created=time.time(),
+        query=query.text,
+        seeds=tuple(
+            _seed(visit.head, visit.energy, hits[key])
+            for key, visit in walk.visits.items()
+            if visit.hop == 0
+        ),
+        steps=tuple(walk.steps),
+        visited=tuple(visit.head.id for visit in walk.visits.values()),
+        returned=tuple(ranked),
+        guardrails=tuple(head.id for head, _ in walk.inhibition.values()),
+        novelty={
+            "top": round(top, _DIGITS),
+            "known": top >= _KNOWN,
+            "novel": _NOISE < top < _NOVEL,
+        },
+        explored=explored,
+        run_id=query.run_id,
+        latency_ms=latency_ms,
+    )
+
+
+def _seed(head: NodeHead, energy: float, hit: Hit) -> SeedRecord:
+    return SeedRecord(
+        node=head.id,
+        score=round(energy, _DIGITS),
+        similarity=round(hit.similarity, _DIGITS),
+        lexical=round(hit.lexical, _DIGITS),
+        name=round(hit.name, _DIGITS),
+        hinted=hit.hint > 0,
+    )
