@@ -164,7 +164,8 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 
     The header splitter of langchain-text-splitters drops indentation, even inside code.
     """
-    heading, lines, fence = "", [], ""
+    heading, fence = "", ""
+    lines: list[str] = []
     for line in text.splitlines(keepends=True):
         mark = _FENCE.match(line)
         if mark and (not fence or mark.group(1).startswith(fence)):

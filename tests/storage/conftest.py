@@ -26,6 +26,7 @@ class Graph:
     """Writes to a store in the steps of an ingest and reads keys and rows back."""
 
     def __init__(self, store: GraphStore) -> None:
+        """Work on ``store``."""
         self.store = store
 
     def publish(self, *nodes: Node, removed: tuple[str, ...] = ()) -> list[int]:

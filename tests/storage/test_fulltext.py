@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from crabpath_retrievers.changes import RemoveNodes
 from crabpath_retrievers.text import tokens
 
+ACUTE = "\N{COMBINING ACUTE ACCENT}"
+LIGATURE = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}"  # 18 plain characters
 TEXTS = {
-    "accents": "Crème brûlée in São Paulo, by Jos\N{COMBINING ACUTE ACCENT}e\N{COMBINING ACUTE ACCENT}",
+    "accents": "Crème brûlée in São Paulo, by Jose" + ACUTE,
     "chinese": "東京は日本の首都です。",
     "underscore": "call max_batch_size() or maxBatchSize or __init__",
     "hindi": "हिन्दी भाषा और राजभाषा",
@@ -17,6 +19,30 @@ TEXTS = {
     "greek": "ΣΊΣΥΦΟΣ σίσυφος",
     "emoji": "rocket 🚀 to 👩‍🚀 moon",
     "adlam": "𞤀𞤣𞤤𞤢𞤥 \N{GEORGIAN MTAVRULI CAPITAL LETTER AN}",
+}
+
+
+PHRASES = {
+    "creme brulee": {"accents"},
+    "SÃO PAULO": {"accents"},
+    "José": {"accents"},
+    "日本": {"chinese"},
+    "本日": set(),
+    "max_batch_size": {"underscore"},
+    "max": set(),
+    "__init__": {"underscore"},
+    "हिन्दी": {"hindi"},
+    "भाषा": {"hindi"},
+    "don't": {"quotes"},
+    "O'Brien's": {"quotes"},
+    "rm -rf \\ /": {"quotes"},
+    "finance": {"odd"},
+    "full": {"odd"},
+    "straße strasse": {"odd"},
+    "Σίσυφος": {"greek"},
+    "rocket to": {"emoji"},
+    "𞤢𞤣𞤤𞤢𞤥": {"adlam"},
+    "": set(),
 }
 
 
@@ -33,35 +59,12 @@ def texts(graph, make) -> dict[str, int]:
     return dict(zip(TEXTS, keys, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("creme brulee", {"accents"}),
-        ("SÃO PAULO", {"accents"}),
-        ("José", {"accents"}),
-        ("日本", {"chinese"}),
-        ("本日", set()),
-        ("max_batch_size", {"underscore"}),
-        ("max", set()),
-        ("__init__", {"underscore"}),
-        ("हिन्दी", {"hindi"}),
-        ("भाषा", {"hindi"}),
-        ("don't", {"quotes"}),
-        ("O'Brien's", {"quotes"}),
-        ("rm -rf \\ /", {"quotes"}),
-        ("finance", {"odd"}),
-        ("full", {"odd"}),
-        ("straße strasse", {"odd"}),
-        ("Σίσυφος", {"greek"}),
-        ("rocket to", {"emoji"}),
-        ("𞤢𞤣𞤤𞤢𞤥", {"adlam"}),
-        ("", set()),
-    ],
-)
-def test_phrases_match_alike(store, texts, words, names):
+def test_phrases_match_alike(store, texts):
     """A phrase finds the same texts on both databases, whatever its script and signs."""
-    found = store.fulltext.phrase(tokens(words), 20)
-    assert set(found) == {texts[name] for name in names}
+    names = {key: name for name, key in texts.items()}
+    for words, expected in PHRASES.items():
+        found = store.fulltext.phrase(tokens(words), 20)
+        assert {names[key] for key in found} == expected, words
 
 
 def test_every_word_finds_its_own_text(store, texts):
@@ -119,14 +122,12 @@ def test_long_texts_are_searched_to_their_end(store, graph, make, word):
 
 
 def test_a_text_beyond_the_limits_of_a_database_is_stored(store, graph, make):
-    """Two megabytes of distinct words are accepted and their beginning is searchable."""
-    (key,) = graph.publish(make("huge", " ".join(f"token{i}" for i in range(180_000))))
+    """A megabyte of distinct words are accepted and their beginning is searchable."""
+    (key,) = graph.publish(make("huge", " ".join(f"token{i}" for i in range(90_000))))
     assert store.fulltext.phrase(["token0", "token1"], 5) == [key]
 
 
 def test_words_of_unreasonable_length_are_cut(store, graph, make):
     """A base64 block is no word: it is cut, stored and found."""
-    (key,) = graph.publish(
-        make("blob", "A1b2" * 5000 + " " + "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 500)
-    )
+    (key,) = graph.publish(make("blob", "A1b2" * 5000 + " " + LIGATURE * 500))
     assert store.fulltext.phrase(tokens("A1b2" * 5000), 5) == [key]

@@ -1,0 +1,86 @@
+"""The schema version of a store and the way forward from older ones, on both databases."""
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.fulltext import full_text
+from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
+
+
+def migrate(store, *, version, migrations):
+    """Prepare the store's database as a release with this version would."""
+    with store._engine.begin() as connection:
+        prepare(connection, full_text(store.dialect), version=version, migrations=migrations)
+
+
+def version_of(store):
+    """The schema version written in the store."""
+    with store.reading() as connection:
+        return stored_version(connection)
+
+
+def test_a_new_store_has_the_current_version(store):
+    """The version is written when the tables are made."""
+    assert version_of(store) == VERSION
+
+
+def test_opening_again_changes_nothing(location, store, graph, make):
+    """A store of the current version is opened as it is."""
+    graph.publish(make("a"))
+    before = graph.contents()
+    GraphStore(location).close()
+    assert graph.contents() == before
+
+
+def test_a_newer_store_is_refused(location, store):
+    """A release does not touch what a newer one wrote, and says what to do."""
+    store.apply([PutMeta((("schema", str(VERSION + 1)),))])
+    with pytest.raises(SchemaVersionError, match="upgrade crabpath-retrievers"):
+        GraphStore(location)
+
+
+def test_migrations_run_in_order(store):
+    """Every step between the stored version and the wanted one runs once, in order."""
+    seen = []
+    steps = {n: lambda _connection, n=n: seen.append(n) for n in range(VERSION + 3)}
+    migrate(store, version=VERSION + 3, migrations=steps)
+    migrate(store, version=VERSION + 3, migrations=steps)
+    assert seen == [VERSION, VERSION + 1, VERSION + 2]
+    assert version_of(store) == VERSION + 3
+
+
+def test_a_migration_reaches_the_tables(store, graph, make):
+    """A step can change the tables and keeps the rows."""
+    graph.publish(make("a"))
+
+    def widen(connection):
+        connection.execute(sa.text("ALTER TABLE crabpath_nodes ADD COLUMN language TEXT"))
+
+    migrate(store, version=VERSION + 1, migrations={VERSION: widen})
+    with store.reading() as connection:
+        query = sa.text("SELECT id, language FROM crabpath_nodes")
+        assert [tuple(row) for row in connection.execute(query)] == [("a", None)]
+
+
+def test_a_failing_migration_changes_nothing(store):
+    """When a later step fails the earlier ones are taken back with it."""
+
+    def fail(connection):
+        connection.execute(sa.text("CREATE TABLE half_done (x INTEGER)"))
+        msg = "a migration that fails"
+        raise RuntimeError(msg)
+
+    steps = {VERSION: lambda _connection: None, VERSION + 1: fail}
+    with pytest.raises(RuntimeError):
+        migrate(store, version=VERSION + 2, migrations=steps)
+    assert version_of(store) == VERSION
+    assert not sa.inspect(store._engine).has_table("half_done")
+
+
+def test_a_gap_in_the_migrations_is_refused(store):
+    """A store that no step leads on from is refused, with the step that is missing."""
+    with pytest.raises(SchemaVersionError, match=f"schema {VERSION} to {VERSION + 1}"):
+        migrate(store, version=VERSION + 1, migrations={})

@@ -1,0 +1,211 @@
+"""Opening a store: private files, places that cannot be written, databases that go away."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    StoreLockedError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.storage import GraphStore
+
+# Root may write everywhere, so the attempt is made as nobody; imports come first.
+AS_NOBODY = """
+import os, sys
+import sqlalchemy.dialects.sqlite
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.errors import StoreReadOnlyError
+from crabpath_retrievers.storage import GraphStore
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    GraphStore(sys.argv[1]).apply([PutMeta((("a", "b"),))])
+except StoreReadOnlyError as error:
+    print(error)
+"""
+
+
+def as_nobody(path) -> str:
+    """What an unprivileged process says to a store it may not write."""
+    command = [sys.executable, "-c", AS_NOBODY, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_files_are_private_to_the_user(tmp_path, monkeypatch):
+    """Directory and files cannot be read by others, whatever the umask."""
+    old = os.umask(0)
+    try:
+        store = GraphStore(tmp_path / "memory")
+        store.apply([PutMeta((("a", "b"),))])
+        with store.ingesting():
+            modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "memory").iterdir()}
+        store.close()
+    finally:
+        os.umask(old)
+    assert {"graph.sqlite", "graph.sqlite-wal", "graph.sqlite-shm"} <= modes.keys()
+    assert set(modes.values()) == {0o600}
+    assert (tmp_path / "memory").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_that_cannot_be_made_is_read_only(tmp_path):
+    """A path below a regular file, or at one, is refused with its name."""
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "memory", tmp_path / "file"):
+        with pytest.raises(StoreReadOnlyError, match="file"):
+            GraphStore(path)
+
+
+def test_a_directory_of_another_user_is_read_only(tmp_path):
+    """Without write permission a new store is refused and nothing is left behind."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "memory").mkdir(mode=0o555)
+    assert "cannot be written" in as_nobody(tmp_path / "memory")
+    assert list((tmp_path / "memory").iterdir()) == []
+
+
+def test_files_of_another_user_are_read_only(tmp_path):
+    """A store whose file may not be written is refused."""
+    tmp_path.chmod(0o755)
+    GraphStore(tmp_path / "memory").close()
+    (tmp_path / "memory").chmod(0o777)
+    (tmp_path / "memory" / "graph.sqlite").chmod(0o444)
+    assert "cannot be written" in as_nobody(tmp_path / "memory")
+
+
+def test_a_write_lock_held_elsewhere_is_named(tmp_path):
+    """When another process keeps SQLite locked, the message says that the store is busy."""
+    store = GraphStore(tmp_path)
+    with store._engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=10")
+    other = sa.create_engine(f"sqlite:///{tmp_path / 'graph.sqlite'}")
+    with other.connect() as connection:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        with pytest.raises(StoreLockedError, match="busy"):
+            store.apply([PutMeta((("a", "b"),))])
+    store.apply([PutMeta((("a", "b"),))])
+    assert store.catalog.meta()["a"] == "b"
+    store.close()
+    other.dispose()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "://", "x://y"])
+def test_urls_of_unsupported_stores_are_refused(url):
+    """A URL that names no durable SQLite file and no PostgreSQL is refused with an alternative."""
+    with pytest.raises(ConfigurationError, match=r"use a|cannot be read"):
+        GraphStore(url)
+
+
+def test_a_database_that_is_down_is_unavailable():
+    """Nobody listening is an unavailable store, and the password stays out of the message."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with pytest.raises(StoreUnavailableError, match="cannot be reached") as error:
+        GraphStore(f"postgresql://user:secret@127.0.0.1:{port}/x")
+    assert "secret" not in str(error.value)
+
+
+class Proxy:
+    """A TCP relay in front of the database that can be cut and mended."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        """Listen on a free port and relay to ``target``."""
+        self._target, self._open = target, []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            upstream = socket.create_connection(self._target)
+            self._open += [client, upstream]
+            for pipe in ((client, upstream), (upstream, client)):
+                threading.Thread(target=_pump, args=pipe, daemon=True).start()
+
+    def cut(self) -> None:
+        """Stop listening and break every connection."""
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for connection in self._open:
+            connection.close()
+        self._open.clear()
+
+    def mend(self) -> None:
+        """Listen on the same port again."""
+        self._server = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return
+
+
+@pytest.fixture
+def proxied(postgres_url) -> Iterator[tuple[GraphStore, Proxy]]:
+    """A store on PostgreSQL whose network can be cut."""
+    url = sa.make_url(postgres_url)
+    proxy = Proxy((url.host, url.port or 5432))
+    store = GraphStore(url.set(port=proxy.port).render_as_string(hide_password=False))
+    yield store, proxy
+    store.close()
+    proxy.cut()
+
+
+def test_a_store_works_again_after_its_database_was_away(proxied):
+    """Reads and writes fail with a clear error while it is gone, and then go on as before."""
+    store, proxy = proxied
+    store.apply([PutMeta((("a", "before"),))])
+    proxy.cut()
+    with pytest.raises(StoreUnavailableError, match="is the database running"):
+        store.catalog.meta()
+    with pytest.raises(StoreUnavailableError):
+        store.apply([PutMeta((("a", "lost"),))])
+    with pytest.raises(StoreUnavailableError), store.ingesting():
+        pass
+    proxy.mend()
+    assert store.catalog.meta()["a"] == "before"
+    store.apply([PutMeta((("a", "after"),))])
+    assert store.catalog.meta()["a"] == "after"
+
+
+def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url, monkeypatch):
+    """When the server ends the session in the middle of an apply, nothing of it is kept."""
+    store = GraphStore(postgres_url)
+    admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT")
+
+    @sa.event.listens_for(store._engine, "after_cursor_execute")
+    def _end(connection, cursor, statement, *_rest) -> None:
+        if "INSERT INTO crabpath_meta" in statement:
+            session = connection.connection.driver_connection.info.backend_pid
+            with admin.connect() as other:
+                other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})
+
+    with pytest.raises(StoreUnavailableError):
+        store.apply([PutMeta((("first", "1"), ("second", "2")))])
+    sa.event.remove(store._engine, "after_cursor_execute", _end)
+    assert "first" not in store.catalog.meta()
+    store.apply([PutMeta((("first", "1"),))])
+    assert store.catalog.meta()["first"] == "1"
+    store.close()
+    admin.dispose()
