@@ -26,13 +26,21 @@ def explanation_table(explanation: Explanation) -> Table:
 
 def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
     if not reason.path:
-        return "search hit"
+        return _support(reason, titles)
     lines = [escape(titles.get(reason.path[0].source) or reason.path[0].source)]
     for edge in reason.path:
         target = escape(titles.get(edge.target) or edge.target)
         decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
         lines.append(f"  └ {decided} → {target}")
     return "\n".join(lines)
+
+
+def _support(reason: DocumentReason, titles: dict[str, str]) -> str:
+    """A search hit, and the pointer that speaks for it most."""
+    edge = reason.support
+    if edge is None:
+        return "search hit"
+    return f"search hit\n  {edge.kind} {edge.weight:.2f} by {escape(titles.get(edge.source, ''))}"
 
 
 def show_demo(result: DemoResult, out: Console) -> None:

@@ -19,6 +19,7 @@ class DocumentReason:
         probability: Probability of relevance, in [0, 1].
         origin: ``seed`` (search found it) or ``walk`` (a pointer led to it).
         path: Route from the seed: kind, weight, tier and probability of every hop.
+        support: Strongest pointer from a visited node, for search hits too.
         contributions: Log-odds that each feature added, largest first.
     """
 
@@ -27,6 +28,7 @@ class DocumentReason:
     probability: float
     origin: str
     path: tuple[PathEdge, ...]
+    support: PathEdge | None
     contributions: dict[str, float]
 
 
@@ -44,6 +46,15 @@ class Explanation:
             "turn": {**asdict(self.turn), "follow_log": list(self.turn.follow_log)},
             "documents": [asdict(document) for document in self.documents],
         }
+
+
+def nodes_shown(turn: Turn) -> list[str]:
+    """Ids of the nodes that an explanation names."""
+    shown = {item.node for item in turn.returned}
+    for item in turn.returned:
+        edges = (*item.path, item.support) if item.support else item.path
+        shown |= {node for edge in edges for node in (edge.source, edge.target)}
+    return sorted(shown)
 
 
 def explain(turn: Turn, nodes: Mapping[str, Node], ranker: Ranker) -> Explanation:
@@ -67,6 +78,7 @@ def explain(turn: Turn, nodes: Mapping[str, Node], ranker: Ranker) -> Explanatio
                 item.probability,
                 item.origin,
                 item.path,
+                item.support,
                 dict(sorted(shares.items(), key=lambda share: -abs(share[1]))),
             )
         )

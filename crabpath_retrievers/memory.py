@@ -32,13 +32,14 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.explanation import Explanation, explain
+from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.chunking import Chunking, clean
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
+from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval import Answer, Query, Retrieval
+from crabpath_retrievers.retrieval import Answer, Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder, require_same, unit
 from crabpath_retrievers.seeds.index import VectorIndex
@@ -290,10 +291,8 @@ class CrabPath:
         """
         self._require_open()
         turn = self.store.turns.get(str(turn_id), namespace=namespace)
-        shown = {r.node for r in turn.returned} | {
-            node for r in turn.returned for e in r.path for node in (e.source, e.target)
-        }
-        return explain(turn, self.store.catalog.documents(sorted(shown)), self._retrieval.ranker)
+        documents = self.store.catalog.documents(nodes_shown(turn))
+        return explain(turn, documents, self._retrieval.ranker)
 
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""

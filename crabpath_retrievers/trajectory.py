@@ -92,7 +92,8 @@ class Returned:
     Attributes:
         probability: Ranker's probability of relevance, in [0, 1].
         origin: ``seed`` when search found it, ``walk`` when only a pointer led to it.
-        path: Best route from a seed; empty when no pointer was involved.
+        path: Route by which the walk reached it from a seed; empty for a search hit.
+        support: Strongest pointer to it from a visited node, followed or not; None without one.
         features: Ranker inputs by name; their weighted sum is the log-odds.
     """
 
@@ -101,6 +102,7 @@ class Returned:
     origin: Origin
     path: tuple[PathEdge, ...]
     features: dict[str, float]
+    support: PathEdge | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,4 +184,6 @@ def _step(data: dict[str, Any]) -> Step:
 
 
 def _returned(data: dict[str, Any]) -> Returned:
-    return Returned(**{**data, "path": tuple(PathEdge(**edge) for edge in data["path"])})
+    path = tuple(PathEdge(**edge) for edge in data["path"])
+    support = data.get("support") and PathEdge(**data["support"])
+    return Returned(**{**data, "path": path, "support": support})

@@ -18,6 +18,8 @@ _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 def returned(hit: Hit, row: Matrix, probability: float, walk: Walk) -> Returned:
     """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
     visit = walk.visits.get(hit.head.key)
+    pointing = [arrival for arrival in walk.arrivals if arrival.target.key == hit.head.key]
+    best = max(pointing, key=lambda arrival: arrival.strength, default=None)
     return Returned(
         node=hit.head.id,
         probability=round(probability, _DIGITS),
@@ -28,6 +30,7 @@ def returned(hit: Hit, row: Matrix, probability: float, walk: Walk) -> Returned:
             for name, value in zip(FEATURES, row.tolist(), strict=True)
             if value
         },
+        support=best and best.option.edge(best.source, 0.0),
     )
 
 

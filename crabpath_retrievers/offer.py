@@ -1,0 +1,161 @@
+"""What one node offers a walk: its pointers with their tiers, the choice and its record."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crabpath_retrievers.graph import NodeHead, Pointer, Tier
+from crabpath_retrievers.routing.policy import Choice, Decision
+from crabpath_retrievers.trajectory import Candidate, PathEdge, Step
+
+_DIGITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A pointer with what this walk makes of it.
+
+    Attributes:
+        weight: Effective weight after damping, in [-1, 1].
+        relevance: Cosine of query and target.
+    """
+
+    pointer: Pointer
+    weight: float
+    relevance: float
+    tier: Tier
+
+    @property
+    def key(self) -> int:
+        """Key of the node that it leads to."""
+        return self.pointer.target.key
+
+    def edge(self, source: NodeHead, probability: float) -> PathEdge:
+        """The pointer as records show it."""
+        return PathEdge(
+            source.id,
+            self.pointer.target.id,
+            self.pointer.kind.label,
+            round(self.weight, _DIGITS),
+            self.tier.value,
+            round(probability, _DIGITS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The pointers of one node, best first, and what may be decided about them.
+
+    Attributes:
+        head: The node.
+        options: One per target and sign.
+        habitual: Those that the router decides.
+        stop_weight: Learned weight of STOP at this node.
+    """
+
+    head: NodeHead
+    options: tuple[Option, ...]
+    habitual: tuple[Option, ...]
+    stop_weight: float
+
+    @classmethod
+    def of(
+        cls,
+        head: NodeHead,
+        options: Iterable[Option],
+        stop_weight: float,
+        *,
+        open_to: Callable[[int], bool],
+    ) -> "Offer":
+        """Sort the pointers of a node.
+
+        Args:
+            head: The node.
+            options: Its pointers; of several to one target the strongest of each sign counts.
+            stop_weight: Learned weight of STOP.
+            open_to: Whether a node, by key, may still be entered.
+        """
+        strongest: dict[tuple[int, bool], Option] = {}
+        for option in options:
+            place = (option.key, option.tier is Tier.INHIBITORY)
+            if place not in strongest or abs(strongest[place].weight) < abs(option.weight):
+                strongest[place] = option
+        ranked = sorted(strongest.values(), key=lambda o: -(o.weight + o.relevance))
+        habitual = tuple(o for o in ranked if o.tier is Tier.HABITUAL and open_to(o.key))
+        return cls(head, tuple(ranked), habitual, stop_weight)
+
+    @property
+    def reflexes(self) -> tuple[Option, ...]:
+        """Pointers that are followed without a decision."""
+        return tuple(option for option in self.options if option.tier is Tier.REFLEX)
+
+    def choice(self) -> Choice:
+        """The decision to be made, for a router."""
+        return Choice(
+            source=self.head.id,
+            pointers=tuple(option.pointer for option in self.habitual),
+            relevance=np.array([option.relevance for option in self.habitual]),
+            weights=np.array([option.weight for option in self.habitual]),
+            stop_weight=self.stop_weight,
+            inhibited=tuple(
+                o.pointer.target.title for o in self.options if o.tier is Tier.INHIBITORY
+            ),
+        )
+
+    def probability(self, option: Option, decision: Decision | None) -> float:
+        """Of following a pointer: π for a habitual one, 1 for a reflex, 0 for what is closed."""
+        if option.tier is Tier.REFLEX:
+            return 1.0
+        if decision is None or option not in self.habitual:
+            return 0.0
+        return float(decision.probabilities[self.habitual.index(option)])
+
+    def step(
+        self,
+        decision: Decision | None,
+        entered: Sequence[Option],
+        *,
+        hop: int,
+        temperature: float,
+    ) -> Step:
+        """The record of what was decided here.
+
+        Args:
+            decision: What the router said; None when there was nothing to decide.
+            entered: The pointers that were followed.
+            hop: Distance of this node from its seed.
+            temperature: τ of the policy.
+        """
+        chosen = [option for option in entered if option.tier is Tier.HABITUAL]
+        wanted = 0 if decision is None else len(decision.followed)
+        return Step(
+            node=self.head.id,
+            hop=hop,
+            candidates=tuple(
+                self._candidate(option, decision)
+                for option in self.options
+                if option.tier is not Tier.DORMANT
+            ),
+            chosen=tuple(option.pointer.target.id for option in chosen),
+            reflexes=tuple(o.pointer.target.id for o in entered if o.tier is Tier.REFLEX),
+            stopped=decision is not None and decision.stopped and len(chosen) == wanted,
+            stop_weight=round(self.stop_weight, _DIGITS),
+            stop_probability=0.0 if decision is None else _rounded(decision.probabilities[-1]),
+            temperature=temperature,
+            decided_by="reflex" if decision is None else decision.decided_by,
+        )
+
+    def _candidate(self, option: Option, decision: Decision | None) -> Candidate:
+        return Candidate(
+            option.pointer.target.id,
+            option.pointer.kind.label,
+            round(option.weight, _DIGITS),
+            round(option.relevance, _DIGITS),
+            _rounded(self.probability(option, decision)),
+            option.tier.value,
+        )
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), _DIGITS)
