@@ -15,8 +15,8 @@ SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
 
 @pytest.fixture(scope="session")
 def passages() -> list[Document]:
-    """The passages of the first five HotpotQA questions, ten per question."""
-    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:50]
+    """The passages of the first three HotpotQA questions, ten per question."""
+    lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:30]
     rows = [json.loads(line) for line in lines]
     return [
         Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})

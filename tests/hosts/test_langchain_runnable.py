@@ -23,8 +23,8 @@ from crabpath_retrievers.routing.policy import SoftmaxRouter
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 QUESTIONS = [
     QUESTION,
-    "Are the Laleli Mosque and Esma Sultan Mansion located in the same neighborhood?",
-    "The director of the romantic comedy Big Stone Gap is based in what New York city?",
+    "What government position was held by the woman who portrayed Corliss Archer?",
+    "What science fantasy series has companion books about enslaved worlds?",
 ]
 
 

@@ -16,7 +16,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
-OTHER = "Are the Laleli Mosque and Esma Sultan Mansion located in the same neighborhood?"
+OTHER = "What government position was held by the woman who portrayed Corliss Archer?"
 
 
 def ids(documents):

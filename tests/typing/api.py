@@ -1,0 +1,71 @@
+"""What type checkers must see of the public interface; checked by tests/test_typing.py."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable
+from langchain_core.vectorstores import VectorStore
+from typing_extensions import assert_type
+
+from crabpath_retrievers import CrabPath, CrabPathError, CrabPathRetriever, NotFoundError, Settings
+from crabpath_retrievers.explanation import Explanation
+from crabpath_retrievers.ingest.pipeline import IngestReport
+from crabpath_retrievers.retrieval import Answer
+
+
+def asked(runnable: Runnable[str, list[Document]]) -> list[Document]:
+    """A chain that wants any Runnable from text to documents."""
+    return runnable.invoke("question")
+
+
+def replaces_a_retriever(store: VectorStore, embeddings: Embeddings) -> list[BaseRetriever]:
+    """Every way to make a retriever gives one that stands where LangChain wants one."""
+    made = CrabPathRetriever.from_documents([Document("a")], embeddings, path="memory", k=4)
+    assert_type(made, CrabPathRetriever)
+    texts = CrabPathRetriever.from_texts(["a"], embeddings, [{"title": "A"}], ids=["a"])
+    wrapped = CrabPathRetriever.from_vectorstore(store, path=Path("memory"))
+    existing = CrabPathRetriever.from_existing("memory", namespace="ada")
+    assert_type(asked(existing), list[Document])
+    return [made, texts, wrapped, existing]
+
+
+async def answers(retriever: CrabPathRetriever) -> None:
+    """Sync and async questions give documents."""
+    assert_type(retriever.invoke("question", k=2), list[Document])
+    assert_type(await retriever.ainvoke("question", filter={"a": 1}), list[Document])
+    assert_type(retriever.add_documents([Document("a")]), list[str])
+    assert_type(await retriever.aadd_documents([Document("a")]), list[str])
+    assert_type(retriever.memory, CrabPath)
+
+
+async def without_framework(memory: CrabPath) -> None:
+    """The memory itself."""
+    assert_type(memory.retrieve("question", k=2), Answer)
+    assert_type(await memory.aretrieve("question"), Answer)
+    assert_type(memory.add_documents([Document("a")]), IngestReport)
+    assert_type(await memory.aadd_documents([Document("a")]), IngestReport)
+    assert_type(memory.explain("turn"), Explanation)
+    assert_type(memory.explain(uuid4(), namespace="ada"), Explanation)
+    assert_type(memory.forget(ids="a"), int)
+    assert_type(memory.info(), dict[str, Any])
+
+
+def opens(settings: Settings) -> None:
+    """A memory is a context manager of its own type."""
+    with CrabPath.open("memory", settings=settings, create=False) as memory:
+        assert_type(memory, CrabPath)
+
+
+def errors(memory: CrabPath) -> str:
+    """Errors are caught by their base."""
+    try:
+        memory.explain("turn")
+    except NotFoundError as error:
+        return str(error)
+    except CrabPathError as error:
+        return repr(error)
+    return ""
