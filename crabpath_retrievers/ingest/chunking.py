@@ -107,6 +107,7 @@ class Chunking:
         metadata: Mapping[str, Any],
     ) -> Node:
         shared = shared_metadata(metadata, self.metadata_keys)
+        addresses = (*addresses_of(source, title, metadata), *shared) if head else ()
         return Node(
             id=node_id,
             document=document,
@@ -114,10 +115,11 @@ class Chunking:
             content=content,
             title=title,
             names=names,
-            addresses=((*addresses_of(source, title, metadata), *shared) if head else ()),
+            addresses=addresses,
             references=(*references_in(content, source), *(shared if head else ())),
             metadata=metadata,
-            digest=_digest(content, title, json.dumps(metadata, sort_keys=True)),
+            # When the head of a document goes, the next chunk takes over its names and addresses.
+            digest=_digest(content, title, str((names, addresses)), _sorted(metadata)),
         )
 
     def _split(
@@ -238,6 +240,10 @@ def _strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+
+
+def _sorted(metadata: Mapping[str, Any]) -> str:
+    return json.dumps(metadata, sort_keys=True)
 
 
 def _label(document: Document) -> str:
