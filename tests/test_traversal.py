@@ -96,8 +96,7 @@ def test_a_reflex_is_followed_at_once():
     """From weight .8 no router is asked; the step says so."""
     router = Scripted()
     walk = Graph({1: {2: 0.8}}).walk(1, router=router)
-    assert visited(walk) == [1, 2]
-    assert router.requests == []
+    assert (visited(walk), router.requests) == ([1, 2], [])
     (step,) = walk.steps
     assert (step.reflexes, step.chosen, step.decided_by) == (("n2",), (), "reflex")
     assert step.candidates[0].probability == 1.0
@@ -142,7 +141,7 @@ def test_an_inhibitory_pointer_is_advice_within_bounds(weight, energy, advice):
     assert visited(walk) == [1]
     assert walk.arrivals == []
     assert walk.inhibition[2][1] == pytest.approx(advice)
-    assert (walk.steps[0].chosen, walk.steps[0].reflexes) == ((), ())
+    assert walk.steps[0].chosen + walk.steps[0].reflexes == ()
 
 
 def test_inhibition_vetoes_nothing_and_does_not_add_up():
