@@ -4,6 +4,7 @@ A conditional logit over each query's candidates (McFadden 1974; ListNet's top-o
 2007, §4.2) orders documents; a logistic calibration of its scores then gives probabilities.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,10 @@ def fit(rankings: Sequence[Ranking]) -> dict[str, float]:
 
 def _conditional_logit(rankings: Sequence[Ranking], free: NDArray[np.bool_]) -> Floats:
     matrices = [r.features[:, free] for r in rankings]
-    targets = [r.relevant / r.relevant.sum() for r in rankings]
+    sizes = Counter(r.dataset for r in rankings)
+    # Every data set counts the same, however many of its questions there are.
+    shares = [len(rankings) / len(sizes) / sizes[r.dataset] for r in rankings]
+    targets = [s * r.relevant / r.relevant.sum() for s, r in zip(shares, rankings, strict=True)]
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         total = 0.5 * _RIDGE * float(weights @ weights)
@@ -87,7 +91,8 @@ def _conditional_logit(rankings: Sequence[Ranking], free: NDArray[np.bool_]) -> 
             shifted = scores - scores.max()
             log_partition = np.log(np.exp(shifted).sum())
             total -= float(target @ (shifted - log_partition))
-            gradient = gradient - (target - np.exp(shifted - log_partition)) @ matrix
+            expected = target.sum() * np.exp(shifted - log_partition)
+            gradient = gradient - (target - expected) @ matrix
         return total, gradient
 
     # Evidence never counts against a document: a fit that says so has found a quirk of its set.

@@ -1,0 +1,107 @@
+"""The command line as a user runs it: output, JSON, exit codes."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from crabpath_retrievers.cli import app
+
+DEPLOY = (
+    "# Deploying\n\nCheck CI first, then read the [manifest](manifest.md).\n\n"
+    "## Rollback\n\nUndo.\n"
+)
+MANIFEST = "# Manifest\n\nThe manifest lists images.\n"
+
+
+@pytest.fixture
+def cli(tmp_path, monkeypatch):
+    """Runs a command in a folder with two documents and a binary file."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "deploy.md").write_text(DEPLOY)
+    (docs / "manifest.md").write_text(MANIFEST)
+    (docs / "image.bin").write_bytes(b"\x00\x01")
+    (docs / ".hidden.md").write_text("# Secret\n\nNot to be read.\n")
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+def read(result):
+    """The JSON that a command printed."""
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_add_query_explain_info_and_forget(cli):
+    """A day with the command line, each step in JSON."""
+    added = read(cli("add", "docs", "--json"))
+    assert (added["documents"], added["added"], added["skipped"]) == (2, 3, ["docs/image.bin"])
+    assert read(cli("add", "docs", "--json"))["unchanged"] == 3
+
+    answer = read(cli("query", "which images are listed?", "-k", "1", "--json"))
+    assert answer["documents"][0]["source"] == "docs/manifest.md"
+
+    explanation = read(cli("explain", answer["turn_id"], "--json"))
+    assert explanation["documents"][0]["contributions"]["similarity"] > 0
+
+    facts = read(cli("info", "--json"))
+    assert (facts["nodes"], facts["edges"]["link"], facts["turns"]) == (3, 1, 1)
+
+    assert read(cli("forget", "--source", "docs/deploy.md", "--json"))["removed"] == 2
+    assert read(cli("info", "--json"))["nodes"] == 1
+
+
+def test_tables_for_people(cli):
+    """Without --json the same commands print what a person reads."""
+    assert "3 chunks added" in cli("add", "docs").output
+    shown = cli("query", "how do I deploy?").output
+    assert "Deploying" in shown
+    turn = shown.strip().split()[-1]
+    assert "similarity" in cli("explain", turn).output
+    assert "sibling 2" in cli("info").output.replace("\n", " ")
+    assert "2 chunks deleted" in cli("forget", "--source", "docs/deploy.md").output
+
+
+def test_a_changed_file_is_updated(cli, tmp_path):
+    """Only the section that changed is written again."""
+    cli("add", "docs")
+    (tmp_path / "docs" / "deploy.md").write_text(
+        DEPLOY.replace("Undo.", "Run the rollback script.")
+    )
+    again = read(cli("add", "docs", "--json"))
+    assert (again["added"], again["removed"], again["unchanged"]) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("query", "anything"), 2, "there is no memory"),
+        (("add", "nowhere"), 2, "does not exist"),
+        (("info", "--store", "mysql://host/db"), 1, "is not supported"),
+        (("info", "--store", "postgresql://127.0.0.1:1/none", "--vectors", "v"), 1, "reached"),
+    ],
+)
+def test_errors_are_one_sentence_and_an_exit_code(cli, arguments, code, sentence):
+    """2 for unusable input, 1 for a store or environment problem; no traceback."""
+    result = cli(*arguments)
+    assert result.exit_code == code
+    assert sentence in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_empty_query_and_an_unknown_turn_are_refused(cli):
+    """Both are input errors once there is a memory."""
+    cli("add", "docs")
+    assert cli("query", "  ").exit_code == 2
+    assert cli("explain", "nope").exit_code == 2
+    assert cli("forget").exit_code == 2
+
+
+def test_a_namespace_is_forgotten_without_its_documents(cli):
+    """Turns and clock of the namespace go, the corpus stays."""
+    cli("add", "docs")
+    cli("query", "images", "--namespace", "alice")
+    read(cli("forget", "--namespace", "alice", "--json"))
+    facts = read(cli("info", "--json"))
+    assert (facts["nodes"], facts["namespaces"], facts["turns"]) == (3, {}, 0)
