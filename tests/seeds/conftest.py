@@ -66,6 +66,7 @@ class Server:
 
     def __init__(self, path: Path) -> None:
         """Start it and wait until it answers."""
+        self._clients: list[chromadb.ClientAPI] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -77,8 +78,15 @@ class Server:
         self._wait()
 
     def client(self) -> chromadb.ClientAPI:
-        """A new client."""
-        return chromadb.HttpClient(host="127.0.0.1", port=self.port)
+        """A new client, which :meth:`disconnect` closes."""
+        opened = chromadb.HttpClient(host="127.0.0.1", port=self.port)
+        self._clients.append(opened)
+        return opened
+
+    def disconnect(self) -> None:
+        """Close the sockets of all clients."""
+        for opened in self._clients:
+            opened._server._session.close()  # chromadb 1.5 leaves them open in its own close
 
     def stop(self) -> None:
         """End the process."""
@@ -101,6 +109,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A Chroma server for all tests; each uses a collection of its own."""
     started = Server(tmp_path_factory.mktemp("chroma-server"))
     yield started
+    started.disconnect()
     started.stop()
 
 

@@ -200,6 +200,7 @@ def test_a_server_that_is_down_is_reported_as_unavailable(tmp_path, server):
     ):
         with pytest.raises(StoreUnavailableError, match="is the Chroma server running"):
             ask()
+    own.disconnect()
 
 
 def test_what_one_client_of_a_server_writes_another_sees(server):
