@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -47,6 +48,8 @@ from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
+
+_LONGEST_NAMESPACE = 512  # databases index names of bounded length only
 
 
 class CrabPath:
@@ -125,14 +128,15 @@ class CrabPath:
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
         """
+        place = None if path is None else _place(path)
         if not create:
-            _require_existing(path)
+            _require_existing(place)
         with ExitStack() as undo:
-            if path is None:
-                path = tempfile.mkdtemp(prefix="crabpath-")
-                undo.callback(shutil.rmtree, path, ignore_errors=True)
-            store = undo.enter_context(closing(GraphStore(path)))
-            index = undo.enter_context(closing(open_index(vectors, path)))
+            if place is None:
+                place = tempfile.mkdtemp(prefix="crabpath-")
+                undo.callback(shutil.rmtree, place, ignore_errors=True)
+            store = undo.enter_context(closing(GraphStore(place)))
+            index = undo.enter_context(closing(open_index(vectors, place)))
             memory = cls(
                 store,
                 index,
@@ -227,7 +231,7 @@ class CrabPath:
             msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
             raise InvalidInputError(msg)
         given = None if vector is None else unit(vector)
-        query = Query(text=clean(text), vector=given, **options)
+        query = Query(text=clean(text), vector=given, **_storable(options))
         if not self._verified or query.vector is not None:
             yield from perform(self._verify, query.vector)
         router = None
@@ -268,12 +272,12 @@ class CrabPath:
             raise InvalidInputError(msg)
         self._require_open()
         if namespace is not None:
-            self.store.apply([ForgetNamespace(namespace)])
+            self.store.apply([ForgetNamespace(_namespace(namespace))])
             return 0
         if source is not None:
-            known = self.store.catalog.known(sources=[source])
+            known = self.store.catalog.known(sources=[clean(source)])
         else:
-            wanted = [ids] if isinstance(ids, str) else list(ids or ())
+            wanted = _texts(ids or ())
             known = self.store.catalog.known(ids=wanted, documents=wanted)
         if known:
             self._ingest.remove([node.id for node in known])
@@ -290,7 +294,8 @@ class CrabPath:
             NotFoundError: There is no such turn in that namespace.
         """
         self._require_open()
-        turn = self.store.turns.get(str(turn_id), namespace=namespace)
+        scope = None if namespace is None else _namespace(namespace)
+        turn = self.store.turns.get(clean(str(turn_id)), namespace=scope)
         documents = self.store.catalog.documents(nodes_shown(turn))
         return explain(turn, documents, self._retrieval.ranker)
 
@@ -404,16 +409,26 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
     raise ConfigurationError(msg)
 
 
-def _require_existing(location: str | Path | None) -> None:
+def _place(path: str | Path) -> str:
+    """A directory with ``~`` expanded, or a database URL as it is."""
+    text = os.fspath(path)
+    if not text:
+        msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
+        raise ConfigurationError(msg)
+    return text if "://" in text else str(Path(text).expanduser())
+
+
+def _require_existing(place: str | None) -> None:
     """Refuse a place where there is no memory, without leaving anything behind there."""
-    place = str(location)
-    if "://" not in place:
-        found = location is not None and (Path(place) / "graph.sqlite").is_file()
+    if place is None:
+        found, name = False, "None"
+    elif "://" in place:
+        found, name = _existing_at_url(place)
     else:
-        found, place = _existing_at_url(place)
+        found, name = (Path(place) / "graph.sqlite").is_file(), place
     if not found:
         msg = (
-            f"there is no memory at {place}: check the path, "
+            f"there is no memory at {name}: check the path, "
             "or create one with CrabPathRetriever.from_documents(documents, path=...)"
         )
         raise NotFoundError(msg)
@@ -435,6 +450,29 @@ def _close(*parts: VectorIndex | GraphStore) -> None:
     with ExitStack() as stack:
         for part in parts:
             stack.callback(part.close)
+
+
+def _storable(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a question, their texts such as every database stores them."""
+    given = dict(options)
+    if isinstance(given.get("namespace"), str):
+        given["namespace"] = _namespace(given["namespace"])
+    for name in ("seed_ids", "boost_tags"):
+        if name in given:
+            given[name] = _texts(given[name])
+    return given
+
+
+def _texts(values: Sequence[str] | str) -> list[str]:
+    """One or several texts as a list; a single text is one value, not its characters."""
+    return [clean(str(value)) for value in ([values] if isinstance(values, str) else values)]
+
+
+def _namespace(name: str) -> str:
+    if len(name) > _LONGEST_NAMESPACE:
+        msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(name)}"
+        raise InvalidInputError(msg)
+    return clean(name)
 
 
 def _sampler(seed: int) -> np.random.Generator:

@@ -1,6 +1,5 @@
-"""Bad questions and bad documents: one clear error each, or a sensible result; nothing is lost."""
+"""Bad questions: one clear error each, or a sensible result; nothing is lost."""
 
-import datetime as dt
 import hashlib
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers import (
     CrabPath,
     CrabPathRetriever,
-    DuplicateIdError,
     EmbeddingMismatchError,
     InvalidInputError,
     NotFoundError,
@@ -48,15 +46,6 @@ class NotNumbers(Words):
         """NaN in one place."""
         vector = super().embed_query(text)
         return [float("nan"), *vector[1:]] if "nan" in text else vector
-
-
-class TooFew(Words):
-    """Returns one vector too few for a batch."""
-
-    def embed_documents(self, texts):
-        """Lose the last."""
-        found = super().embed_documents(texts)
-        return found[:-1] if len(found) > 1 else found
 
 
 @pytest.fixture
@@ -127,7 +116,39 @@ def test_unusable_seed_of_exploration(retriever, unchanged, seed):
         retriever.invoke("sky", explore=seed)
 
 
-@pytest.mark.parametrize("namespace", ["müller 🦀", "user:42/agent", "n" * 200])
+def test_namespace_that_is_too_long(retriever, unchanged):
+    """A namespace above 512 characters is refused: databases index short names only."""
+    with pytest.raises(InvalidInputError, match="namespace must have at most 512 characters"):
+        retriever.invoke("sky", namespace="n" * 513)
+
+
+def test_namespace_of_odd_characters(retriever):
+    """What no database stores is left out of a namespace, when asking, explaining, forgetting."""
+    memory, odd = retriever.memory, "ada\x00\ud83d"
+    turn = memory.retrieve("sky", namespace=odd).turn
+    assert turn.namespace == "ada?"
+    assert memory.explain(turn.id, namespace=odd).turn == turn
+    memory.forget(namespace=odd)
+    assert memory.info()["namespaces"] == {}
+
+
+def test_single_texts_are_one_value(retriever):
+    """One id or tag may be given as plain text; it is not taken for a list of characters."""
+    turn = retriever.memory.retrieve("sky", seed_ids="c", boost_tags="c").turn
+    assert [seed.node for seed in turn.seeds if seed.hinted] == ["c"]
+    assert retriever.memory.retrieve("sky", seed_ids="abc").turn.seeds
+    assert not any(
+        seed.hinted for seed in retriever.memory.retrieve("sky", seed_ids="abc").turn.seeds
+    )
+
+
+@pytest.mark.parametrize("hint", ["\ud83d", "a\x00", "unknown"])
+def test_hints_of_odd_characters(retriever, hint):
+    """Ids and tags that no database could hold are looked up like any other."""
+    assert len(retriever.invoke("sky", seed_ids=[hint], boost_tags=[hint])) == 3
+
+
+@pytest.mark.parametrize("namespace", ["müller 🦀", "user:42/agent", "n" * 512])
 def test_unusual_namespace(retriever, namespace):
     """Any text serves as namespace."""
     found = retriever.invoke("sky", namespace=namespace)
@@ -179,105 +200,11 @@ async def test_empty_corpus():
     empty.memory.close()
 
 
-def test_no_documents_added(retriever, unchanged):
-    """Adding nothing does nothing."""
-    assert retriever.add_documents([]) == []
-
-
-@pytest.mark.parametrize("text", ["", "  \n ", "\x00"])
-def test_document_without_text(retriever, unchanged, text):
-    """A document without text is refused together with the batch that it came in."""
-    batch = [Document("Snow is white.", id="d"), Document(text, id="e")]
-    with pytest.raises(InvalidInputError, match="document 'e' has no text: leave it out or fill"):
-        retriever.add_documents(batch)
-
-
-def test_duplicate_id_with_different_text(retriever, unchanged):
-    """One id for two texts is refused; nothing of the batch is kept."""
-    batch = [Document("Snow is white.", id="d"), Document("Coal is black.", id="d")]
-    with pytest.raises(DuplicateIdError, match="two documents have the id 'd'"):
-        retriever.add_documents(batch)
-
-
-def test_duplicate_document(retriever):
-    """The same document twice in a batch is stored once."""
-    batch = [Document("Snow is white.", id="d")] * 2
-    assert retriever.add_documents(batch) == ["d"]
-    assert retriever.memory.info()["nodes"] == retriever.memory.index.count() == 4
-
-
-def test_ids_that_do_not_match_the_documents(retriever, unchanged):
-    """Another number of ids than documents is refused."""
-    with pytest.raises(InvalidInputError, match="2 ids for 1 documents: pass one id per document"):
-        retriever.add_documents([Document("Snow is white.")], ids=["d", "e"])
-
-
-def test_something_else_than_a_document(retriever, unchanged):
-    """A plain text in place of a document is refused."""
-    with pytest.raises(InvalidInputError, match="expected a LangChain Document, got str"):
-        retriever.add_documents(["Snow is white."])
-
-
-def test_documents_without_titles_and_ids(retriever):
-    """Documents need neither title nor id nor source; equal texts are one document."""
-    ids = retriever.add_documents([Document("Snow is white."), Document("Coal is black.")])
-    assert retriever.add_documents([Document("Snow is white.")]) == ids[:1]
-    assert retriever.invoke("white snow", k=1)[0].page_content == "Snow is white."
-
-
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        ("crab 🦀 party", "crab 🦀 party"),
-        ("مرحبا بالعالم", "مرحبا بالعالم"),
-        ("日本語のテキスト", "日本語のテキスト"),
-        ("bin\x00ary \x01\x7f\xff tail", "binary \x01\x7f\xff tail"),
-        ("lone \ud83d surrogate", "lone ? surrogate"),
-        ("\u202eright to left\u202c \ufeff\u200b", "\u202eright to left\u202c \ufeff\u200b"),
-    ],
-)
-def test_text_of_odd_characters(retriever, text, kept):
-    """Odd text comes back as it was, without what no database can store."""
-    (node_id,) = retriever.add_documents([Document(text)])
-    found = {document.id: document.page_content for document in retriever.invoke(text, k=4)}
-    assert found[node_id] == kept
-
-
-def test_metadata_that_chroma_rejects(retriever):
-    """Metadata that the vector store cannot hold comes back with the document, as JSON has it."""
-    metadata = {
-        "nested": {"a": [1, {"b": None}]},
-        "mixed": [1, "a"],
-        "empty": [],
-        "none": None,
-        "day": dt.date(2026, 11, 20),
-        "nan": float("nan"),
-        "big": 2**70,
-        "flag": True,
-    }
-    retriever.add_documents([Document("Snow is white.", id="d", metadata=metadata)])
-    (found,) = retriever.invoke("white snow", k=1)
-    kept = {**metadata, "day": "2026-11-20", "nan": None}
-    assert {name: found.metadata[name] for name in kept} == kept
-    assert retriever.invoke("white snow", k=1, filter={"flag": True})[0].id == "d"
-
-
-@pytest.mark.parametrize("embeddings", [NotNumbers(), TooFew()])
-def test_embedder_that_fails_for_a_document(embeddings):
-    """An embedder's wrong answer is refused, and nothing of the batch is left in either store."""
-    with CrabPath.open(embeddings=embeddings) as memory:
-        memory.add_documents([Document("The sky is blue.")])
-        with pytest.raises(InvalidInputError, match=r"finite vector|returned 1 vectors for 2"):
-            memory.add_documents([Document("Snow is nan."), Document("Coal is black.")])
-        assert memory.info()["nodes"] == memory.index.count() == 1
-        assert not memory.store.catalog.unfinished()
-        assert [d.node.content for d in memory.retrieve("sky").documents] == ["The sky is blue."]
-
-
 def test_forgetting_what_is_not_there(retriever, unchanged):
     """Unknown ids, sources and namespaces are forgotten without complaint, as 0 documents."""
     memory = retriever.memory
     assert memory.forget(["nope"]) == memory.forget([]) == memory.forget("nope") == 0
+    assert memory.forget("\ud83d") == memory.forget(source="\x00") == 0
     assert memory.forget(source="nope") == memory.forget(namespace="nope") == 0
 
 

@@ -82,6 +82,19 @@ def test_a_memory_with_a_path_stays(tmp_path):
         assert memory.info()["nodes"] == memory.index.count() == 5
 
 
+def test_a_path_in_the_home_directory(tmp_path, monkeypatch):
+    """A tilde stands for the home directory, as in a shell."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with opened("~/memory") as memory:
+        assert place_of(memory) == tmp_path / "memory"
+
+
+def test_an_empty_path():
+    """An empty path, such as an unset variable, is refused; it does not mean this directory."""
+    with pytest.raises(ConfigurationError, match="the path is empty: pass a directory"):
+        CrabPath.open("")
+
+
 def test_files_are_private(tmp_path):
     """Only their user can enter the directory of a memory or read its database."""
     with opened(tmp_path / "memory"):
