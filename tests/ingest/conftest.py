@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.seeds.embedder import _PROBE
@@ -24,7 +25,7 @@ class HashedWords(Embeddings):
         self.embedded: list[str] = []
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of texts, which are remembered but for the sentence that tells embedders apart."""
+        """Vectors of texts; all are remembered but the sentence that tells embedders apart."""
         self.embedded += [text for text in texts if text != _PROBE]
         return [self.embed_query(text) for text in texts]
 
@@ -35,6 +36,15 @@ class HashedWords(Embeddings):
         for token in tokens(text):
             vector[zlib.crc32(token.encode()) % 64] += 1
         return vector.tolist()
+
+
+CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch=16))
+
+
+@pytest.fixture
+def crash_settings() -> Settings:
+    """Settings of the process that crashes: several chunks a document, several batches."""
+    return CRASH_SETTINGS
 
 
 @pytest.fixture
