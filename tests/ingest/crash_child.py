@@ -53,10 +53,16 @@ def die_at(memory, step):
     memory.store.apply, memory.index.upsert = applied, upserted
 
 
+def started(directory):
+    """A file that appears when the ingest begins."""
+    return Path(f"{directory}.started")
+
+
 def ingest(directory, rows, step):
     """Ingest, and die in between."""
     with CrabPath.open(directory, embeddings=HashedWords(), settings=CRASH_SETTINGS) as memory:
         die_at(memory, step)
+        started(directory).touch()
         memory.add_documents([Document(**row) for row in rows])
 
 
@@ -69,7 +75,7 @@ def crash(directory, rows, step):
         finally:
             os._exit(1)
     if step.startswith("outside"):
-        while not (Path(directory) / "vectors").exists():
+        while not started(directory).exists():
             time.sleep(0.001)
         time.sleep(float(step.partition(":")[2]))
         os.kill(child, signal.SIGKILL)

@@ -17,7 +17,7 @@ SAMPLE = HERE.parents[1] / "examples" / "hotpotqa_sample" / "corpus.jsonl"
 ADDED = "This paragraph was put in later, and is so long that it makes a chunk of its own. " * 2
 # Right after a step, or with half of the vectors written; "outside" at any moment.
 STEPS = ["staged", "indexed", "published", "linked", "staged:3", "indexed:3", "published:3"]
-OUTSIDE = ["outside:0", "outside:0.05", "outside:0.15"]
+OUTSIDE = ["outside:0.02", "outside:0.06", "outside:0.12"]
 UPDATES = ["staged", "indexed", "published", "linked", "emptied", "moved", "linked:2"]
 
 
