@@ -6,6 +6,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,7 +123,7 @@ def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str
     for number, text in enumerate(queries):
         order = (("plain", plain), ("own", own))
         for name, retriever in order if number % 2 else reversed(order):
-            seconds, _ = timed(lambda retriever=retriever, text=text: retriever.invoke(text))
+            seconds, _ = timed(partial(retriever.invoke, text))
             times[name].append(seconds * 1000)
     ratios = [own / plain for own, plain in zip(times["own"], times["plain"], strict=True)]
     return {
@@ -143,9 +144,7 @@ def without_embedding(
         memory.retrieve(text, k=_K, vector=vector)
     found = []
     for text, vector in zip(queries, vectors, strict=True):
-        seconds, _ = timed(
-            lambda text=text, vector=vector: memory.retrieve(text, k=_K, vector=vector)
-        )
+        seconds, _ = timed(partial(memory.retrieve, text, k=_K, vector=vector))
         found.append(seconds * 1000)
     return found
 
