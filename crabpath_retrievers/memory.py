@@ -351,11 +351,13 @@ class CrabPath:
         return data  # type: ignore[no-any-return]
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
-        """Keys and cosines of a node's nearest neighbours."""
+        """Keys and cosines of a node's k nearest neighbours, nearest first."""
         (own,) = self.store.walk.heads([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
         heads = self.store.walk.heads(self.index.search(vector, k + 1))
-        return [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads if h != own]
+        found = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
+        others = [(key, cosine) for key, cosine in found if key != own.key]
+        return sorted(others, key=lambda item: -item[1])[:k]
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""

@@ -16,9 +16,11 @@ from crabpath_retrievers import (
     CrabPath,
     CrabPathRetriever,
     NotFoundError,
+    Settings,
     StoreError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.config import LinkSettings
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = [Document(f"Passage number {n}.", id=f"d{n}") for n in range(5)]
@@ -211,6 +213,22 @@ def test_a_missing_memory_is_told_without_password(postgres_url, tmp_path):
     url = postgres_url.replace("postgres@", "postgres:secret@")
     with pytest.raises(NotFoundError, match=r"postgres:\*\*\*@"):
         CrabPath.open(url, vectors=tmp_path, create=False)
+
+
+def test_similar_documents_are_linked_when_asked_for(embeddings):
+    """With the setting, a document points at its nearest neighbour, here its paraphrase."""
+    settings = Settings(links=LinkSettings(similar=1, min_similarity=0.5))
+    texts = {
+        "a": "The deploy runs on Friday.",
+        "b": "Friday is the day of the deploy.",
+        "c": "Moss",
+    }
+    with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
+        memory.add_documents(Document(text, id=name) for name, text in texts.items())
+        keys = {head.key: head.id for head in memory.store.walk.heads(list(texts))}
+        clock = memory.store.walk.clock("default")
+        pointers = memory.store.walk.outgoing(list(keys), clock).pointers
+        assert {(keys[p.source], p.target.id) for p in pointers} == {("a", "b"), ("b", "a")}
 
 
 def test_info(tmp_path):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
+from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
+from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers import CrabPathRetriever
 
@@ -38,8 +40,11 @@ def questions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def retriever(embeddings, passages) -> Iterator[CrabPathRetriever]:
-    """A retriever over the passages."""
-    made = CrabPathRetriever.from_documents(passages, embeddings)
+    """A retriever over the passages; every text is embedded once."""
+    cached = CacheBackedEmbeddings.from_bytes_store(
+        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
+    )
+    made = CrabPathRetriever.from_documents(passages, cached)
     yield made
     made.memory.close()
 
