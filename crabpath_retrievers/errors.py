@@ -11,7 +11,7 @@ CrabPathError
 │   ├── StoreLockedError                  another process holds the store
 │   ├── StoreReadOnlyError                the store cannot be written
 │   └── StoreUnavailableError             the store cannot be reached
-└── NotFoundError (also KeyError)         an id that the store does not know
+└── NotFoundError (also KeyError)         an id or a store that does not exist
 """
 
 
@@ -60,7 +60,7 @@ class StoreUnavailableError(StoreError):
 
 
 class NotFoundError(CrabPathError, KeyError):
-    """The store does not know this id."""
+    """There is no such id, or no such store."""
 
     def __str__(self) -> str:
         """Give the sentence itself; KeyError would put it in quotes."""

@@ -12,7 +12,7 @@ from crabpath_retrievers.trajectory import Candidate, PathEdge, Step
 _DIGITS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Option:
     """A pointer with what this walk makes of it.
 

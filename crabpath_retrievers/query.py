@@ -7,6 +7,8 @@ from typing import Any
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Vector
 
+_MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
@@ -49,12 +51,20 @@ class Query:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = "the query is empty: pass a question or some words"
             raise InvalidInputError(msg)
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
-            msg = f"k must be a whole number of at least 1, not {self.k!r}"
-            raise InvalidInputError(msg)
-        if self.max_tokens is not None and self.max_tokens < 1:
-            msg = f"max_tokens must be at least 1, not {self.max_tokens!r}"
-            raise InvalidInputError(msg)
+        _require_count("k", self.k)
+        if self.max_tokens is not None:
+            _require_count("max_tokens", self.max_tokens)
         if not isinstance(self.namespace, str) or not self.namespace.strip():
             msg = f"namespace must be a non-empty text, not {self.namespace!r}"
             raise InvalidInputError(msg)
+        for name in ("seed_ids", "boost_tags"):
+            values = getattr(self, name)
+            if not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
+                msg = f"{name} must be a list of texts, not {values!r}"
+                raise InvalidInputError(msg)
+
+
+def _require_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        msg = f"{name} must be a whole number from 1 to {_MOST}, not {value!r}"
+        raise InvalidInputError(msg)
