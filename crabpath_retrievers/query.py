@@ -66,5 +66,5 @@ class Query:
 
 def _require_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        msg = f"{name} must be a whole number from 1 to {_MOST}, not {value!r}"
+        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {value!r}"
         raise InvalidInputError(msg)
