@@ -63,13 +63,14 @@ class Writer:
         removed = [row.id for row in waiting if row.operation == "remove"]
         put = [row for row in waiting if row.operation == "put"]
         self._remove(removed)
-        self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
+        beside = self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
         self._delete(s.staging.c.id, removed)
         self._connection.execute(
             s.staging.update()
             .where(s.staging.c.operation == "put")
             .values(operation="link", payload=None, embedding=None)
         )
+        self._wait_for_edges(beside)
         self._journal("publish", {"put": [row.id for row in put], "removed": removed})
 
     @_apply.register
@@ -81,7 +82,8 @@ class Writer:
                 .values(position=sa.bindparam("to")),
                 [{"moved": node, "to": position} for node, position in change.positions],
             )
-            self._wait_for_edges([node for node, _ in change.positions])
+            moved = [node for node, _ in change.positions]
+            self._wait_for_edges([*moved, *self._nodes.beside(moved)])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:

@@ -35,9 +35,14 @@ class NodeWriter:
         self._fulltext = fulltext
         self._insert = insert
 
-    def put(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> None:
-        """Add or replace nodes, as ``(id, payload, embedding)``; a replaced one keeps its key."""
+    def put(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
+        """Add or replace nodes, as ``(id, payload, embedding)``; a replaced one keeps its key.
+
+        Returns:
+            Ids of the nodes that stood beside replaced ones, which may have moved.
+        """
         existing = self._keys([node_id for node_id, _, _ in staged])
+        beside = self.beside(existing)
         self._strip(existing.values(), TEXTUAL)
         rows = [_row(node_id, payload) for node_id, payload, _ in staged]
         new = [row for row in rows if row["id"] not in existing]
@@ -49,6 +54,7 @@ class NodeWriter:
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
         self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))
+        return beside
 
     def _describe(
         self, staged: Sequence[tuple[str, dict[str, Any], bytes]], keys: dict[str, int]
@@ -84,14 +90,17 @@ class NodeWriter:
             Ids of the nodes that stood beside them and now stand beside others.
         """
         keys = list(self._keys(ids).values())
-        beside = self._beside(keys)
+        beside = self.beside(ids)
         self._strip(keys, [kind.value for kind in EdgeKind])
         for column in (s.overlay.c.source, s.overlay.c.target, s.nodes.c.key):
             self._delete(column, keys)
-        return [node_id for part in parts(beside) for node_id in self._ids(part)]
+        return beside
 
-    def _beside(self, keys: Sequence[int]) -> set[int]:
-        return self._targets(keys, EdgeKind.SIBLING) - set(keys)
+    def beside(self, ids: Iterable[str]) -> list[str]:
+        """Ids of the siblings of these nodes, without themselves."""
+        keys = list(self._keys(ids).values())
+        beside = self._targets(keys, EdgeKind.SIBLING) - set(keys)
+        return [node_id for part in parts(beside) for node_id in self._ids(part)]
 
     def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
         """Delete what was read off the text of these nodes."""
@@ -177,7 +186,7 @@ class NodeWriter:
         query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
         return list(self._connection.scalars(query))
 
-    def _keys(self, ids: Sequence[str]) -> dict[str, int]:
+    def _keys(self, ids: Iterable[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         for part in parts(ids):
             rows = self._connection.execute(

@@ -48,7 +48,7 @@ class MentionLinker:
         owners = store.owners(sorted(set().union(*said.values())))
         for key, names in said.items():
             for name in names:
-                for owner in self._meant(owners.get(name, ())):
+                for owner in self._meant(owners.get(name, ()), key):
                     yield key, owner
 
     def _mentioned(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
@@ -57,11 +57,12 @@ class MentionLinker:
         owners = store.owners(sorted({name for found in names.values() for name in found}))
         for key, found in names.items():
             for name in found:
-                if not self._meant(owners[name]):
-                    continue
+                if name.count(" ") >= self._settings.max_name_words:
+                    continue  # the other way it would not be looked up either
                 readers = store.phrase(name.split(), self._settings.max_mentions)
                 for reader in self._really(name, readers, store):
-                    yield reader, key
+                    if key in self._meant(owners[name], reader):
+                        yield reader, key
 
     def _really(self, name: str, readers: Sequence[int], store: LinkQueries) -> Iterable[int]:
         if " " in name:
@@ -69,8 +70,10 @@ class MentionLinker:
         # A single word must stand as a name: full text does not know about capitals.
         return (node.key for node in store.nodes(readers) if name in self._said(node.text))
 
-    def _meant(self, owners: Sequence[int]) -> Sequence[int]:
-        return owners if len(owners) <= self._settings.max_owners else ()
+    def _meant(self, owners: Sequence[int], reader: int) -> Sequence[int]:
+        """Whom a name means; nobody where too many carry it or the reader itself does."""
+        common = len(owners) > self._settings.max_owners or reader in owners
+        return () if common else owners
 
     def _said(self, text: str) -> set[str]:
         return names_said(text, self._settings.max_name_words)
