@@ -1,11 +1,8 @@
 """``CrabPath``: the memory itself, without any framework around it."""
 
-import base64
 import json
-import os
 import shutil
 import tempfile
-import threading
 import weakref
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -15,41 +12,33 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.vectorstores import VectorStore
 from langchain_text_splitters import TextSplitter
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from crabpath_retrievers.changes import ForgetNamespace, PutMeta
+from crabpath_retrievers.changes import ForgetNamespace
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, arun, perform, run
 from crabpath_retrievers.errors import (
-    ConfigurationError,
-    EmbeddingMismatchError,
     InvalidInputError,
-    NotFoundError,
     StoreUnavailableError,
 )
 from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.ingest.chunking import Chunking, clean
+from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
-from crabpath_retrievers.query import Query
+from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
+from crabpath_retrievers.query import Query, namespace_of, texts_of
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Answer, Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
-from crabpath_retrievers.seeds.embedder import Embedder, require_same, unit
+from crabpath_retrievers.seeds.embedder import Embedder, unit
+from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import open_engine, translated_errors
-from crabpath_retrievers.storage.migrations import stored_version
-
-_LONGEST_NAMESPACE = 512  # databases index names of bounded length only
+from crabpath_retrievers.text import storable
 
 
 class CrabPath:
@@ -72,10 +61,9 @@ class CrabPath:
         """Assemble a memory from parts; :meth:`open` chooses them."""
         self.store, self.index, self.embedder = store, index, embedder
         self.settings = settings
-        self._verified = False
-        self._verifying = threading.Lock()
+        self._identity = EmbedderIdentity(store, embedder)
         # Hosts never close a retriever: at the latest this runs when the process ends.
-        self._release: weakref.finalize[..., Any] = weakref.finalize(self, _close, index, store)
+        self._release: weakref.finalize[..., Any] = weakref.finalize(self, close_all, index, store)
         self._ingest = Ingest(
             store,
             index,
@@ -128,9 +116,9 @@ class CrabPath:
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
         """
-        place = None if path is None else _place(path)
+        place = None if path is None else place_of(path)
         if not create:
-            _require_existing(place)
+            require_existing(place)
         with ExitStack() as undo:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
@@ -184,7 +172,7 @@ class CrabPath:
         self._require_open()
         given = list(documents)
         if given:
-            self.verify_embedder()
+            self._identity.verify()
         return self._ingest.add(
             given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
         )
@@ -201,7 +189,7 @@ class CrabPath:
         self._require_open()
         given = list(documents)
         if given:
-            self.verify_embedder()
+            self._identity.verify()
         chunking = Chunking(self.settings.ingest, split=False)
         self._ingest.adopt(chunking.nodes(given))
 
@@ -227,13 +215,9 @@ class CrabPath:
         self, text: str, *, explore: bool | int = False, vector: Any = None, **options: Any
     ) -> Steps[Answer]:
         self._require_open()
-        if not isinstance(text, str):
-            msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
-            raise InvalidInputError(msg)
-        given = None if vector is None else unit(vector)
-        query = Query(text=clean(text), vector=given, **_storable(options))
-        if not self._verified or query.vector is not None:
-            yield from perform(self._verify, query.vector)
+        query = Query.of(text, vector=None if vector is None else unit(vector), **options)
+        if not self._identity.fits(query.vector):
+            yield from perform(self._identity.verify, query.vector)
         router = None
         if explore is not False:
             router = SoftmaxRouter(self.settings.policy, _sampler(explore))
@@ -245,7 +229,7 @@ class CrabPath:
 
         For fitting and analysis; no turn is recorded.
         """
-        return run(self._retrieval.candidates(Query(text=text, **options)))
+        return run(self._retrieval.candidates(Query.of(text, **options)))
 
     def forget(
         self,
@@ -272,12 +256,12 @@ class CrabPath:
             raise InvalidInputError(msg)
         self._require_open()
         if namespace is not None:
-            self.store.apply([ForgetNamespace(_namespace(namespace))])
+            self.store.apply([ForgetNamespace(namespace_of(namespace))])
             return 0
         if source is not None:
-            known = self.store.catalog.known(sources=[clean(source)])
+            known = self.store.catalog.known(sources=[storable(source)])
         else:
-            wanted = _texts(ids or ())
+            wanted = texts_of(ids or ())
             known = self.store.catalog.known(ids=wanted, documents=wanted)
         if known:
             self._ingest.remove([node.id for node in known])
@@ -294,8 +278,8 @@ class CrabPath:
             NotFoundError: There is no such turn in that namespace.
         """
         self._require_open()
-        scope = None if namespace is None else _namespace(namespace)
-        turn = self.store.turns.get(clean(str(turn_id)), namespace=scope)
+        scope = None if namespace is None else namespace_of(namespace)
+        turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
         documents = self.store.catalog.documents(nodes_shown(turn))
         return explain(turn, documents, self._retrieval.ranker)
 
@@ -310,45 +294,6 @@ class CrabPath:
             "schema": int(meta["schema"]),
             **self.store.catalog.statistics(),
         }
-
-    def verify_embedder(self) -> None:
-        """Make sure that the embedder is the one the memory was built with; remember a first one.
-
-        Raises:
-            EmbeddingMismatchError: It is another one.
-        """
-        self._verify(None)
-
-    def _verify(self, vector: Vector | None) -> None:
-        stored = self._stored_embedder()
-        if vector is not None:
-            if stored and vector.size != stored["dimension"]:
-                msg = (
-                    f"the query vector has {vector.size} dimensions, the memory "
-                    f"{stored['dimension']}: use the embedder that the memory was built with"
-                )
-                raise EmbeddingMismatchError(msg)
-            return
-        with self._verifying:
-            if self._verified:
-                return
-            probe = self.embedder.fingerprint()
-            if stored:
-                require_same(
-                    stored["probe"], probe, stored_model=stored["model"], model=self.embedder.model
-                )
-            else:
-                self.store.apply([PutMeta((("embedder", _fingerprint(self.embedder, probe)),))])
-            self._verified = stored is not None
-
-    def _stored_embedder(self) -> dict[str, Any] | None:
-        """The embedder that the documents were embedded with; None while there never were any."""
-        meta = self.store.catalog.meta()
-        if "embedder" not in meta or "nodes" not in meta:
-            return None
-        data = json.loads(meta["embedder"])
-        data["probe"] = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-        return data  # type: ignore[no-any-return]
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
         """Keys and cosines of a node's k nearest neighbours, nearest first."""
@@ -382,114 +327,9 @@ class CrabPath:
         self.close()
 
 
-def open_index(vectors: Any, location: str | Path) -> VectorIndex:
-    """The vector index for what the caller passed as ``vectors``.
-
-    Raises:
-        ConfigurationError: It is none of the supported kinds, or is missing with a URL.
-    """
-    from crabpath_retrievers.seeds.chroma import ChromaIndex
-
-    if vectors is None:
-        if "://" in str(location):
-            msg = "a store at a URL needs vectors=: a Chroma client, a directory or a VectorStore"
-            raise ConfigurationError(msg)
-        return ChromaIndex.embedded(Path(location) / "vectors")
-    if isinstance(vectors, (str, Path)):
-        return ChromaIndex.embedded(Path(vectors))
-    if isinstance(vectors, VectorStore):
-        return VectorStoreIndex(vectors)
-    if hasattr(vectors, "get_or_create_collection"):
-        return ChromaIndex.from_client(vectors)
-    if hasattr(vectors, "upsert") and hasattr(vectors, "matching"):
-        index: VectorIndex = vectors
-        return index
-    msg = (
-        f"vectors cannot be a {type(vectors).__name__}: "
-        "pass a directory, a Chroma client, a VectorStore or a VectorIndex"
-    )
-    raise ConfigurationError(msg)
-
-
-def _place(path: str | Path) -> str:
-    """A directory with ``~`` expanded, or a database URL as it is."""
-    text = os.fspath(path)
-    if not text:
-        msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
-        raise ConfigurationError(msg)
-    return text if "://" in text else str(Path(text).expanduser())
-
-
-def _require_existing(place: str | None) -> None:
-    """Refuse a place where there is no memory, without leaving anything behind there."""
-    if place is None:
-        found, name = False, "None"
-    elif "://" in place:
-        found, name = _existing_at_url(place)
-    else:
-        found, name = (Path(place) / "graph.sqlite").is_file(), place
-    if not found:
-        msg = (
-            f"there is no memory at {name}: check the path, "
-            "or create one with CrabPathRetriever.from_documents(documents, path=...)"
-        )
-        raise NotFoundError(msg)
-
-
-def _existing_at_url(text: str) -> tuple[bool, str]:
-    """Whether a database holds a memory, and its URL without password."""
-    if text.startswith("sqlite"):  # an engine would create the file
-        return Path(sa.make_url(text).database or "").is_file(), text
-    engine = open_engine(text)
-    try:
-        with translated_errors(engine), engine.connect() as connection:
-            return stored_version(connection) is not None, engine.url.render_as_string()
-    finally:
-        engine.dispose()
-
-
-def _close(*parts: VectorIndex | GraphStore) -> None:
-    with ExitStack() as stack:
-        for part in parts:
-            stack.callback(part.close)
-
-
-def _storable(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a question, their texts such as every database stores them."""
-    given = dict(options)
-    if isinstance(given.get("namespace"), str):
-        given["namespace"] = _namespace(given["namespace"])
-    for name in ("seed_ids", "boost_tags"):
-        if name in given:
-            given[name] = _texts(given[name])
-    return given
-
-
-def _texts(values: Sequence[str] | str) -> list[str]:
-    """One or several texts as a list; a single text is one value, not its characters."""
-    return [clean(str(value)) for value in ([values] if isinstance(values, str) else values)]
-
-
-def _namespace(name: str) -> str:
-    if len(name) > _LONGEST_NAMESPACE:
-        msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(name)}"
-        raise InvalidInputError(msg)
-    return clean(name)
-
-
 def _sampler(seed: int) -> np.random.Generator:
     """Randomness for exploring; True seeds it afresh every time."""
     if not isinstance(seed, int) or seed < 0:
         msg = f"explore must be True, False or a seed of at least 0, not {seed!r}"
         raise InvalidInputError(msg)
     return np.random.default_rng(None if seed is True else seed)
-
-
-def _fingerprint(embedder: Embedder, probe: Vector) -> str:
-    return json.dumps(
-        {
-            "model": embedder.model,
-            "dimension": int(probe.size),
-            "probe": base64.b64encode(probe.astype("<f4").tobytes()).decode(),
-        }
-    )

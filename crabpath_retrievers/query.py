@@ -6,7 +6,9 @@ from typing import Any
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.text import storable
 
+_LONGEST_NAMESPACE = 512
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
 
 
@@ -42,6 +44,24 @@ class Query:
     run_id: str | None = None
     callbacks: Any = None
 
+    @classmethod
+    def of(cls, text: str, **options: Any) -> "Query":
+        """A question with its texts such as every database stores them.
+
+        Raises:
+            InvalidInputError: The question cannot be asked.
+        """
+        if not isinstance(text, str):
+            msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
+            raise InvalidInputError(msg)
+        given = dict(options)
+        if isinstance(given.get("namespace"), str):
+            given["namespace"] = namespace_of(given["namespace"])
+        for name in ("seed_ids", "boost_tags"):
+            if name in given:
+                given[name] = texts_of(given[name], name=name)
+        return cls(text=storable(text), **given)
+
     def __post_init__(self) -> None:
         """Refuse what cannot be asked.
 
@@ -57,11 +77,33 @@ class Query:
         if not isinstance(self.namespace, str) or not self.namespace.strip():
             msg = f"namespace must be a non-empty text, not {self.namespace!r}"
             raise InvalidInputError(msg)
-        for name in ("seed_ids", "boost_tags"):
-            values = getattr(self, name)
-            if not isinstance(values, Sequence) or not all(isinstance(v, str) for v in values):
-                msg = f"{name} must be a list of texts, not {values!r}"
-                raise InvalidInputError(msg)
+
+
+def texts_of(values: Sequence[str] | str, *, name: str = "ids") -> list[str]:
+    """One or several texts as a list; a single text is one value, not its characters.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if isinstance(values, str):
+        return [storable(values)]
+    try:
+        return [storable(str(value)) for value in values]
+    except TypeError as error:
+        msg = f"{name} must be a list of texts, not {values!r}"
+        raise InvalidInputError(msg) from error
+
+
+def namespace_of(name: str) -> str:
+    """A namespace as it is stored.
+
+    Raises:
+        InvalidInputError: It is longer than databases can index.
+    """
+    if len(name) > _LONGEST_NAMESPACE:
+        msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(name)}"
+        raise InvalidInputError(msg)
+    return storable(name)
 
 
 def _require_count(name: str, value: object) -> None:

@@ -36,7 +36,7 @@ def measure_scale(
     from crabpath_retrievers.evaluation.bench import percentiles, timed, without_embedding
 
     memory = CrabPath.open(folder, embeddings=small.embedder.embeddings)
-    memory.verify_embedder()
+    memory.add_documents(dataset.documents[:1], split=False)
     fill(memory, small, dataset, nodes)
     memory.close()
     opening, memory = timed(lambda: CrabPath.open(folder, embeddings=small.embedder.embeddings))

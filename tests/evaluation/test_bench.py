@@ -18,7 +18,7 @@ def test_all_figures_are_measured(tmp_path):
     assert report["invoke"]["ratio_of_medians"] > 0
     assert report["ingest"]["ratio"] > 0
     assert (report["scale"]["nodes"], report["scale"]["edges"]) == (
-        300,
+        301,
         pytest.approx(3000, rel=0.1),
     )
     assert report["scale"]["graph_side"]["memory_mb"] > 0

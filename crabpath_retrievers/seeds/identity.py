@@ -1,0 +1,82 @@
+"""Making sure that a memory is used with the embedder that it was built with."""
+
+import base64
+import json
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.errors import EmbeddingMismatchError
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.embedder import Embedder, require_same
+from crabpath_retrievers.storage import GraphStore
+
+
+class _Stored(NamedTuple):
+    model: str
+    probe: Vector
+
+
+class EmbedderIdentity:
+    """The embedder that a store was built with: its name and its vector of one fixed sentence."""
+
+    def __init__(self, store: GraphStore, embedder: Embedder) -> None:
+        """Compare ``embedder`` with what ``store`` remembers."""
+        self._store, self._embedder = store, embedder
+        self._lock = threading.Lock()
+        self._known: _Stored | None = None
+        self._same = False
+
+    def fits(self, vector: Vector | None) -> bool:
+        """Whether the embedder is known to be the same, and a given query vector has its size."""
+        if vector is None:
+            return self._same
+        return self._known is not None and vector.shape == self._known.probe.shape
+
+    def verify(self, vector: Vector | None = None) -> None:
+        """Compare, once; the first embedder that documents come with is remembered.
+
+        Args:
+            vector: A query vector that is used instead of the embedder, shape ``[d]``.
+
+        Raises:
+            EmbeddingMismatchError: It is another embedder, or the vector has another dimension.
+        """
+        with self._lock:
+            self._known = self._known or self._stored()
+            if vector is not None:
+                _require_size(self._known, vector)
+            elif not self._same:
+                self._compare(self._known)
+
+    def _compare(self, stored: _Stored | None) -> None:
+        probe, model = self._embedder.fingerprint(), self._embedder.model
+        if stored:
+            require_same(stored.probe, probe, stored_model=stored.model, model=model)
+            self._same = True
+        else:
+            self._store.apply([PutMeta((("embedder", _encoded(model, probe)),))])
+
+    def _stored(self) -> _Stored | None:
+        """What documents were embedded with; None while there never were any."""
+        meta = self._store.catalog.meta()
+        if "embedder" not in meta or "nodes" not in meta:
+            return None
+        data = json.loads(meta["embedder"])
+        return _Stored(data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"))
+
+
+def _require_size(stored: _Stored | None, vector: Vector) -> None:
+    if stored and vector.shape != stored.probe.shape:
+        msg = (
+            f"the query vector has {vector.size} dimensions, the memory {stored.probe.size}: "
+            "use the embedder that the memory was built with"
+        )
+        raise EmbeddingMismatchError(msg)
+
+
+def _encoded(model: str, probe: Vector) -> str:
+    data = base64.b64encode(probe.astype("<f4").tobytes()).decode()
+    return json.dumps({"model": model, "dimension": int(probe.size), "probe": data})
