@@ -147,3 +147,21 @@ def test_embedder_that_fails_for_a_document(embeddings):
         assert memory.info()["nodes"] == memory.index.count() == 1
         assert not memory.store.catalog.unfinished()
         assert [d.node.content for d in memory.retrieve("sky").documents] == ["The sky is blue."]
+
+
+@pytest.mark.parametrize(
+    "document", [Document("x", id="i" * 700), Document("x", metadata={"source": "s" * 9600})]
+)
+def test_ids_and_sources_that_no_database_indexes(retriever, unchanged, document):
+    """Refused before anything is staged, with the length that is allowed."""
+    with pytest.raises(InvalidInputError, match="at most 600"):
+        retriever.add_documents([document])
+
+
+def test_a_huge_title_is_kept_on_both_databases(location, tmp_path):
+    """Three hundred words are no name and no link target, but they are the title."""
+    title = " ".join(f"word{n}ü" for n in range(300))
+    embeddings = DeterministicFakeEmbedding(size=16)
+    with CrabPath.open(location, embeddings=embeddings, vectors=tmp_path / "v") as memory:
+        memory.add_documents([Document("text", metadata={"title": title, "url": "u/" * 5000})])
+        assert memory.retrieve("text", k=1).documents[0].node.title == title

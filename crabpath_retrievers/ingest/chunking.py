@@ -16,12 +16,17 @@ from pydantic_core import from_json, to_json
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.ingest.references import addresses_of, references_in
+from crabpath_retrievers.ingest.references import (
+    LONGEST_TARGET,
+    addresses_of,
+    references_in,
+)
 from crabpath_retrievers.text import names_of, storable
 
 _HEADING = re.compile(r"#{1,4}\s+(\S.*?)\s*#*\s*$")
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 clean = storable  # the name under which the memory uses it
+_LONGEST_KEY = 600
 _MARKDOWN = (".md", ".markdown", ".mdx")
 
 
@@ -73,6 +78,8 @@ class Chunking:
             raise InvalidInputError(msg)
         metadata = json_safe(document.metadata)
         source = str(metadata.get("source") or node_id or _digest(text))
+        for what, value in (("id", node_id or ""), ("source", source)):
+            _require_short(what, value)
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
         if not pieces:
@@ -218,7 +225,8 @@ def _plain(value: Any) -> Any:
 
 def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
     """Link targets that documents with equal metadata values have in common."""
-    return tuple(f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
+    shared = (f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
+    return tuple(target for target in shared if len(target) <= LONGEST_TARGET)
 
 
 def embedded_text(node: Node) -> str:
@@ -230,6 +238,16 @@ def embedded_text(node: Node) -> str:
 def title_of_path(path: str) -> str:
     """A readable title for a file: its name without extension, dashes as spaces."""
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
+
+
+def _require_short(what: str, value: str) -> None:
+    """Databases index texts of bounded length only."""
+    if len(value) > _LONGEST_KEY:
+        msg = (
+            f"the {what} {value[:40]!r}… has {len(value)} characters: "
+            f"give the document one of at most {_LONGEST_KEY}"
+        )
+        raise InvalidInputError(msg)
 
 
 def _joined(title: str, heading: str) -> str:

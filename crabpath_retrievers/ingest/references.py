@@ -16,6 +16,7 @@ _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
 _HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
 _BARE_URL = re.compile(r"https?://(?:[^\s<>()\[\]\"']|\([^\s<>()\[\]\"']{0,200}\)){3,500}")
 _MOST = 64
+LONGEST_TARGET = 500  # characters; databases index texts of bounded length only
 
 
 def references_in(text: str, source: str) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ def references_in(text: str, source: str) -> tuple[str, ...]:
             address = _address(target, source)
             if address:
                 found[address] = None
-    return tuple(found)[:_MOST]
+    return tuple(target for target in found if len(target) <= LONGEST_TARGET)[:_MOST]
 
 
 def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -40,7 +41,7 @@ def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[
     found = {_address(place, ""): None for place in places}
     if title:
         found[f"wiki:{name_key(title)}"] = None
-    return tuple(address for address in found if address)
+    return tuple(address for address in found if address and len(address) <= LONGEST_TARGET)
 
 
 def _address(target: str, source: str) -> str:

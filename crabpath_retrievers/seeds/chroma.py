@@ -254,6 +254,6 @@ def _own(where: str, error: Exception, condition: Any) -> CrabPathError:
             f"{where} cannot be reached ({text}): is the Chroma server running?"
         )
     # It checks conditions before it sends them, with bare built-in errors.
-    if condition and isinstance(error, (ValueError, TypeError)):
+    if condition and (isinstance(error, (ValueError, TypeError)) or "where" in text.lower()):
         return InvalidInputError(f"the filter is not a Chroma condition ({text})")
     return StoreError(f"{where} failed: {text}")

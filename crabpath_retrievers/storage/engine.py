@@ -120,11 +120,22 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         if "locked" in text or "deadlock" in text:
             msg = f"the store {name} is busy: another process is writing; try again"
             raise StoreLockedError(msg) from error
+        if _refused(error.orig):
+            raise _refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
         raise StoreUnavailableError(msg) from error
     except DBAPIError as error:
-        msg = f"the store refused an operation: {_first_line(str(error.orig))}"
-        raise StoreError(msg) from error
+        raise _refusal(str(error.orig)) from error
+
+
+def _refused(error: BaseException | None) -> bool:
+    """Whether PostgreSQL answered; classes 08 and 57 of its codes say that it is not there."""
+    state = getattr(error, "sqlstate", None)
+    return state is not None and not state.startswith(("08", "57"))
+
+
+def _refusal(text: str) -> StoreError:
+    return StoreError(f"the store refused an operation: {_first_line(text)}")
 
 
 def _first_line(text: str) -> str:

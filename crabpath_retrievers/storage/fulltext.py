@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.schema import nodes
 
+_ONE_MATCH = 0.06079271  # ts_rank of a term that stands in a text once
 _K1, _B = 1.2, 0.75  # Robertson & Zaragoza 2009, §3.5: the customary values; FTS5 uses the same
 
 
@@ -138,17 +139,19 @@ class TsVector:
     ) -> list[tuple[int, float]]:
         """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0.
 
-        ``ts_rank`` knows no idf, so this is BM25 with the term frequency taken as 1.
+        ``ts_rank`` knows no idf and no length, but grows with the frequency f of one term as BM25
+        does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It stands for BM25's
+        saturated frequency here.
         """
         terms = list(idf)
         any_term = " | ".join(f"'{term}'" for term in terms)
         score = " + ".join(
-            f"CASE WHEN f.tokens @@ CAST(:t{i} AS tsquery) THEN CAST(:w{i} AS float) ELSE 0 END"
+            f"CAST(:w{i} AS float) * ts_rank(f.tokens, CAST(:t{i} AS tsquery))"
             for i in range(len(terms))
         )
         values: dict[str, str | float] = {"any": any_term, "limit": limit, "mean": mean_length}
         for i, term in enumerate(terms):
-            values |= {f"t{i}": f"'{term}'", f"w{i}": idf[term] * (_K1 + 1)}
+            values |= {f"t{i}": f"'{term}'", f"w{i}": idf[term] * (_K1 + 1) / _ONE_MATCH}
         rows = connection.execute(
             sa.text(
                 f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / :mean)) "
