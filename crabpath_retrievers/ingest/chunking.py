@@ -25,7 +25,6 @@ from crabpath_retrievers.text import names_of, storable
 
 _HEADING = re.compile(r"#{1,4}\s+(\S.*?)\s*#*\s*$")
 _FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
-clean = storable  # the name under which the memory uses it
 _LONGEST_KEY = 600
 _MARKDOWN = (".md", ".markdown", ".mdx")
 

@@ -11,7 +11,7 @@ TEXT = "Ed Wood was a film by Tim Burton, and so was the one about Scott Derrick
 
 
 def test_statements_per_document_do_not_grow_with_the_corpus(memory):
-    """Adding one document takes as many SQL statements among 300 others as among 30."""
+    """Adding one document takes no more SQL statements among 300 others than among 30."""
     with SAMPLE.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line, _ in zip(lines, range(300), strict=False)]
     documents = [Document(r["text"], id=r["_id"], metadata={"title": r["title"]}) for r in rows]
@@ -29,4 +29,4 @@ def test_statements_per_document_do_not_grow_with_the_corpus(memory):
     memory.add_documents(documents[:30])
     few = cost()
     memory.add_documents(documents[30:])
-    assert cost() == few < 100
+    assert cost() <= few < 100
