@@ -98,6 +98,16 @@ class PolicySettings:
     temperature: float = 0.2
     stop: float = 0.6
 
+    def __post_init__(self) -> None:
+        """Refuse a temperature that divides by zero.
+
+        Raises:
+            InvalidInputError: The temperature is not above 0.
+        """
+        if not self.temperature > 0:
+            msg = f"temperature must be above 0, not {self.temperature!r}"
+            raise InvalidInputError(msg)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:

@@ -118,6 +118,7 @@ class Offer:
         *,
         hop: int,
         temperature: float,
+        cut: bool = False,
     ) -> Step:
         """The record of what was decided here.
 
@@ -126,9 +127,9 @@ class Offer:
             entered: The pointers that were followed.
             hop: Distance of this node from its seed.
             temperature: τ of the policy.
+            cut: Whether a budget of the walk ended the choice.
         """
         chosen = [option for option in entered if option.tier is Tier.HABITUAL]
-        wanted = 0 if decision is None else len(decision.followed)
         return Step(
             node=self.head.id,
             hop=hop,
@@ -139,7 +140,7 @@ class Offer:
             ),
             chosen=tuple(option.pointer.target.id for option in chosen),
             reflexes=tuple(o.pointer.target.id for o in entered if o.tier is Tier.REFLEX),
-            stopped=decision is not None and decision.stopped and len(chosen) == wanted,
+            stopped=decision is not None and decision.stopped and not cut,
             stop_weight=round(self.stop_weight, _DIGITS),
             stop_probability=0.0 if decision is None else _rounded(decision.probabilities[-1]),
             temperature=temperature,

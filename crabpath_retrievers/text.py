@@ -16,7 +16,6 @@ _MARKS = "".join(
 # Scripts that are written without spaces become one token per character; phrases still match.
 _SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
-_NO_WORD = re.compile(rf"[^\w{_MARKS}]+")
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
 
@@ -46,15 +45,10 @@ def words(text: str) -> Iterator[Word]:
     plain = text.isascii()
     for match in _WORD.finditer(text):
         surface = match.group()[:_LONGEST_WORD]
-        token = surface.lower() if plain else _token(surface)
-        if token:
-            capitalised = surface[0].isupper() or surface[0].isdigit()
-            yield Word(token, capitalised, match.start(), match.end())
-
-
-def _token(surface: str) -> str:
-    # The compatibility form of one character can hold spaces and signs (½, ⑴, ﷺ).
-    return _NO_WORD.sub("", normalise(surface))[:_LONGEST_WORD]
+        capitalised = surface[0].isupper() or surface[0].isdigit()
+        # The compatibility form of one character can hold several words (½, ㍿, ﷺ).
+        for token in [surface.lower()] if plain else _WORD.findall(normalise(surface)):
+            yield Word(token[:_LONGEST_WORD], capitalised, match.start(), match.end())
 
 
 def tokens(text: str) -> list[str]:

@@ -147,14 +147,18 @@ class Turn:
 
     @property
     def trace(self) -> tuple[dict[str, Any], ...]:
-        """Visited nodes with their depth and energy (the score with which they were entered)."""
-        depth = {seed.node: (0, seed.score) for seed in self.seeds}
+        """Visited nodes with their depth and energy.
+
+        Energy is the entry score of a seed; every pointer multiplies it by its weight.
+        """
+        reached = {seed.node: (0, seed.score) for seed in self.seeds}
         for step in self.steps:
-            relevance = {c.target: c.relevance for c in step.candidates}
+            weights = {c.target: c.weight for c in step.candidates if c.tier != "inhibitory"}
             for target in step.reflexes + step.chosen:
-                depth.setdefault(target, (step.hop + 1, relevance[target]))
+                energy = reached[step.node][1] * weights[target]
+                reached.setdefault(target, (step.hop + 1, energy))
         return tuple(
-            {"node_id": node, "depth": depth[node][0], "energy": depth[node][1]}
+            {"node_id": node, "depth": reached[node][0], "energy": reached[node][1]}
             for node in self.visited
         )
 

@@ -6,6 +6,7 @@ Written once as a generator; a driver reads the edges of each frontier and asks 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,15 +114,16 @@ class Walker:
 
     def steps(self, entries: Iterable[tuple[NodeHead, float]]) -> Steps[Walk]:
         """Walk from entry nodes, given with their energy, best first."""
-        for head, energy in entries:
+        for head, energy in islice(entries, self._settings.max_nodes):
             self._enter(Visit(head, energy, 0, ()))
         frontier = list(self._walk.visits)
         barren = 0
         for hop in range(1, self._settings.max_hops + 1):
             if not frontier or barren >= self._settings.barren_hops or not self._room():
                 break
+            known = len(self._walk.visits)
             frontier = yield from self._hop(frontier, hop)
-            barren = 0 if frontier else barren + 1
+            barren = 0 if len(self._walk.visits) > known else barren + 1
         return self._walk
 
     def _hop(self, frontier: Sequence[int], hop: int) -> Steps[list[int]]:
@@ -198,16 +200,19 @@ class Walker:
         followed = decision.followed if decision else ()
         wanted = (*offer.reflexes, *(offer.habitual[index] for index in followed))
         entered: list[Option] = []
+        cut = False
         for option in wanted:
-            if len(entered) >= self._settings.max_new_nodes or not self._room():
+            cut = len(entered) >= self._settings.max_new_nodes or not self._room()
+            if cut:
                 break
             if self._may_enter(option.key):
                 self._take(offer, option, decision, hop)
                 entered.append(option)
         if any(option.tier is not Tier.DORMANT for option in offer.options):
-            self._walk.steps.append(
-                offer.step(decision, entered, hop=hop - 1, temperature=self._temperature)
+            step = offer.step(
+                decision, entered, hop=hop - 1, temperature=self._temperature, cut=cut
             )
+            self._walk.steps.append(step)
         return [option.key for option in entered]
 
     def _take(self, offer: Offer, option: Option, decision: Decision | None, hop: int) -> None:

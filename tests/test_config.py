@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from crabpath_retrievers import Settings
-from crabpath_retrievers.config import LinkSettings, TierSettings, WalkSettings
+from crabpath_retrievers.config import LinkSettings, PolicySettings, TierSettings, WalkSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind, Tier
 
@@ -70,3 +70,9 @@ def test_settings_cannot_be_changed_in_place():
         settings.walk.max_hops = 9
     with pytest.raises(TypeError):
         settings.links.priors[EdgeKind.LINK] = 1.0
+
+
+def test_a_temperature_that_divides_by_zero_is_refused():
+    """Every softmax divides by it."""
+    with pytest.raises(InvalidInputError, match="temperature must be above 0"):
+        PolicySettings(temperature=0)

@@ -47,12 +47,12 @@ def test_case_does_not_matter(text):
 
 @given(TEXT)
 def test_words_stand_where_they_say(text):
-    """Positions are increasing, and each word's surface is the text between them."""
+    """Positions increase; only words out of one character, such as ½, share their place."""
     found = list(words(text))
     assert all(0 <= word.start < word.end <= len(text) for word in found)
-    assert all(a.end <= b.start for a, b in pairwise(found))
+    assert all(a.end <= b.start or a[2:] == b[2:] for a, b in pairwise(found))
     for word in found:
-        assert tokens(text[word.start : word.end]) == [word.token]
+        assert word.token in tokens(text[word.start : word.end])
 
 
 @given(st.lists(TEXT, max_size=4))

@@ -298,3 +298,28 @@ async def test_sync_and_async_walk_alike(edges, entries, seed):
     one, other = run(blocking.steps(start)), await arun(native.steps(start))
     assert one.steps == other.steps
     assert list(one.visits) == list(other.visits)
+
+
+def test_more_entries_than_the_budget_allows():
+    """Thirty entries: the first 24 are visited and nothing more."""
+    walk = Graph({1: {50: 0.9}}).walk(*range(1, 31))
+    assert list(walk.visits) == list(range(1, 25))
+
+
+def test_a_cycle_without_new_nodes_is_barren():
+    """Hop 1 enters node 2; hops 2 and 3 go round without a new node and end the walk."""
+    graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
+    graph.walk(1, visits_per_node=99, damping=1.0, max_hops=9)
+    assert len(graph.reads) == 3
+
+
+def test_the_learned_weight_of_stop_is_recorded():
+    """Learning needs the weight that the probability was computed with."""
+    walk = Graph({1: {2: 0.5}}, relevant=frozenset({2}), stops={1: 0.25}).walk(1)
+    assert walk.steps[0].stop_weight == 0.25
+
+
+def test_stop_counts_although_another_node_was_faster():
+    """Both entries choose node 3; the second finds it taken, and STOP still ended its choice."""
+    walk = Graph({1: {3: 0.5}, 2: {3: 0.5, 4: 0.5}}, relevant=frozenset({3})).walk(1, 2)
+    assert (walk.steps[1].chosen, walk.steps[1].stopped) == ((), True)

@@ -122,7 +122,7 @@ class SoftmaxRouter:
         beating = order[: int(np.flatnonzero(order == logits.size - 1)[0])]
         return Decision(
             followed=tuple(int(index) for index in beating[:budget]),
-            stopped=len(beating) <= budget,
+            stopped=len(beating) < min(budget, len(choice.pointers)),
             probabilities=action_probabilities(logits),
             decided_by="policy",
         )
