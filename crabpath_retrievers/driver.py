@@ -6,7 +6,6 @@ result. :func:`run` performs operations in place; :func:`arun` keeps them off th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,25 +26,7 @@ class Operation:
     native: Callable[[], Awaitable[Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """An operation that runs beside what follows; the driver answers with a handle.
-
-    Attributes:
-        blocking: Performs it, in a worker thread.
-    """
-
-    blocking: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The result of an operation that was begun; the driver waits for it."""
-
-    handle: "Future[Any]"
-
-
-Steps = Generator[Operation | Begin | Finish, Any, T]
+Steps = Generator[Operation, Any, T]
 """A computation that yields its blocking operations and returns a ``T``."""
 
 
@@ -61,25 +42,13 @@ def perform_either(blocking: Callable[[], T], native: Callable[[], Awaitable[T]]
     return result
 
 
-def begin(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Steps["Future[T]"]:
-    """Ask the driver to start a blocking function beside what follows; see :func:`finish`."""
-    handle: Future[T] = yield Begin(lambda: function(*args, **kwargs))
-    return handle
-
-
-def finish(handle: "Future[T]") -> Steps[T]:
-    """Ask the driver to wait for what was begun."""
-    result: T = yield Finish(handle)
-    return result
-
-
 def run(steps: Steps[T]) -> T:
     """Drive a computation in the calling thread."""
     try:
         operation = next(steps)
         while True:
             try:
-                result = _answer(operation)
+                result = operation.blocking()
             except BaseException as error:  # the computation may handle it
                 operation = steps.throw(error)
             else:
@@ -95,7 +64,10 @@ async def arun(steps: Steps[T]) -> T:
         operation = next(steps)
         while True:
             try:
-                result = await _aanswer(operation)
+                if operation.native is not None:
+                    result = await operation.native()
+                else:
+                    result = await asyncio.to_thread(operation.blocking)
             except BaseException as error:  # the computation may handle it
                 operation = steps.throw(error)
             else:
@@ -103,24 +75,3 @@ async def arun(steps: Steps[T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
-
-
-_BESIDE = ThreadPoolExecutor(max_workers=8, thread_name_prefix="crabpath")
-
-
-def _answer(operation: Operation | Begin | Finish) -> Any:
-    if isinstance(operation, Begin):
-        return _BESIDE.submit(operation.blocking)
-    if isinstance(operation, Finish):
-        return operation.handle.result()
-    return operation.blocking()
-
-
-async def _aanswer(operation: Operation | Begin | Finish) -> Any:
-    if isinstance(operation, Begin):
-        return _BESIDE.submit(operation.blocking)
-    if isinstance(operation, Finish):
-        return await asyncio.wrap_future(operation.handle)
-    if operation.native is not None:
-        return await operation.native()
-    return await asyncio.to_thread(operation.blocking)

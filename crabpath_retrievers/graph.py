@@ -29,10 +29,10 @@ class EdgeKind(Enum):
     FOLLOWS = 8
     TOOL = 9
 
-    @property
-    def label(self) -> str:
+    def __init__(self, _value: int) -> None:
+        """Keep the label: it is read for every pointer of a walk."""
+        self.label = self.name.lower()
         """The name shown to users and written into records, such as ``mentioned_by``."""
-        return self.name.lower()
 
 
 class Tier(Enum):
@@ -57,7 +57,7 @@ class Node:
         names: Normalised names under which other texts may mention this node.
         addresses: Link targets that lead to this node (paths, URLs, wiki names).
         references: Link targets that this node's text points at.
-        position: Order of the chunk inside its source; not part of its identity.
+        position: Order of the chunk inside its document; not part of its identity.
         metadata: JSON-safe metadata of the document.
         digest: Fingerprint of text and metadata; equal digests mean "nothing changed".
         vector: Unit embedding, shape ``[d]``.

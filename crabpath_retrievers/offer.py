@@ -1,7 +1,8 @@
 """What one node offers a walk: its pointers with their tiers, the choice and its record."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +11,10 @@ from crabpath_retrievers.routing.policy import Choice, Decision
 from crabpath_retrievers.trajectory import Candidate, PathEdge, Step
 
 _DIGITS = 5
+_TIERS = {tier: tier.value for tier in Tier}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Option:
+class Option(NamedTuple):
     """A pointer with what this walk makes of it.
 
     Attributes:
@@ -103,13 +104,12 @@ class Offer:
             ),
         )
 
-    def probability(self, option: Option, decision: Decision | None) -> float:
-        """Of following a pointer: π for a habitual one, 1 for a reflex, 0 for what is closed."""
-        if option.tier is Tier.REFLEX:
-            return 1.0
-        if decision is None or option not in self.habitual:
-            return 0.0
-        return float(decision.probabilities[self.habitual.index(option)])
+    def probabilities(self, decision: Decision | None) -> dict[int, float]:
+        """π by key of the target, for the habitual pointers; empty without a decision."""
+        if decision is None:
+            return {}
+        values = decision.probabilities.tolist()
+        return {o.key: p for o, p in zip(self.habitual, values, strict=False)}
 
     def step(
         self,
@@ -130,11 +130,12 @@ class Offer:
             cut: Whether a budget of the walk ended the choice.
         """
         chosen = [option for option in entered if option.tier is Tier.HABITUAL]
+        probabilities = self.probabilities(decision)
         return Step(
             node=self.head.id,
             hop=hop,
             candidates=tuple(
-                self._candidate(option, decision)
+                _candidate(option, probability(option, probabilities))
                 for option in self.options
                 if option.tier is not Tier.DORMANT
             ),
@@ -147,15 +148,28 @@ class Offer:
             decided_by="reflex" if decision is None else decision.decided_by,
         )
 
-    def _candidate(self, option: Option, decision: Decision | None) -> Candidate:
-        return Candidate(
-            option.pointer.target.id,
-            option.pointer.kind.label,
-            round(option.weight, _DIGITS),
-            round(option.relevance, _DIGITS),
-            _rounded(self.probability(option, decision)),
-            option.tier.value,
-        )
+
+def probability(option: Option, probabilities: Mapping[int, float]) -> float:
+    """Of following a pointer: π for a habitual one, 1 for a reflex, 0 for what is closed.
+
+    Args:
+        option: The pointer.
+        probabilities: π by key of the target, from :meth:`Offer.probabilities`.
+    """
+    if option.tier is Tier.REFLEX:
+        return 1.0
+    return probabilities.get(option.key, 0.0) if option.tier is Tier.HABITUAL else 0.0
+
+
+def _candidate(option: Option, probability: float) -> Candidate:
+    return Candidate(
+        option.pointer.target.id,
+        option.pointer.kind.label,
+        round(option.weight, _DIGITS),
+        round(option.relevance, _DIGITS),
+        round(probability, _DIGITS),
+        _TIERS[option.tier],
+    )
 
 
 def _rounded(value: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from crabpath_retrievers.changes import RecordTurn
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.driver import Steps, begin, finish, perform, perform_either
+from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit, Matrix, feature_matrix
@@ -25,7 +25,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
-from crabpath_retrievers.turn_record import returned, turn_record
+from crabpath_retrievers.turn_record import returned, strongest, turn_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +117,9 @@ class Retrieval:
 
     def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Found]:
         search = Search(self.store, self.index, self.settings)
-        # The words of the query are looked up while its vector is computed and searched.
-        words = yield from begin(search.words, query)
         vector = yield from self._embed(query)
         watch.lap("embed")
-        dense = yield from perform(search.dense, query, vector)
-        clock, wording = yield from finish(words)
-        hits = yield from perform(search.hits, query, vector, dense, wording)
+        clock, hits = yield from perform(search.hits, query, vector)
         watch.lap("seeds")
         walk = yield from self._walk(query, vector, hits, clock, router)
         watch.lap("walk")
@@ -187,8 +183,15 @@ class Retrieval:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
         if query.max_tokens is not None:
             order = yield from self._within_budget(query, query.max_tokens, found.pool, order)
+        best = strongest(found.walk.arrivals)
         return [
-            returned(found.pool[i], found.matrix[i], float(probabilities[i]), found.walk)
+            returned(
+                found.pool[i],
+                found.matrix[i],
+                float(probabilities[i]),
+                found.walk,
+                best.get(found.pool[i].head.key),
+            )
             for i in order[: query.k]
         ]
 

@@ -14,7 +14,7 @@ import numpy as np
 from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector
-from crabpath_retrievers.offer import Offer, Option
+from crabpath_retrievers.offer import Offer, Option, probability
 from crabpath_retrievers.routing.policy import Decision, Router, RoutingRequest
 from crabpath_retrievers.trajectory import PathEdge, Step
 
@@ -178,8 +178,10 @@ class Walker:
 
     def _damped(self, pointer: Pointer) -> float:
         """``w · λ^k`` for an edge reused k times in this episode (document 003 §3)."""
+        if self._settings.visits_per_node == 1:
+            return pointer.weight
         reuses = self._used[(pointer.source, pointer.target.key, pointer.kind)]
-        return pointer.weight * self._settings.damping**reuses if reuses else pointer.weight
+        return float(pointer.weight * self._settings.damping**reuses)
 
     def _gather(self, visit: Visit, options: Sequence[Option], hop: int) -> None:
         """Note what the pointers of a node say about their targets."""
@@ -218,7 +220,7 @@ class Walker:
     def _take(self, offer: Offer, option: Option, decision: Decision | None, hop: int) -> None:
         visit, pointer = self._walk.visits[offer.head.key], option.pointer
         self._used[(pointer.source, pointer.target.key, pointer.kind)] += 1
-        edge = option.edge(offer.head, offer.probability(option, decision))
+        edge = option.edge(offer.head, probability(option, offer.probabilities(decision)))
         energy = visit.energy * option.weight
         self._enter(Visit(pointer.target, energy, hop, (*visit.path, edge)))
 

@@ -2,24 +2,34 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from crabpath_retrievers.graph import NodeHead
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
 from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
-from crabpath_retrievers.traversal import Walk
+from crabpath_retrievers.traversal import Arrival, Walk
 
 _DIGITS = 5
 # Document 001 §2.7: a query this close to something known is not novel; this far is noise.
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
 
-def returned(hit: Hit, row: Matrix, probability: float, walk: Walk) -> Returned:
+def strongest(arrivals: Iterable[Arrival]) -> dict[int, Arrival]:
+    """The strongest pointer to every node that has one, by node key."""
+    found: dict[int, Arrival] = {}
+    for arrival in arrivals:
+        key = arrival.option.pointer.target.key
+        if key not in found or found[key].strength < arrival.strength:
+            found[key] = arrival
+    return found
+
+
+def returned(
+    hit: Hit, row: Matrix, probability: float, walk: Walk, best: Arrival | None
+) -> Returned:
     """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
     visit = walk.visits.get(hit.head.key)
-    pointing = [arrival for arrival in walk.arrivals if arrival.target.key == hit.head.key]
-    best = max(pointing, key=lambda arrival: arrival.strength, default=None)
     return Returned(
         node=hit.head.id,
         probability=round(probability, _DIGITS),

@@ -3,7 +3,7 @@
 All lie in [0, 1] for typical input, so that one set of weights serves corpora of any size.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,7 @@ more hops. hint: the caller suggested it. inhibition: how strongly pointers advi
 """
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
+_FAR, _RARITY = _COLUMN["far"], _COLUMN["rarity"]
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -78,23 +79,28 @@ class Hit:
 def feature_matrix(
     hits: Sequence[Hit],
     arrivals: Iterable[Arrival],
-    inhibition: dict[int, tuple[NodeHead, float]],
+    inhibition: Mapping[int, tuple[NodeHead, float]],
 ) -> Matrix:
     """Features of every hit, shape ``[len(hits), len(FEATURES)]``."""
-    matrix = np.zeros((len(hits), len(FEATURES)))
-    matrix[:, _COLUMN["bias"]] = 1.0
-    rows = {hit.head.key: row for row, hit in enumerate(hits)}
-    for row, hit in enumerate(hits):
-        matrix[row, _COLUMN["similarity"]] = hit.similarity
-        matrix[row, _COLUMN["lexical"]] = hit.lexical
-        matrix[row, _COLUMN["name"]] = hit.name
-        matrix[row, _COLUMN["hint"]] = hit.hint
-        matrix[row, _COLUMN["inhibition"]] = inhibition.get(hit.head.key, (None, 0.0))[1]
+    rows = {hit.head.key: _own(hit, inhibition) for hit in hits}
     for arrival in arrivals:
-        row = rows.get(arrival.target.key, -1)
-        if row < 0:
-            continue
-        column = _KIND_COLUMN[arrival.kind] if arrival.hop == 1 else _COLUMN["far"]
-        matrix[row, column] = max(matrix[row, column], arrival.strength)
-        matrix[row, _COLUMN["rarity"]] = arrival.target.rarity
-    return matrix
+        pointer = arrival.option.pointer
+        row = rows.get(pointer.target.key)
+        if row is not None:
+            column = _KIND_COLUMN[pointer.kind] if arrival.hop == 1 else _FAR
+            row[column] = max(row[column], arrival.strength)
+            row[_RARITY] = pointer.target.rarity
+    return np.array(list(rows.values())).reshape(len(hits), len(FEATURES))
+
+
+def _own(hit: Hit, inhibition: Mapping[int, tuple[NodeHead, float]]) -> list[float]:
+    """What is known of a hit without the pointers that lead to it."""
+    row = [0.0] * len(FEATURES)
+    row[_COLUMN["bias"]] = 1.0
+    row[_COLUMN["similarity"]] = hit.similarity
+    row[_COLUMN["lexical"]] = hit.lexical
+    row[_COLUMN["name"]] = hit.name
+    row[_COLUMN["hint"]] = hit.hint
+    if hit.head.key in inhibition:
+        row[_COLUMN["inhibition"]] = inhibition[hit.head.key][1]
+    return row

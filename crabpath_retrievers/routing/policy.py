@@ -117,11 +117,14 @@ class SoftmaxRouter:
     def _decide(self, choice: Choice, budget: int) -> Decision:
         stop = self._settings.stop + choice.stop_weight
         logits = np.append(choice.relevance + choice.weights, stop) / self._settings.temperature
-        keys = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
-        order = np.argsort(-keys, kind="stable")
-        beating = order[: int(np.flatnonzero(order == logits.size - 1)[0])]
+        sampled = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
+        *keys, threshold = sampled.tolist()
+        beating = sorted(
+            (index for index, key in enumerate(keys) if key >= threshold),
+            key=lambda index: -keys[index],
+        )
         return Decision(
-            followed=tuple(int(index) for index in beating[:budget]),
+            followed=tuple(beating[:budget]),
             stopped=len(beating) < min(budget, len(choice.pointers)),
             probabilities=action_probabilities(logits),
             decided_by="policy",

@@ -37,32 +37,27 @@ class Search:
         """Search ``store`` and ``index``."""
         self._store, self._index, self._settings = store, index, settings
 
-    def words(self, query: Query) -> tuple[Clock, Wording]:
-        """What can be looked up before the query's vector is known."""
-        text = query.text[:_LONGEST_QUERY]
+    def hits(self, query: Query, vector: Vector) -> tuple[Clock, dict[int, Hit]]:
+        """The namespace's clock, and all hits with their scores by node key."""
+        # At least k, so that the answer can be filled.
+        dense = self._index.search(vector, max(self._settings.seeds.hits, query.k), query.filter)
         with self._store.reading():
-            scores = lexical_hits(self._store, tokens(text), self._settings.seeds)
-            best = max(scores.values(), default=0.0) or 1.0
-            lexical = {key: score / best for key, score in scores.items()}
-            return self._store.walk.clock(query.namespace), Wording(lexical, self._named(text))
-
-    def dense(self, query: Query, vector: Vector) -> list[str]:
-        """Ids of the nearest nodes; at least k, so that the answer can be filled."""
-        k = max(self._settings.seeds.hits, query.k)
-        return self._index.search(vector, k, query.filter)
-
-    def hits(
-        self, query: Query, vector: Vector, dense: Sequence[str], words: Wording
-    ) -> dict[int, Hit]:
-        """All hits with their scores, by node key."""
-        ids = (*dense, *query.seed_ids)
-        heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
+            words = self._words(query.text[:_LONGEST_QUERY])
+            ids = (*dense, *query.seed_ids)
+            heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
+            clock = self._store.walk.clock(query.namespace)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.matching(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
-        return _scored(heads, vector, words, set(query.seed_ids))
+        return clock, _scored(heads, vector, words, set(query.seed_ids))
+
+    def _words(self, text: str) -> Wording:
+        scores = lexical_hits(self._store, tokens(text), self._settings.seeds)
+        best = max(scores.values(), default=0.0) or 1.0
+        lexical = {key: score / best for key, score in scores.items()}
+        return Wording(lexical, self._named(text))
 
     def _named(self, text: str) -> set[int]:
         """Nodes whose name stands in the query; a longer name silences those inside it."""

@@ -202,13 +202,17 @@ class Writer:
     @_apply.register
     def _(self, change: c.RecordTurn) -> None:
         turn = change.turn
-        namespace, _ = self._namespace(turn.namespace)
-        clock = self._connection.execute(
+        tick = (
             s.namespaces.update()
-            .where(s.namespaces.c.key == namespace)
+            .where(s.namespaces.c.name == turn.namespace)
             .values(turn=s.namespaces.c.turn + 1)
-            .returning(s.namespaces.c.turn)
-        ).scalar_one()
+            .returning(s.namespaces.c.key, s.namespaces.c.turn)
+        )
+        ticked = self._connection.execute(tick).one_or_none()
+        if ticked is None:
+            self._namespace(turn.namespace)
+            ticked = self._connection.execute(tick).one()
+        namespace, clock = ticked
         record = to_json(replace(turn, clock=clock, query=storable(turn.query)))
         self._connection.execute(
             s.turns.insert().values(

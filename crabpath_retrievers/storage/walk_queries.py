@@ -34,6 +34,9 @@ def unpack(data: bytes) -> Vector:
     return np.frombuffer(data, dtype=_STORED)
 
 
+_KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of EdgeKind(value)
+
+
 class Clock(NamedTuple):
     """Where a namespace stands: its surrogate key (0 if unseen), turns and decay exponent."""
 
@@ -66,10 +69,14 @@ _CLOCK = sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).w
 _OWNERS = sa.select(names.c.name, names.c.node).where(
     names.c.name.in_(sa.bindparam("names", expanding=True))
 )
-_TERMS = sa.select(terms.c.term, terms.c.frequency).where(
-    terms.c.term.in_(sa.bindparam("terms", expanding=True))
+_TERMS = sa.union_all(
+    sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
+        terms.c.term.in_(sa.bindparam("terms", expanding=True))
+    ),
+    sa.select(meta.c.name, sa.cast(meta.c.value, sa.BigInteger), sa.literal_column("0")).where(
+        meta.c.name.in_(("nodes", "tokens"))
+    ),
 )
-_COUNTERS = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
 
 
 def _outgoing() -> sa.CompoundSelect[Any]:
@@ -142,8 +149,9 @@ class WalkQueries:
             rows = connection.execute(_OUTGOING, {"keys": list(keys), "namespace": clock.key}).all()
         pointers: list[Pointer] = []
         stops: dict[int, float] = {}
+        heads: dict[int, NodeHead] = {}
         for row in rows:
-            source, kind, prior, floor, born, weight, mark = row[:7]
+            source, kind, prior, floor, born, weight, mark, target = row[:8]
             touched = weight is not None
             now = effective_weight(
                 weight if touched else prior,
@@ -154,7 +162,9 @@ class WalkQueries:
             if kind == EdgeKind.STOP.value:
                 stops[source] = now
             else:
-                pointers.append(Pointer(source, _head(row[7:]), EdgeKind(kind), now, prior))
+                if target not in heads:
+                    heads[target] = _head(row[7:])
+                pointers.append(Pointer(source, heads[target], _KINDS[kind], now, prior))
         return Frontier(pointers, stops)
 
     def clock(self, namespace: str) -> Clock:
@@ -173,10 +183,11 @@ class WalkQueries:
     def frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
         """Document frequencies of the known words, number of nodes, mean length in tokens."""
         with self._store.reading() as connection:
-            found = connection.execute(_TERMS, {"terms": list(words)}).all()
-            counters = {name: int(value) for name, value in connection.execute(_COUNTERS)}
+            rows = connection.execute(_TERMS, {"terms": list(words)}).all()
+        found = {term: frequency for term, frequency, is_term in rows if is_term}
+        counters = {name: value for name, value, is_term in rows if not is_term}
         total = counters.get("nodes", 0)
-        return dict(map(tuple, found)), total, max(1.0, counters.get("tokens", 0) / max(1, total))
+        return found, total, max(1.0, counters.get("tokens", 0) / max(1, total))
 
 
 def _head(row: Sequence[Any]) -> NodeHead:
