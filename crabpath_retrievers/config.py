@@ -55,13 +55,13 @@ class SeedSettings:
         query_terms: Most distinct words of a query that are looked up.
     """
 
-    hits: int = 30
+    hits: int = 20
     entries: int = 8
     similarity: float = 0.6
     lexical: float = 0.4
     name: float = 0.3
     hint: float = 0.25
-    postings: int = 1000
+    postings: int = 600
     query_terms: int = 48
 
 
@@ -73,6 +73,8 @@ class WalkSettings:
         max_nodes: Nodes visited in one turn, seeds included.
         max_new_nodes: New nodes that one node may add in one hop.
         max_hops: Hops from a seed.
+        min_energy: Nodes entered with less are not walked on from. Energy is the entry score of a
+            seed; every pointer multiplies it by its weight.
         barren_hops: Hops without a new node after which the walk ends.
         visits_per_node: How often a node may be entered.
         damping: λ; an edge reused k times in one episode counts ``weight · λ^k``.
@@ -81,6 +83,7 @@ class WalkSettings:
     max_nodes: int = 24
     max_new_nodes: int = 6
     max_hops: int = 3
+    min_energy: float = 0.2
     barren_hops: int = 2
     visits_per_node: int = 1
     damping: float = 0.3

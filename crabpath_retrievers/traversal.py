@@ -122,7 +122,9 @@ class Walker:
             if not frontier or barren >= self._settings.barren_hops or not self._room():
                 break
             known = len(self._walk.visits)
-            frontier = yield from self._hop(frontier, hop)
+            reached = yield from self._hop(frontier, hop)
+            least = self._settings.min_energy
+            frontier = [key for key in reached if self._walk.visits[key].energy >= least]
             barren = 0 if len(self._walk.visits) > known else barren + 1
         return self._walk
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLLECTION = "crabpath"
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
-_HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 24, "ef_search": 128}
+_HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 
 class ChromaIndex:

@@ -21,6 +21,14 @@ from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.walk_queries import pack
 from crabpath_retrievers.text import storable
 
+_TICK = (
+    s.namespaces.update()
+    .where(s.namespaces.c.name == sa.bindparam("ticking"))
+    .values(turn=s.namespaces.c.turn + 1)
+    .returning(s.namespaces.c.key, s.namespaces.c.turn)
+)
+_RECORD = s.turns.insert()
+
 
 class Writer:
     """Applies changes on one open transaction."""
@@ -202,27 +210,23 @@ class Writer:
     @_apply.register
     def _(self, change: c.RecordTurn) -> None:
         turn = change.turn
-        tick = (
-            s.namespaces.update()
-            .where(s.namespaces.c.name == turn.namespace)
-            .values(turn=s.namespaces.c.turn + 1)
-            .returning(s.namespaces.c.key, s.namespaces.c.turn)
-        )
-        ticked = self._connection.execute(tick).one_or_none()
+        name = {"ticking": turn.namespace}
+        ticked = self._connection.execute(_TICK, name).one_or_none()
         if ticked is None:
             self._namespace(turn.namespace)
-            ticked = self._connection.execute(tick).one()
+            ticked = self._connection.execute(_TICK, name).one()
         namespace, clock = ticked
         record = to_json(replace(turn, clock=clock, query=storable(turn.query)))
         self._connection.execute(
-            s.turns.insert().values(
-                id=turn.id,
-                namespace=namespace,
-                clock=clock,
-                created=turn.created,
-                run_id=turn.run_id,
-                record=record.decode(),
-            )
+            _RECORD,
+            {
+                "id": turn.id,
+                "namespace": namespace,
+                "clock": clock,
+                "created": turn.created,
+                "run_id": turn.run_id,
+                "record": record.decode(),
+            },
         )
 
     @_apply.register

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.schema import (
     edges,
     meta,
@@ -23,6 +24,19 @@ from crabpath_retrievers.storage.walk_queries import unpack
 
 if TYPE_CHECKING:
     from crabpath_retrievers.storage.store import GraphStore
+
+
+class _Content(NamedTuple):
+    """A row of the contents of nodes, in the order in which they are read."""
+
+    id: str
+    document: str
+    source: str
+    content: str
+    title: str
+    position: int
+    metadata: str
+    digest: str
 
 
 class Known(NamedTuple):
@@ -45,7 +59,7 @@ _CONTENT = (
     nodes.c.metadata,
     nodes.c.digest,
 )
-_BY_IDS = sa.select(*_CONTENT).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_IDS = HotSelect(sa.select(*_CONTENT).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True))))
 
 
 class Catalog:
@@ -58,7 +72,8 @@ class Catalog:
     def documents(self, ids: Sequence[str]) -> dict[str, Node]:
         """The nodes with these ids, without vectors; unknown ids are left out."""
         with self._store.reading() as connection:
-            rows = connection.execute(_BY_IDS, {"ids": list(ids)}).all()
+            found = _BY_IDS.rows(connection, {"ids": list(ids)})
+        rows = [_Content(*row) for row in found]
         return {
             row.id: Node(
                 id=row.id,

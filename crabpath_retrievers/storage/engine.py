@@ -29,8 +29,13 @@ _PRAGMAS = (
 )
 
 
-def open_engine(location: str | Path) -> sa.Engine:
+def open_engine(location: str | Path, *, reading: bool = False) -> sa.Engine:
     """An engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
+
+    Args:
+        location: Directory or URL.
+        reading: Every statement stands alone and sees the latest commit; else transactions are
+            for writing from their start.
 
     Raises:
         StoreReadOnlyError: The directory cannot be written.
@@ -39,7 +44,7 @@ def open_engine(location: str | Path) -> sa.Engine:
     """
     text = str(location)
     if "://" not in text:
-        return _sqlite_engine(Path(text) / "graph.sqlite")
+        return _sqlite_engine(Path(text) / "graph.sqlite", reading=reading)
     try:
         url = sa.make_url(text)
     except sa.exc.ArgumentError as error:
@@ -51,12 +56,15 @@ def open_engine(location: str | Path) -> sa.Engine:
         if url.database in (None, "", ":memory:"):
             msg = "SQLite in memory is not supported: use a directory, or none at all"
             raise ConfigurationError(msg)
-        return _sqlite_engine(Path(str(url.database)))
+        return _sqlite_engine(Path(str(url.database)), reading=reading)
     if url.get_backend_name() != "postgresql":
         msg = f"{url.get_backend_name()} is not supported: use a directory, SQLite or PostgreSQL"
         raise ConfigurationError(msg)
     try:
-        return sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=16)
+        level = "AUTOCOMMIT" if reading else "READ COMMITTED"
+        return sa.create_engine(
+            url, isolation_level=level, pool_pre_ping=True, pool_size=8, max_overflow=16
+        )
     except (ImportError, NoSuchModuleError) as error:
         msg = "PostgreSQL needs a driver: pip install 'crabpath-retrievers[postgres]'"
         raise MissingExtraError(msg) from error
@@ -82,7 +90,7 @@ def _read_only(path: Path) -> StoreReadOnlyError:
     return StoreReadOnlyError(msg)
 
 
-def _sqlite_engine(path: Path) -> sa.Engine:
+def _sqlite_engine(path: Path, *, reading: bool) -> sa.Engine:
     private_directory(path.parent)
     try:
         # WAL and shared-memory files inherit the mode of the database file.
@@ -93,13 +101,14 @@ def _sqlite_engine(path: Path) -> sa.Engine:
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # transactions are begun explicitly below
+        connection.isolation_level = None  # the driver begins no transactions by itself
         for pragma in _PRAGMAS:
             connection.execute(pragma)
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+    if not reading:
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: sa.Connection) -> None:
             # A deferred transaction that upgrades to a write can fail at once with "locked".
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 

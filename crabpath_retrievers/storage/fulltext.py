@@ -9,6 +9,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
+from crabpath_retrievers.storage.hot import hot_cursor
 from crabpath_retrievers.storage.schema import nodes
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that stands in a text once
@@ -69,11 +70,12 @@ class Fts5:
     ) -> list[tuple[int, float]]:
         """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
         match = " OR ".join(f'"{term}"' for term in idf)
-        rows = connection.exec_driver_sql(
-            "SELECT rowid, -rank FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? "
-            "ORDER BY rank LIMIT ?",
-            (match, limit),
-        )
+        with hot_cursor(connection) as cursor:
+            rows = cursor.execute(
+                "SELECT rowid, -rank FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? "
+                "ORDER BY rank LIMIT ?",
+                (match, limit),
+            ).fetchall()
         return [(key, max(0.0, score)) for key, score in rows]
 
     def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:

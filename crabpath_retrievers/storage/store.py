@@ -43,7 +43,7 @@ class GraphStore:
             SchemaVersionError: The store was written by a newer release.
         """
         self._engine = open_engine(location)
-        self._reader = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._reader = open_engine(location, reading=True)
         self._fulltext = full_text(self._engine.dialect.name)
         self._ingest = threading.RLock()
         self._ingesting = False
@@ -136,6 +136,7 @@ class GraphStore:
 
     def close(self) -> None:
         """Close all connections."""
+        self._reader.dispose()
         self._engine.dispose()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Vector, effective_weight
+from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.schema import (
     edges,
     meta,
@@ -62,20 +63,26 @@ _BY_KEY = (
     .select_from(_NODES)
     .where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 )
-_HEADS = sa.union_all(_BY_ID, _BY_KEY)
-_CLOCK = sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).where(
-    namespaces.c.name == sa.bindparam("name")
+_HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
+_CLOCK = HotSelect(
+    sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).where(
+        namespaces.c.name == sa.bindparam("name")
+    )
 )
-_OWNERS = sa.select(names.c.name, names.c.node).where(
-    names.c.name.in_(sa.bindparam("names", expanding=True))
+_OWNERS = HotSelect(
+    sa.select(names.c.name, names.c.node).where(
+        names.c.name.in_(sa.bindparam("names", expanding=True))
+    )
 )
-_TERMS = sa.union_all(
-    sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
-        terms.c.term.in_(sa.bindparam("terms", expanding=True))
-    ),
-    sa.select(meta.c.name, sa.cast(meta.c.value, sa.BigInteger), sa.literal_column("0")).where(
-        meta.c.name.in_(("nodes", "tokens"))
-    ),
+_TERMS = HotSelect(
+    sa.union_all(
+        sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
+            terms.c.term.in_(sa.bindparam("terms", expanding=True))
+        ),
+        sa.select(meta.c.name, sa.cast(meta.c.value, sa.BigInteger), sa.literal_column("0")).where(
+            meta.c.name.in_([sa.literal_column("'nodes'"), sa.literal_column("'tokens'")])
+        ),
+    )
 )
 
 
@@ -122,12 +129,12 @@ def _outgoing() -> sa.CompoundSelect[Any]:
     ).where(
         overlay.c.namespace == sa.bindparam("namespace"),
         overlay.c.source.in_(frontier),
-        overlay.c.target == 0,
+        overlay.c.target == sa.literal_column("0"),
     )
     return sa.union_all(pointers, stops)
 
 
-_OUTGOING = _outgoing()
+_OUTGOING = HotSelect(_outgoing())
 
 
 class WalkQueries:
@@ -140,13 +147,13 @@ class WalkQueries:
     def heads(self, ids: Sequence[str], keys: Sequence[int] = ()) -> list[NodeHead]:
         """The nodes with these ids or keys; unknown ones are left out."""
         with self._store.reading() as connection:
-            rows = connection.execute(_HEADS, {"ids": list(ids), "keys": list(keys)}).all()
+            rows = _HEADS.rows(connection, {"ids": list(ids), "keys": list(keys)})
         return [_head(row) for row in {row[0]: row for row in rows}.values()]
 
     def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """The outgoing edges of all given nodes as one namespace sees them now, in one query."""
         with self._store.reading() as connection:
-            rows = connection.execute(_OUTGOING, {"keys": list(keys), "namespace": clock.key}).all()
+            rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
         pointers: list[Pointer] = []
         stops: dict[int, float] = {}
         heads: dict[int, NodeHead] = {}
@@ -170,20 +177,20 @@ class WalkQueries:
     def clock(self, namespace: str) -> Clock:
         """Where the namespace stands; all zero for one that has never been used."""
         with self._store.reading() as connection:
-            row = connection.execute(_CLOCK, {"name": namespace}).one_or_none()
-        return Clock(0, 0, 0.0) if row is None else Clock(*row)
+            rows = _CLOCK.rows(connection, {"name": namespace})
+        return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
 
     def owners(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
         """Which of these names are names of nodes, as ``(name, key)``."""
         if not candidates:
             return []
         with self._store.reading() as connection:
-            return [tuple(row) for row in connection.execute(_OWNERS, {"names": list(candidates)})]
+            return [(n, key) for n, key in _OWNERS.rows(connection, {"names": list(candidates)})]
 
     def frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
         """Document frequencies of the known words, number of nodes, mean length in tokens."""
         with self._store.reading() as connection:
-            rows = connection.execute(_TERMS, {"terms": list(words)}).all()
+            rows = _TERMS.rows(connection, {"terms": list(words)})
         found = {term: frequency for term, frequency, is_term in rows if is_term}
         counters = {name: value for name, value, is_term in rows if not is_term}
         total = counters.get("nodes", 0)

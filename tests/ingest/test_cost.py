@@ -16,9 +16,8 @@ def test_statements_per_document_do_not_grow_with_the_corpus(memory):
         rows = [json.loads(line) for line, _ in zip(lines, range(300), strict=False)]
     documents = [Document(r["text"], id=r["_id"], metadata={"title": r["title"]}) for r in rows]
     statements = []
-    sa.event.listen(
-        memory.store._engine, "before_cursor_execute", lambda *args: statements.append(args[2])
-    )
+    for engine in (memory.store._engine, memory.store._reader):
+        sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
 
     def cost():
         memory.forget("new")
