@@ -14,7 +14,6 @@ from rich.table import Table
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.progress import bar
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -63,7 +62,7 @@ def add(
     """Add or update documents."""
     documents, skipped = documents_in(paths)
     with CrabPath.open(store, vectors=vectors) as memory:
-        report = memory.add_documents(documents, progress=bar)
+        report = memory.add_documents(documents)
     numbers = {
         "documents": len(documents),
         "added": report.added,

@@ -12,7 +12,6 @@ import numpy as np
 from crabpath_retrievers.evaluation.datasets import Dataset, beir
 from crabpath_retrievers.explanation import Explanation
 from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.progress import bar
 
 _K = 5
 
@@ -56,7 +55,7 @@ def run_demo(say: Callable[[str], None]) -> DemoResult:
     say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")
     begun = time.perf_counter()
     with CrabPath.open() as memory:
-        memory.add_documents(data.documents, split=False, progress=bar)
+        memory.add_documents(data.documents, split=False)
         seconds = time.perf_counter() - begun
         say(f"Asking {len(data.queries)} questions that need two paragraphs each …")
         full = {"plain": 0, "crabpath": 0}

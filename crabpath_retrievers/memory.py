@@ -30,6 +30,7 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
+from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import Query, namespace_of, texts_of
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Answer, Retrieval
@@ -71,7 +72,6 @@ class CrabPath:
             tuple(linkers)
             if linkers is not None
             else default_linkers(settings.links, self._neighbours),
-            settings.links,
             settings.ingest.batch,
         )
         self._retrieval = Retrieval(
@@ -145,7 +145,7 @@ class CrabPath:
         splitter: TextSplitter | None = None,
         split: bool = True,
         cleanup: Cleanup = "incremental",
-        progress: Progress | None = None,
+        progress: Progress | None = bar,
     ) -> IngestReport:
         """Bring the memory to hold these documents as they are now.
 
@@ -159,7 +159,7 @@ class CrabPath:
             split: False when the documents are chunks already.
             cleanup: ``"incremental"`` removes chunks that a given source no longer has;
                 ``"full"`` also removes every document that is not given; None removes nothing.
-            progress: Shows progress, see :func:`crabpath_retrievers.progress.bar`.
+            progress: Shows progress; by default a bar on a terminal when it takes long.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.

@@ -6,11 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_text_splitters import RecursiveCharacterTextSplitter, TextSplitter
+from markdown_it import MarkdownIt
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
@@ -23,9 +25,8 @@ from crabpath_retrievers.ingest.references import (
 )
 from crabpath_retrievers.text import names_of, storable
 
-_HEADING = re.compile(r"#{1,4}\s+(\S.*?)\s*#*\s*$")
-_FENCE = re.compile(r"\s{0,3}(```+|~~~+)")
 _LONGEST_KEY = 600
+_CUT_AT = ("h1", "h2", "h3", "h4")
 _MARKDOWN = (".md", ".markdown", ".mdx")
 
 
@@ -170,20 +171,21 @@ def document_id(document: Document, given: str | None) -> str | None:
 def sections(text: str) -> Iterator[tuple[str, str]]:
     """The sections of a Markdown text, as ``(heading, text with its heading)``.
 
-    The header splitter of langchain-text-splitters drops indentation, even inside code.
+    A CommonMark parser finds the headings; the text itself is left as it is. (The header splitter
+    of langchain-text-splitters drops indentation, even inside code.)
     """
-    heading, fence = "", ""
-    lines: list[str] = []
-    for line in text.splitlines(keepends=True):
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark.group(1).startswith(fence)):
-            fence = "" if fence else mark.group(1)
-        found = None if fence else _HEADING.match(line)
-        if found:
-            yield heading, "".join(lines)
-            heading, lines = found.group(1), []
-        lines.append(line)
-    yield heading, "".join(lines)
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = plain.split("\n")
+    parsed = MarkdownIt().parse(plain)
+    cuts = [
+        (token.map[0], content.content)
+        for token, content in pairwise(parsed)
+        if token.type == "heading_open" and token.map and token.tag in _CUT_AT
+    ]
+    starts = [(0, ""), *cuts]
+    ends = [*(line for line, _ in cuts), len(lines)]
+    for (start, heading), end in zip(starts, ends, strict=True):
+        yield heading, "\n".join(lines[start:end])
 
 
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:

@@ -23,7 +23,6 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
@@ -75,7 +74,6 @@ class Ingest:
     index: VectorIndex
     embedder: Embedder
     linkers: tuple[Linker, ...]
-    links: LinkSettings
     batch: int
 
     def add(

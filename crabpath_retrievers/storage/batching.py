@@ -5,7 +5,7 @@ from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
-_LIMIT = 8000  # bound parameters: SQLite allows 32,766 a statement, PostgreSQL 65,535
+_LIMIT = 8192  # bound parameters: SQLite allows 32,766 a statement, PostgreSQL 65,535
 
 
 def parts(values: Iterable[T], size: int = _LIMIT) -> Iterator[list[T]]:

@@ -1,11 +1,13 @@
 """Reads of the linkers: who owns a name, who says it, who points where, who stands beside whom."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.schema import addresses, edges, names, nodes, references, terms
 from crabpath_retrievers.text import titled
 
@@ -43,6 +45,13 @@ _COLUMNS = (
 )
 
 
+@cache
+def _looked_up(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> HotSelect:
+    """Rows by the values of one column."""
+    wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
+    return HotSelect(sa.select(*select).where(column.in_(wanted)))
+
+
 class LinkQueries:
     """Lookups whose cost depends on the document and its matches, not on the corpus."""
 
@@ -53,10 +62,10 @@ class LinkQueries:
     def _rows(
         self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
     ) -> Iterator[tuple[Any, ...]]:
+        statement = _looked_up(column, select)
         with self._store.reading() as connection:
             for part in parts(values):
-                rows = connection.execute(sa.select(*select).where(column.in_(part)))
-                yield from (tuple(row) for row in rows)
+                yield from statement.rows(connection, {"values": part})
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
         """The nodes with these keys."""

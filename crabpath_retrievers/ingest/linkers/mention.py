@@ -6,12 +6,13 @@ matches cost.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
 from crabpath_retrievers.ingest.linkers.base import edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
-from crabpath_retrievers.text import Word, is_telling, words
+from crabpath_retrievers.text import is_telling, words
 
 _MOST_WORDS = 4000  # of one chunk; only chunks that were not split are longer
 
@@ -86,18 +87,13 @@ def names_said(text: str, longest: int) -> set[str]:
         text: Any text.
         longest: Largest n.
     """
-    found = list(words(text))[:_MOST_WORDS]
-    return {
-        name
-        for start in range(len(found))
-        for end in range(start + 1, min(start + longest, len(found)) + 1)
-        if (name := _name(found[start:end]))
-    }
-
-
-def _name(gram: Sequence[Word]) -> str:
-    """The n-gram as a name; a single lower-case word is a word, not a name."""
-    if len(gram) == 1 and not gram[0].capitalised:
-        return ""
-    name = " ".join(word.token for word in gram)
-    return name if is_telling(name) else ""
+    found = list(islice(words(text), _MOST_WORDS))
+    tokens = [word.token for word in found]
+    # A single lower-case word is a word, not a name.
+    names = {word.token for word in found if word.capitalised}
+    for start, name in enumerate(tokens):
+        gram = name
+        for token in tokens[start + 1 : start + longest]:
+            gram += " " + token
+            names.add(gram)
+    return {name for name in names if is_telling(name)}

@@ -5,6 +5,7 @@ Where titles are headlines nobody repeats, the names inside the texts connect th
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from crabpath_retrievers.config import LinkSettings
@@ -70,7 +71,8 @@ class SharedTermLinker:
         return [term for _, term in sorted(ranked)[: self._settings.max_terms]]
 
 
-def term_candidates(text: str) -> set[tuple[str, ...]]:
+@lru_cache(maxsize=4096)
+def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
     """Names of two to four capitalised words, names inside names too, and identifiers."""
     found = list(words(text))
     terms = set(_names(text, found))
@@ -78,7 +80,7 @@ def term_candidates(text: str) -> set[tuple[str, ...]]:
         surface = text[word.start : word.end]
         if _IDENTIFIER.match(surface):
             terms.add((word.token,))
-    return terms
+    return frozenset(terms)
 
 
 def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
