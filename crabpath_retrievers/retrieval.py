@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes import RecordTurn
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
@@ -107,7 +106,7 @@ class Retrieval:
             latency_ms=watch.laps,
         )
         if query.record:
-            yield from perform(self.store.apply, [RecordTurn(turn)])
+            yield from perform(self.store.record, turn)
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
     def candidates(self, query: Query) -> Steps[tuple[list[str], Matrix]]:

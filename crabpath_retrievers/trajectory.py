@@ -107,7 +107,11 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Everything that one retrieval did (outputs of document 001 §2.10)."""
+    """Everything that one retrieval did (outputs of document 001 §2.10).
+
+    Turns of one namespace that run at once all expect the same ``clock``; the stored record has
+    the number that each one got.
+    """
 
     id: str
     namespace: str

@@ -53,8 +53,10 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
     plain_seconds, chroma = timed(lambda: plain_chroma(dataset.documents, embeddings, folder))
     memory = CrabPath.open(folder / "memory", embeddings=embeddings)
     own_seconds, _ = timed(lambda: memory.add_documents(dataset.documents, split=False))
-    queries = list(dataset.queries.values())[:limit]
+    asked = list(dataset.queries.values())
+    queries, others = asked[:limit], asked[limit:] or asked[:_WARM_UP]
     vectors = [memory.embedder.query(text) for text in queries]
+    warm = list(zip(others, map(memory.embedder.query, others), strict=True))
     report = {
         "data": {
             "name": dataset.name,
@@ -66,7 +68,9 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
         },
         "quality": quality(dataset, chroma, memory),
         "invoke": paired(chroma, memory, queries),
-        "without_embedding_ms": percentiles(without_embedding(memory, queries, vectors)),
+        "without_embedding_ms": percentiles(
+            without_embedding(memory, list(zip(queries, vectors, strict=True)), warm)
+        ),
         "ingest": {
             "plain_chroma_s": round(plain_seconds, 1),
             "crabpath_s": round(own_seconds, 1),
@@ -75,7 +79,12 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
     }
     if nodes:
         report["scale"] = measure_scale(
-            memory, dataset, queries, vectors, folder / "scale", nodes=nodes
+            memory,
+            dataset,
+            list(zip(queries, vectors, strict=True)),
+            warm,
+            folder / "scale",
+            nodes=nodes,
         )
         p50 = report["scale"]["without_embedding_ms"]["p50"]
         report["scale"]["ratio_to_small"] = round(p50 / report["without_embedding_ms"]["p50"], 3)
@@ -124,6 +133,7 @@ def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str
         order = (("plain", plain), ("own", own))
         for name, retriever in order if number % 2 else reversed(order):
             seconds, _ = timed(partial(retriever.invoke, text))
+            memory.store.settle()  # what is written behind one answer must not slow the next
             times[name].append(seconds * 1000)
     ratios = [own / plain for own, plain in zip(times["own"], times["plain"], strict=True)]
     return {
@@ -137,13 +147,16 @@ def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str
 
 
 def without_embedding(
-    memory: CrabPath, queries: Sequence[str], vectors: Sequence[Vector]
+    memory: CrabPath,
+    queries: Sequence[tuple[str, Vector]],
+    warm_up: Sequence[tuple[str, Vector]],
 ) -> list[float]:
-    """Milliseconds of seeds, walk, rank and record, with the query vector given."""
-    for text, vector in zip(queries[:_WARM_UP], vectors, strict=False):
+    """Milliseconds of seeds, walk and rank with the query vector given, after other queries."""
+    for text, vector in warm_up:
         memory.retrieve(text, k=_K, vector=vector)
     found = []
-    for text, vector in zip(queries, vectors, strict=True):
+    for text, vector in queries:
+        memory.store.settle()
         seconds, _ = timed(partial(memory.retrieve, text, k=_K, vector=vector))
         found.append(seconds * 1000)
     return found

@@ -26,8 +26,8 @@ _NOISE = 0.02  # per coordinate; cosine to the original about 0.93
 def measure_scale(
     small: CrabPath,
     dataset: Dataset,
-    queries: Sequence[str],
-    vectors: Sequence[Vector],
+    queries: Sequence[tuple[str, Vector]],
+    warm_up: Sequence[tuple[str, Vector]],
     folder: Path,
     *,
     nodes: int,
@@ -40,7 +40,7 @@ def measure_scale(
     fill(memory, small, dataset, nodes)
     memory.close()
     opening, memory = timed(lambda: CrabPath.open(folder, embeddings=small.embedder.embeddings))
-    latency = without_embedding(memory, queries, vectors)
+    latency = without_embedding(memory, queries, warm_up)
     statistics = memory.info()
     memory.close()
     return {

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
@@ -175,17 +176,21 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
     of langchain-text-splitters drops indentation, even inside code.)
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    lines = plain.split("\n")
+    lines = StringIO(plain).readlines()
     parsed = MarkdownIt().parse(plain)
     cuts = [
         (token.map[0], content.content)
         for token, content in pairwise(parsed)
-        if token.type == "heading_open" and token.map and token.tag in _CUT_AT
+        if token.type == "heading_open"
+        and token.map
+        and token.tag in _CUT_AT
+        # A text underlined with dashes is more often front matter than a heading.
+        and token.markup != "-"
     ]
     starts = [(0, ""), *cuts]
     ends = [*(line for line, _ in cuts), len(lines)]
     for (start, heading), end in zip(starts, ends, strict=True):
-        yield heading, "\n".join(lines[start:end])
+        yield heading, "".join(lines[start:end])
 
 
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.schema import (
+    contents,
     edges,
     meta,
     namespaces,
@@ -53,13 +54,17 @@ _CONTENT = (
     nodes.c.id,
     nodes.c.document,
     nodes.c.source,
-    nodes.c.content,
+    contents.c.content,
     nodes.c.title,
     nodes.c.position,
-    nodes.c.metadata,
+    contents.c.metadata,
     nodes.c.digest,
 )
-_BY_IDS = HotSelect(sa.select(*_CONTENT).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True))))
+_BY_IDS = HotSelect(
+    sa.select(*_CONTENT)
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
 
 
 class Catalog:
@@ -163,6 +168,7 @@ class Catalog:
 
     def statistics(self) -> dict[str, object]:
         """Counts for people: nodes, sources, edges by kind, namespaces with their turns."""
+        self._store.settle()
         with self._store.reading() as connection:
             kinds = connection.execute(
                 sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind)

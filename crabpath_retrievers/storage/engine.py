@@ -23,7 +23,7 @@ _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=10000",
-    "PRAGMA cache_size=-8192",
+    "PRAGMA cache_size=-32768",
     "PRAGMA mmap_size=134217728",
     "PRAGMA temp_store=MEMORY",
 )

@@ -8,7 +8,15 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.schema import addresses, edges, names, nodes, references, terms
+from crabpath_retrievers.storage.schema import (
+    addresses,
+    contents,
+    edges,
+    names,
+    nodes,
+    references,
+    terms,
+)
 from crabpath_retrievers.text import titled
 
 if TYPE_CHECKING:
@@ -40,8 +48,13 @@ _COLUMNS = (
     nodes.c.source,
     nodes.c.position,
     nodes.c.title,
-    nodes.c.content,
+    contents.c.content,
     nodes.c.mentions,
+)
+_NODES = HotSelect(
+    sa.select(*_COLUMNS)
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
 )
 
 
@@ -62,14 +75,16 @@ class LinkQueries:
     def _rows(
         self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
     ) -> Iterator[tuple[Any, ...]]:
-        statement = _looked_up(column, select)
+        yield from self._found(_looked_up(column, select), values)
+
+    def _found(self, statement: HotSelect, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         with self._store.reading() as connection:
             for part in parts(values):
                 yield from statement.rows(connection, {"values": part})
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
         """The nodes with these keys."""
-        return [LinkNode(*row) for row in self._rows(nodes.c.key, keys, *_COLUMNS)]
+        return [LinkNode(*row) for row in self._found(_NODES, keys)]
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
         """Names among the candidates, with the keys of the nodes that own them."""

@@ -63,6 +63,7 @@ class NodeWriter:
         addressed: list[dict[str, Any]] = []
         referring: list[dict[str, Any]] = []
         embedded: list[dict[str, Any]] = []
+        held: list[dict[str, Any]] = []
         texts: list[tuple[int, list[str]]] = []
         for node_id, payload, embedding in staged:
             key = keys[node_id]
@@ -70,12 +71,14 @@ class NodeWriter:
             addressed += [{"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])]
             referring += [{"address": a, "node": key} for a in dict.fromkeys(payload["references"])]
             embedded.append({"node": key, "embedding": embedding})
+            held.append(_content(key, payload))
             texts.append((key, indexed_tokens(payload["title"], payload["content"])))
         for table, rows in (
             (s.names, named),
             (s.addresses, addressed),
             (s.references, referring),
             (s.vectors, embedded),
+            (s.contents, held),
         ):
             if rows:
                 self._connection.execute(table.insert(), rows)
@@ -111,15 +114,15 @@ class NodeWriter:
             (row.key, indexed_tokens(row.title, row.content))
             for part in parts(keys)
             for row in self._connection.execute(
-                sa.select(s.nodes.c.key, s.nodes.c.title, s.nodes.c.content).where(
-                    s.nodes.c.key.in_(part)
-                )
+                sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
+                .join(s.contents, s.contents.c.node == s.nodes.c.key)
+                .where(s.nodes.c.key.in_(part))
             )
         ]
         self._fulltext.remove(self._connection, keys)
         self._count(texts, sign=-1)
         self.remove_edges(keys, kinds)
-        for table in (s.names, s.addresses, s.references, s.vectors):
+        for table in (s.names, s.addresses, s.references, s.vectors, s.contents):
             self._delete(table.c.node, keys)
 
     def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
@@ -207,12 +210,15 @@ def _row(node_id: str, payload: dict[str, Any]) -> dict[str, Any]:
         "source": payload["source"],
         "position": payload["position"],
         "title": payload["title"],
-        "content": payload["content"],
-        "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
         "digest": payload["digest"],
         "length": len(indexed_tokens(payload["title"], payload["content"])),
         "mentions": 0,
     }
+
+
+def _content(key: int, payload: dict[str, Any]) -> dict[str, Any]:
+    metadata = json.dumps(payload["metadata"], ensure_ascii=False)
+    return {"node": key, "content": payload["content"], "metadata": metadata}
 
 
 def _without(row: dict[str, Any], name: str) -> dict[str, Any]:

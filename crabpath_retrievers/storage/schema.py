@@ -34,15 +34,21 @@ nodes = Table(
     Column("source", Text, nullable=False, index=True),
     Column("position", Integer, nullable=False),
     Column("title", Text, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("metadata", Text, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("length", Integer, nullable=False),
     Column("mentions", Integer, nullable=False, default=0),
     sqlite_autoincrement=True,
 )
 
-# Apart from the nodes, so that reading titles does not page vectors in.
+# Contents and vectors stand apart, so that a walk reads small rows only.
+contents = Table(
+    "crabpath_contents",
+    metadata,
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("content", Text, nullable=False),
+    Column("metadata", Text, nullable=False),
+)
+
 vectors = Table(
     "crabpath_vectors",
     metadata,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import Change
+from crabpath_retrievers.changes import Change, RecordTurn
 from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
@@ -18,7 +18,9 @@ from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
 from crabpath_retrievers.storage.turn_log import TurnLog
+from crabpath_retrievers.storage.turn_writer import TurnWriter
 from crabpath_retrievers.storage.walk_queries import WalkQueries
+from crabpath_retrievers.trajectory import Turn
 
 
 class GraphStore:
@@ -46,6 +48,7 @@ class GraphStore:
         self._reader = open_engine(location, reading=True)
         self._fulltext = full_text(self._engine.dialect.name)
         self._ingest = threading.RLock()
+        self._recorder = TurnWriter(self.apply)
         self._ingesting = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
@@ -101,10 +104,19 @@ class GraphStore:
         """
         if not changes:
             return
+        self.settle()
         with translated_errors(self._engine), self._engine.begin() as connection:
             writer = Writer(connection, self._fulltext)
             for change in changes:
                 writer.apply(change)
+
+    def record(self, turn: Turn) -> None:
+        """Keep a turn record: it is written behind the answer, see :mod:`turn_writer`."""
+        self._recorder.put(RecordTurn(turn))
+
+    def settle(self) -> None:
+        """Wait until all turn records that were handed over are written."""
+        self._recorder.settle()
 
     @contextmanager
     def ingesting(self, *, wait: bool = True) -> Iterator[bool]:
@@ -136,6 +148,7 @@ class GraphStore:
 
     def close(self) -> None:
         """Close all connections."""
+        self.settle()
         self._reader.dispose()
         self._engine.dispose()
 

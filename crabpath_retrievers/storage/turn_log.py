@@ -39,6 +39,7 @@ class TurnLog:
         )
         if namespace is not None:
             query = query.where(namespaces.c.name == namespace)
+        self._store.settle()
         with self._store.reading() as connection:
             record = connection.scalar(query)
         if record is None:
@@ -48,6 +49,7 @@ class TurnLog:
 
     def latest(self, namespace: str) -> str | None:
         """Id of the namespace's last turn."""
+        self._store.settle()
         with self._store.reading() as connection:
             return connection.scalar(
                 sa.select(turns.c.id)
@@ -59,6 +61,7 @@ class TurnLog:
 
     def journal(self, limit: int = 100) -> list[dict[str, Any]]:
         """The last changes, newest first, each with its inverse where it has one."""
+        self._store.settle()
         with self._store.reading() as connection:
             rows = connection.execute(
                 sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)

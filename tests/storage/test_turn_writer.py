@@ -1,0 +1,76 @@
+"""Turn records are written behind the answers and in order."""
+
+import threading
+from itertools import chain
+
+from crabpath_retrievers.changes import ForgetNamespace, RecordTurn
+from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.storage.turn_writer import TurnWriter
+from crabpath_retrievers.trajectory import Turn
+
+
+def record(number):
+    """A turn with this number as id."""
+    fields = dict.fromkeys(("seeds", "steps", "visited", "returned", "guardrails"), ())
+    return RecordTurn(
+        Turn(f"t{number}", namespace="n", clock=0, created=0.0, query="q", novelty={}, **fields)
+    )
+
+
+def test_what_waits_is_written_in_batches_and_in_order():
+    """While the first write is held up the others gather, and go in one transaction."""
+    batches, gate = [], threading.Event()
+
+    def write(batch):
+        gate.wait(5)
+        batches.append([change.turn.id for change in batch])
+
+    writer = TurnWriter(write)
+    for number in range(5):
+        writer.put(record(number))
+    gate.set()
+    writer.settle()
+    assert list(chain.from_iterable(batches)) == ["t0", "t1", "t2", "t3", "t4"]
+    assert len(batches) <= 2
+
+
+def test_turns_of_many_threads_are_all_kept(store):
+    """Twenty threads hand over ten turns each; every one is in the log afterwards."""
+
+    def hand_over(thread):
+        for number in range(10):
+            store.record(record(100 * thread + number).turn)
+
+    threads = [threading.Thread(target=hand_over, args=(n,)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.catalog.statistics()["turns"] == 200
+    assert store.turns.get("t1905").clock > 0
+
+
+def test_a_failed_write_is_logged_and_does_not_stop_the_next(caplog):
+    """The answer was given already; the log says how many records are missing and why."""
+    written = []
+
+    def write(batch):
+        if not caplog.records:
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+        written.extend(batch)
+
+    writer = TurnWriter(write)
+    writer.put(record(1))
+    writer.settle()
+    writer.put(record(2))
+    writer.settle()
+    assert "1 turn records could not be written: the database is down" in caplog.text
+    assert [change.turn.id for change in written] == ["t2"]
+
+
+def test_changes_come_after_the_turns_that_were_handed_over(store):
+    """Forgetting a namespace right after an answer forgets that turn too."""
+    store.record(record(1).turn)
+    store.apply([ForgetNamespace("n")])
+    assert store.catalog.statistics()["turns"] == 0
