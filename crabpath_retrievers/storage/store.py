@@ -1,5 +1,6 @@
 """The graph store: opening, reading connections, and the one place where anything changes."""
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from crabpath_retrievers.changes import Change, RecordTurn
+from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
@@ -21,6 +23,8 @@ from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
 from crabpath_retrievers.storage.walk_queries import WalkQueries
 from crabpath_retrievers.trajectory import Turn
+
+_log = logging.getLogger(__name__)
 
 
 class GraphStore:
@@ -148,7 +152,10 @@ class GraphStore:
 
     def close(self) -> None:
         """Close all connections."""
-        self.settle()
+        try:
+            self.settle()
+        except StoreError as error:
+            _log.warning("turn records are lost: %s", error)
         self._reader.dispose()
         self._engine.dispose()
 

@@ -10,52 +10,84 @@ import threading
 from collections.abc import Callable, Sequence
 
 from crabpath_retrievers.changes import RecordTurn
-from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.errors import (
+    CrabPathError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
 
 _log = logging.getLogger(__name__)
 _MOST = 256  # turns that may wait before answers do
 
 
 class TurnWriter:
-    """A queue of turn records with one thread that empties it."""
+    """A queue of turn records with one thread that empties it.
+
+    While the database is away records wait, 256 at most, and are tried again with the next one.
+    """
 
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
         """Hand batches to ``write``, which puts each into one transaction."""
         self._write = write
         self._changed = threading.Condition()
         self._waiting: list[RecordTurn] = []
-        self._writing = False
         self._thread: threading.Thread | None = None
+        self._away: CrabPathError | None = None
 
     def put(self, record: RecordTurn) -> None:
-        """Hand over a record; waits only while too many are waiting already."""
+        """Hand over a record; waits only while the writer is behind by too many."""
         with self._changed:
-            while len(self._waiting) >= _MOST:
+            while len(self._waiting) >= _MOST and self._thread is not None:
                 self._changed.wait()
-            self._waiting.append(record)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="crabpath-turns")
-                self._thread.start()
+            self._keep([*self._waiting, record])
+            self._start()
 
     def settle(self) -> None:
-        """Wait until everything that was handed over is written."""
+        """Wait until everything that was handed over is written.
+
+        Raises:
+            StoreUnavailableError, StoreLockedError: It still cannot be written; it goes on waiting.
+        """
         if threading.current_thread() is self._thread:
             return
         with self._changed:
-            while self._waiting or self._writing:
+            if self._waiting:
+                self._start()
+            while self._thread is not None:
                 self._changed.wait()
+            if self._waiting and self._away is not None:
+                raise self._away
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="crabpath-turns")
+            self._thread.start()
+
+    def _keep(self, records: list[RecordTurn]) -> None:
+        lost = len(records) - _MOST
+        if lost > 0:
+            _log.warning("%d turn records are lost: %s", lost, self._away)
+        self._waiting = records[-_MOST:]
 
     def _work(self) -> None:
-        """Write until nothing waits; the next record starts a new thread."""
-        while True:
-            with self._changed:
-                batch, self._waiting = self._waiting, []
-                self._writing = bool(batch)
-                self._changed.notify_all()
-                if not batch:
-                    self._thread = None
-                    return
+        """Write until nothing waits, or the database is away; the next record starts again."""
+        while batch := self._next():
             try:
                 self._write(batch)
+            except (StoreUnavailableError, StoreLockedError) as error:
+                with self._changed:
+                    self._away = error
+                    self._keep([*batch, *self._waiting])
+                    self._thread = None
+                    self._changed.notify_all()
+                return
             except CrabPathError as error:
                 _log.warning("%d turn records could not be written: %s", len(batch), error)
+
+    def _next(self) -> list[RecordTurn]:
+        with self._changed:
+            batch, self._waiting = self._waiting, []
+            if not batch:
+                self._thread = None
+            self._changed.notify_all()
+            return batch

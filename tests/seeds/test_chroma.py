@@ -65,7 +65,7 @@ def test_a_collection_is_created_for_cosine_with_careful_search(index):
     hnsw = index._collection.configuration_json["hnsw"]
     assert {
         key: hnsw[key] for key in ("space", "ef_construction", "max_neighbors", "ef_search")
-    } == {"space": "cosine", "ef_construction": 128, "max_neighbors": 24, "ef_search": 128}
+    } == {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 
 def test_an_existing_collection_in_another_space_is_refused(server):

@@ -3,8 +3,10 @@
 import threading
 from itertools import chain
 
+import pytest
+
 from crabpath_retrievers.changes import ForgetNamespace, RecordTurn
-from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.errors import StoreError, StoreUnavailableError
 from crabpath_retrievers.storage.turn_writer import TurnWriter
 from crabpath_retrievers.trajectory import Turn
 
@@ -50,23 +52,58 @@ def test_turns_of_many_threads_are_all_kept(store):
     assert store.turns.get("t1905").clock > 0
 
 
-def test_a_failed_write_is_logged_and_does_not_stop_the_next(caplog):
-    """The answer was given already; the log says how many records are missing and why."""
+def test_a_database_that_is_away_gets_its_turns_later():
+    """Settling says what is wrong and keeps the record; with the next one both are written."""
+    written, down = [], [True]
+
+    def write(batch):
+        if down:
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+        written.extend(change.turn.id for change in batch)
+
+    writer = TurnWriter(write)
+    writer.put(record(1))
+    with pytest.raises(StoreUnavailableError, match="is down"):
+        writer.settle()
+    down.clear()
+    writer.put(record(2))
+    writer.settle()
+    assert written == ["t1", "t2"]
+
+
+def test_a_refused_write_is_logged_and_does_not_stop_the_next(caplog):
+    """What the database will never take is dropped; the log says how much and why."""
     written = []
 
     def write(batch):
         if not caplog.records:
-            msg = "the database is down"
-            raise StoreUnavailableError(msg)
-        written.extend(batch)
+            msg = "no space"
+            raise StoreError(msg)
+        written.extend(change.turn.id for change in batch)
 
     writer = TurnWriter(write)
     writer.put(record(1))
     writer.settle()
     writer.put(record(2))
     writer.settle()
-    assert "1 turn records could not be written: the database is down" in caplog.text
-    assert [change.turn.id for change in written] == ["t2"]
+    assert "1 turn records could not be written: no space" in caplog.text
+    assert written == ["t2"]
+
+
+def test_a_long_outage_keeps_the_latest(caplog):
+    """256 records wait; the oldest of 300 are given up, and the log says so."""
+
+    def write(_batch):
+        msg = "the database is down"
+        raise StoreUnavailableError(msg)
+
+    writer = TurnWriter(write)
+    for number in range(300):
+        writer.put(record(number))
+    with pytest.raises(StoreUnavailableError):
+        writer.settle()
+    assert "are lost" in caplog.text
 
 
 def test_changes_come_after_the_turns_that_were_handed_over(store):
