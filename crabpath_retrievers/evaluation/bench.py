@@ -4,8 +4,7 @@ import json
 import shutil
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,12 +20,11 @@ from crabpath_retrievers.demo import sample
 from crabpath_retrievers.evaluation.datasets import Dataset, beir
 from crabpath_retrievers.evaluation.scale import measure_scale
 from crabpath_retrievers.evaluation.scores import compared, scores
-from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.evaluation.timing import K, percentiles, timed, without_embedding
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
 
-_K = 5
 _WARM_UP = 20
 
 
@@ -63,7 +61,7 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
             "documents": len(dataset.documents),
             "queries": len(dataset.queries),
             "timed": len(queries),
-            "k": _K,
+            "k": K,
             "embedder": memory.embedder.model,
         },
         "quality": quality(dataset, chroma, memory),
@@ -109,11 +107,11 @@ def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any
     """full@5 and recall@5 of both with the paired difference; same k, same embedder."""
     runs: dict[str, dict[str, list[str]]] = {"plain_chroma": {}, "crabpath": {}}
     for query_id, text in dataset.queries.items():
-        found = chroma.similarity_search(text, k=_K)
+        found = chroma.similarity_search(text, k=K)
         runs["plain_chroma"][query_id] = [str(document.id) for document in found]
-        answer = memory.retrieve(text, k=_K, record=False)
+        answer = memory.retrieve(text, k=K, record=False)
         runs["crabpath"][query_id] = [item.node.id for item in answer.documents]
-    measured = {name: scores(dataset.qrels, run, _K) for name, run in runs.items()}
+    measured = {name: scores(dataset.qrels, run, K) for name, run in runs.items()}
     difference = compared(measured["crabpath"]["full"], measured["plain_chroma"]["full"])
     return {
         name: {metric: round(float(np.mean(values)), 4) for metric, values in found.items()}
@@ -123,8 +121,8 @@ def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any
 
 def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str, Any]:
     """Time of ``invoke`` with both, query by query in turns, embedding included."""
-    plain = chroma.as_retriever(search_kwargs={"k": _K})
-    own = CrabPathRetriever(memory=memory, k=_K)
+    plain = chroma.as_retriever(search_kwargs={"k": K})
+    own = CrabPathRetriever(memory=memory, k=K)
     for text in queries[:_WARM_UP]:
         plain.invoke(text)
         own.invoke(text)
@@ -144,35 +142,6 @@ def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str
         ),
         "median_of_ratios": round(statistics.median(ratios), 3),
     }
-
-
-def without_embedding(
-    memory: CrabPath,
-    queries: Sequence[tuple[str, Vector]],
-    warm_up: Sequence[tuple[str, Vector]],
-) -> list[float]:
-    """Milliseconds of seeds, walk and rank with the query vector given, after other queries."""
-    for text, vector in warm_up:
-        memory.retrieve(text, k=_K, vector=vector)
-    found = []
-    for text, vector in queries:
-        memory.store.settle()
-        seconds, _ = timed(partial(memory.retrieve, text, k=_K, vector=vector))
-        found.append(seconds * 1000)
-    return found
-
-
-def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
-    """p50 and p95."""
-    p50, p95 = np.percentile(milliseconds, [50, 95])
-    return {"p50": round(float(p50), 2), "p95": round(float(p95), 2)}
-
-
-def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds that an action took, and its result."""
-    begun = time.perf_counter()
-    result = action()
-    return time.perf_counter() - begun, result
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.timing import percentiles, timed, without_embedding
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.memory import CrabPath
@@ -33,8 +34,6 @@ def measure_scale(
     nodes: int,
 ) -> dict[str, Any]:
     """Latency, opening time and memory of a store with ``nodes`` nodes and ten edges each."""
-    from crabpath_retrievers.evaluation.bench import percentiles, timed, without_embedding
-
     memory = CrabPath.open(folder, embeddings=small.embedder.embeddings)
     memory.add_documents(dataset.documents[:1], split=False)
     fill(memory, small, dataset, nodes)
