@@ -141,11 +141,12 @@ async def test_async_use_after_close(tmp_path):
 
 
 def test_closing_twice(tmp_path):
-    """Closing again does nothing."""
+    """Closing again does nothing, and the directory is free for the next one."""
     memory = opened(tmp_path)
     memory.close()
     memory.close()
-    opened(tmp_path).close()
+    with opened(tmp_path) as again:
+        assert again.info()["nodes"] == 0
 
 
 def test_two_memories_on_one_directory(tmp_path):
