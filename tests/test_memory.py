@@ -146,7 +146,7 @@ def test_closing_twice(tmp_path):
     memory.close()
     memory.close()
     with opened(tmp_path) as again:
-        assert again.info()["nodes"] == 0
+        assert again.info()["nodes"] == 5  # what `opened` added
 
 
 def test_two_memories_on_one_directory(tmp_path):
