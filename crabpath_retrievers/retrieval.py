@@ -52,7 +52,6 @@ class Answer:
 class _Found:
     """Everything that may be returned, with the evidence for it."""
 
-    vector: Vector
     clock: Clock
     hits: dict[int, Hit]
     walk: Walk
@@ -124,7 +123,7 @@ class Retrieval:
         watch.lap("walk")
         pool = yield from self._pool(query, vector, hits, walk)
         matrix = feature_matrix(pool, walk.arrivals, walk.inhibition)
-        return _Found(vector, clock, hits, walk, pool, matrix)
+        return _Found(clock, hits, walk, pool, matrix)
 
     def _embed(self, query: Query) -> Steps[Vector]:
         if query.vector is not None:
