@@ -84,9 +84,10 @@ class Writer:
     @_apply.register
     def _(self, change: c.MoveNodes) -> None:
         if change.positions:
+            key = sa.select(s.nodes.c.key).where(s.nodes.c.id == sa.bindparam("moved"))
             self._connection.execute(
-                s.nodes.update()
-                .where(s.nodes.c.id == sa.bindparam("moved"))
+                s.contents.update()
+                .where(s.contents.c.node == key.scalar_subquery())
                 .values(position=sa.bindparam("to")),
                 [{"moved": node, "to": position} for node, position in change.positions],
             )

@@ -19,7 +19,6 @@ from crabpath_retrievers.storage.schema import (
     staging,
     trash,
     turns,
-    vectors,
 )
 from crabpath_retrievers.storage.walk_queries import unpack
 
@@ -52,19 +51,22 @@ class Known(NamedTuple):
 
 _CONTENT = (
     nodes.c.id,
-    nodes.c.document,
-    nodes.c.source,
+    contents.c.document,
+    contents.c.source,
     contents.c.content,
     nodes.c.title,
-    nodes.c.position,
+    contents.c.position,
     contents.c.metadata,
-    nodes.c.digest,
+    contents.c.digest,
 )
 _BY_IDS = HotSelect(
     sa.select(*_CONTENT)
     .join(contents, contents.c.node == nodes.c.key)
     .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
+_KNOWN = sa.select(
+    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+).join(contents, contents.c.node == nodes.c.key)
 
 
 class Catalog:
@@ -101,13 +103,12 @@ class Catalog:
         sources: Iterable[str] = (),
     ) -> list[Known]:
         """The nodes with these ids, of these documents or from these sources."""
-        columns = tuple(getattr(nodes.c, name) for name in Known._fields)
-        wanted = ((nodes.c.id, ids), (nodes.c.document, documents), (nodes.c.source, sources))
+        wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         found: dict[str, Known] = {}
         with self._store.reading() as connection:
             for column, values in wanted:
                 for part in parts(values):
-                    rows = connection.execute(sa.select(*columns).where(column.in_(part)))
+                    rows = connection.execute(_KNOWN.where(column.in_(part)))
                     found |= {row.id: Known(*row) for row in rows}
         return list(found.values())
 
@@ -122,9 +123,7 @@ class Catalog:
         with self._store.reading() as connection:
             for part in parts(ids):
                 rows = connection.execute(
-                    sa.select(nodes.c.id, vectors.c.embedding)
-                    .join(vectors, vectors.c.node == nodes.c.key)
-                    .where(nodes.c.id.in_(part))
+                    sa.select(nodes.c.id, nodes.c.embedding).where(nodes.c.id.in_(part))
                 )
                 found |= {node_id: unpack(embedding) for node_id, embedding in rows}
         return found
@@ -178,7 +177,7 @@ class Catalog:
             )
             return {
                 "nodes": connection.scalar(sa.select(sa.func.count()).select_from(nodes)),
-                "sources": connection.scalar(sa.select(sa.func.count(sa.distinct(nodes.c.source)))),
+                "sources": connection.scalar(sa.select(sa.func.count(sa.distinct(contents.c.source)))),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},
                 "namespaces": {name: turn for name, turn in spaces},
                 "learned_weights": connection.scalar(

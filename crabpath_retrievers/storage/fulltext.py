@@ -10,7 +10,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage.hot import hot_cursor
-from crabpath_retrievers.storage.schema import nodes
+from crabpath_retrievers.storage.schema import contents
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that stands in a text once
 _K1, _B = 1.2, 0.75  # Robertson & Zaragoza 2009, §3.5: the customary values; FTS5 uses the same
@@ -157,7 +157,7 @@ class TsVector:
         rows = connection.execute(
             sa.text(
                 f"SELECT f.node, ({score}) / (1 + {_K1} * ({1 - _B} + {_B} * n.length / :mean)) "
-                f"AS score FROM crabpath_fulltext f JOIN {nodes.name} n ON n.key = f.node "
+                f"AS score FROM crabpath_fulltext f JOIN {contents.name} n ON n.node = f.node "
                 "WHERE f.tokens @@ CAST(:any AS tsquery) ORDER BY score DESC, f.node LIMIT :limit"
             ),
             values,

@@ -44,9 +44,9 @@ class LinkNode(NamedTuple):
 _COLUMNS = (
     nodes.c.key,
     nodes.c.id,
-    nodes.c.document,
-    nodes.c.source,
-    nodes.c.position,
+    contents.c.document,
+    contents.c.source,
+    contents.c.position,
     nodes.c.title,
     contents.c.content,
     nodes.c.mentions,
@@ -128,8 +128,8 @@ class LinkQueries:
 
         Documents of one source stand in the order in which they came, chunks by their position.
         """
-        columns = (nodes.c.source, nodes.c.document, nodes.c.position, nodes.c.key)
-        rows = list(self._rows(nodes.c.source, sources, *columns))
+        columns = (contents.c.source, contents.c.document, contents.c.position, contents.c.node)
+        rows = list(self._rows(contents.c.source, sources, *columns))
         first: dict[tuple[str, str], int] = {}
         for source, document, _, key in rows:
             first[source, document] = min(key, first.get((source, document), key))

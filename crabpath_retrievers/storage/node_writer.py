@@ -44,7 +44,7 @@ class NodeWriter:
         existing = self._keys([node_id for node_id, _, _ in staged])
         beside = self.beside(existing)
         self._strip(existing.values(), TEXTUAL)
-        rows = [_row(node_id, payload) for node_id, payload, _ in staged]
+        rows = [_row(*node) for node in staged]
         new = [row for row in rows if row["id"] not in existing]
         if new:
             self._connection.execute(s.nodes.insert(), new)
@@ -62,22 +62,19 @@ class NodeWriter:
         named: list[dict[str, Any]] = []
         addressed: list[dict[str, Any]] = []
         referring: list[dict[str, Any]] = []
-        embedded: list[dict[str, Any]] = []
         held: list[dict[str, Any]] = []
         texts: list[tuple[int, list[str]]] = []
-        for node_id, payload, embedding in staged:
+        for node_id, payload, _ in staged:
             key = keys[node_id]
             named += [{"name": name, "node": key} for name in dict.fromkeys(payload["names"])]
             addressed += [{"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])]
             referring += [{"address": a, "node": key} for a in dict.fromkeys(payload["references"])]
-            embedded.append({"node": key, "embedding": embedding})
             held.append(_content(key, payload))
             texts.append((key, indexed_tokens(payload["title"], payload["content"])))
         for table, rows in (
             (s.names, named),
             (s.addresses, addressed),
             (s.references, referring),
-            (s.vectors, embedded),
             (s.contents, held),
         ):
             if rows:
@@ -122,7 +119,7 @@ class NodeWriter:
         self._fulltext.remove(self._connection, keys)
         self._count(texts, sign=-1)
         self.remove_edges(keys, kinds)
-        for table in (s.names, s.addresses, s.references, s.vectors, s.contents):
+        for table in (s.names, s.addresses, s.references, s.contents):
             self._delete(table.c.node, keys)
 
     def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
@@ -203,22 +200,21 @@ class NodeWriter:
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
 
-def _row(node_id: str, payload: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "id": node_id,
-        "document": payload["document"],
-        "source": payload["source"],
-        "position": payload["position"],
-        "title": payload["title"],
-        "digest": payload["digest"],
-        "length": len(indexed_tokens(payload["title"], payload["content"])),
-        "mentions": 0,
-    }
+def _row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
+    return {"id": node_id, "mentions": 0, "title": payload["title"], "embedding": embedding}
 
 
 def _content(key: int, payload: dict[str, Any]) -> dict[str, Any]:
-    metadata = json.dumps(payload["metadata"], ensure_ascii=False)
-    return {"node": key, "content": payload["content"], "metadata": metadata}
+    return {
+        "node": key,
+        "document": payload["document"],
+        "source": payload["source"],
+        "position": payload["position"],
+        "digest": payload["digest"],
+        "length": len(indexed_tokens(payload["title"], payload["content"])),
+        "content": payload["content"],
+        "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
+    }
 
 
 def _without(row: dict[str, Any], name: str) -> dict[str, Any]:

@@ -25,35 +25,29 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
+# What a walk reads of a node stands in one row, and nothing else in it.
 nodes = Table(
     "crabpath_nodes",
     metadata,
     Column("key", Key, primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False, unique=True),
-    Column("document", Text, nullable=False, index=True),
-    Column("source", Text, nullable=False, index=True),
-    Column("position", Integer, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("length", Integer, nullable=False),
     Column("mentions", Integer, nullable=False, default=0),
+    Column("title", Text, nullable=False),
+    Column("embedding", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
 
-# Contents and vectors stand apart, so that a walk reads small rows only.
 contents = Table(
     "crabpath_contents",
     metadata,
     Column("node", Key, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False, index=True),
+    Column("source", Text, nullable=False, index=True),
+    Column("position", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("length", Integer, nullable=False),
     Column("content", Text, nullable=False),
     Column("metadata", Text, nullable=False),
-)
-
-vectors = Table(
-    "crabpath_vectors",
-    metadata,
-    Column("node", Key, primary_key=True, autoincrement=False),
-    Column("embedding", LargeBinary, nullable=False),
 )
 
 names = Table(

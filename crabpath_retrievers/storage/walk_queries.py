@@ -16,7 +16,6 @@ from crabpath_retrievers.storage.schema import (
     nodes,
     overlay,
     terms,
-    vectors,
 )
 
 if TYPE_CHECKING:
@@ -53,16 +52,9 @@ class Frontier(NamedTuple):
     stops: dict[int, float]
 
 
-_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, vectors.c.embedding)
-_NODES = nodes.join(vectors, vectors.c.node == nodes.c.key)
-_BY_ID = (
-    sa.select(*_HEAD).select_from(_NODES).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
-)
-_BY_KEY = (
-    sa.select(*_HEAD)
-    .select_from(_NODES)
-    .where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
-)
+_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding)
+_BY_ID = sa.select(*_HEAD).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_KEY = sa.select(*_HEAD).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
 _CLOCK = HotSelect(
     sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).where(
@@ -105,11 +97,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             overlay.c.mark,
             *_HEAD,
         )
-        .select_from(
-            edges.join(nodes, nodes.c.key == edges.c.target)
-            .join(vectors, vectors.c.node == edges.c.target)
-            .outerjoin(overlay, seen)
-        )
+        .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, seen))
         .where(edges.c.source.in_(frontier))
     )
     zero = sa.literal_column("0.0", sa.Float)
