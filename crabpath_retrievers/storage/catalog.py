@@ -177,7 +177,9 @@ class Catalog:
             )
             return {
                 "nodes": connection.scalar(sa.select(sa.func.count()).select_from(nodes)),
-                "sources": connection.scalar(sa.select(sa.func.count(sa.distinct(contents.c.source)))),
+                "sources": connection.scalar(
+                    sa.select(sa.func.count(sa.distinct(contents.c.source)))
+                ),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},
                 "namespaces": {name: turn for name, turn in spaces},
                 "learned_weights": connection.scalar(
