@@ -94,13 +94,14 @@ class Edge:
 
 
 class NodeHead(NamedTuple):
-    """What a walk needs of a node: identity, name statistics and its unit vector ``[d]``."""
+    """What a walk needs of a node: identity, name statistics, unit vector ``[d]``, coded words."""
 
     key: int
     id: str
     title: str
     mentions: int
     vector: Vector
+    terms: bytes = b""
 
     @property
     def rarity(self) -> float:

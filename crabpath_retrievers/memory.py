@@ -15,7 +15,6 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_text_splitters import TextSplitter
-from numpy.typing import NDArray
 from typing_extensions import Self
 
 from crabpath_retrievers.changes import ForgetNamespace
@@ -32,6 +31,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, P
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import Query, namespace_of, texts_of
+from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Answer, Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
@@ -224,12 +224,12 @@ class CrabPath:
         answer = yield from self._retrieval.steps(query, router=router)
         return answer
 
-    def candidates(self, text: str, **options: Any) -> tuple[list[str], NDArray[np.float64]]:
-        """Ids and features, shape ``[n, len(FEATURES)]``, of all that a query would rank.
+    def evidence(self, text: str, **options: Any) -> Evidence:
+        """All that a query would rank with what speaks for it, for fitting and analysis.
 
-        For fitting and analysis; no turn is recorded.
+        No turn is recorded.
         """
-        return run(self._retrieval.candidates(Query.of(text, **options)))
+        return run(self._retrieval.evidence(Query.of(text, **options)))
 
     def forget(
         self,

@@ -7,13 +7,11 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.rerank.features import Hit, Matrix, feature_matrix
+from crabpath_retrievers.rerank.features import Evidence, Hit
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router
@@ -55,8 +53,7 @@ class _Found:
     clock: Clock
     hits: dict[int, Hit]
     walk: Walk
-    pool: list[Hit]
-    matrix: Matrix
+    evidence: Evidence
 
 
 @dataclass(slots=True)
@@ -108,22 +105,22 @@ class Retrieval:
             yield from perform(self.store.record, turn)
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
-    def candidates(self, query: Query) -> Steps[tuple[list[str], Matrix]]:
-        """Ids and features of everything a query would rank, for fitting; nothing is recorded."""
+    def evidence(self, query: Query) -> Steps[Evidence]:
+        """What a query would rank, for fitting; nothing is recorded."""
         found = yield from self._find(query, self.router, _Stopwatch())
-        return [hit.head.id for hit in found.pool], found.matrix
+        return found.evidence
 
     def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Found]:
         search = Search(self.store, self.index, self.settings)
         vector = yield from self._embed(query)
         watch.lap("embed")
-        clock, hits = yield from perform(search.hits, query, vector)
+        clock, hits, information = yield from perform(search.find, query, vector)
         watch.lap("seeds")
         walk = yield from self._walk(query, vector, hits, clock, router)
         watch.lap("walk")
         pool = yield from self._pool(query, vector, hits, walk)
-        matrix = feature_matrix(pool, walk.arrivals, walk.inhibition)
-        return _Found(clock, hits, walk, pool, matrix)
+        evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
+        return _Found(clock, hits, walk, evidence)
 
     def _embed(self, query: Query) -> Steps[Vector]:
         if query.vector is not None:
@@ -153,13 +150,18 @@ class Retrieval:
     def _pool(
         self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk
     ) -> Steps[list[Hit]]:
-        """Everything that search found or the walk reached, as far as the filter allows."""
-        reached = [visit.head for key, visit in walk.visits.items() if key not in hits]
+        """Everything that search found or a visited node points at, as the filter allows."""
+        seen = {
+            arrival.target.key: Hit(arrival.target, arrival.option.relevance, found=False)
+            for arrival in walk.arrivals
+            if arrival.target.key not in hits
+        }
+        reached = list(seen.values())
         if query.filter and reached:
-            ids = [head.id for head in reached]
+            ids = [hit.head.id for hit in reached]
             allowed = yield from perform(self.index.matching, ids, vector, query.filter)
-            reached = [head for head in reached if head.id in allowed]
-        pool = [*hits.values(), *(_reached(head, vector) for head in reached)]
+            reached = [hit for hit in reached if hit.head.id in allowed]
+        pool = [*hits.values(), *reached]
         if query.boost_tags and pool:
             pool = yield from perform(self._boosted, pool, query.boost_tags)
         return pool
@@ -175,20 +177,21 @@ class Retrieval:
         ]
 
     def _rank(self, query: Query, found: _Found) -> Steps[list[Returned]]:
-        probabilities = self.ranker.probabilities(found.matrix)
-        order = np.argsort(-self.ranker.log_odds(found.matrix), kind="stable").tolist()
+        pool = found.evidence.pool
+        order, matrix = self.ranker.ranked(found.evidence, query.k)
+        probabilities = self.ranker.probabilities(matrix)
         if not query.fill:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
         if query.max_tokens is not None:
-            order = yield from self._within_budget(query, query.max_tokens, found.pool, order)
+            order = yield from self._within_budget(query, query.max_tokens, pool, order)
         best = strongest(found.walk.arrivals)
         return [
             returned(
-                found.pool[i],
-                found.matrix[i],
+                pool[i],
+                matrix[i],
                 float(probabilities[i]),
                 found.walk,
-                best.get(found.pool[i].head.key),
+                best.get(pool[i].head.key),
             )
             for i in order[: query.k]
         ]
@@ -221,10 +224,6 @@ def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, flo
     # What the host suggests walks always, whatever its score.
     best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]
-
-
-def _reached(head: NodeHead, vector: Vector) -> Hit:
-    return Hit(head, float(head.vector.astype(np.float32) @ vector), found=False)
 
 
 def _values(values: Iterable[object]) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from crabpath_retrievers.graph import NodeHead
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
-from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
+from crabpath_retrievers.trajectory import PathEdge, Returned, SeedRecord, Turn
 from crabpath_retrievers.traversal import Arrival, Walk
 
 _DIGITS = 5
@@ -29,12 +29,11 @@ def returned(
     hit: Hit, row: Matrix, probability: float, walk: Walk, best: Arrival | None
 ) -> Returned:
     """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
-    visit = walk.visits.get(hit.head.key)
     return Returned(
         node=hit.head.id,
         probability=round(probability, _DIGITS),
         origin="seed" if hit.found else "walk",
-        path=visit.path if visit else (),
+        path=_path(hit, walk, best),
         features={
             name: round(value, _DIGITS)
             for name, value in zip(FEATURES, row.tolist(), strict=True)
@@ -42,6 +41,16 @@ def returned(
         },
         support=best and best.option.edge(best.source, 0.0),
     )
+
+
+def _path(hit: Hit, walk: Walk, best: Arrival | None) -> tuple[PathEdge, ...]:
+    """The route that entered a node, or else leads past it: its last edge was not followed."""
+    visit = walk.visits.get(hit.head.key)
+    if visit:
+        return visit.path
+    if hit.found or best is None:
+        return ()
+    return (*walk.visits[best.source.key].path, best.option.edge(best.source, 0.0))
 
 
 def turn_record(

@@ -189,7 +189,7 @@ def test_boost_tags_prefer_documents(retriever):
     for document in boosted:
         score = document.metadata["score"]
         better = score > plain[document.id]
-        assert better if document.metadata["set"] == "odd" else score == plain[document.id]
+        assert better if document.metadata["set"] == "odd" else score <= plain[document.id]
 
 
 def test_exploring_with_a_seed_is_reproducible(retriever):

@@ -9,7 +9,8 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, musique
-from crabpath_retrievers.evaluation.prior import Ranking, cross_validated, fit, full_at, rankings
+from crabpath_retrievers.evaluation.prior import Ranking, cross_validated, fit, measured, rankings
+from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
 from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
@@ -27,7 +28,7 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         cache: Directory that keeps embeddings between runs.
 
     Returns:
-        ``{"weights": {feature: log-odds}, "provenance": {...}}``.
+        ``{"weights": {feature: log-odds}, "sources": {...}, "provenance": {...}}``.
 
     Raises:
         InvalidInputError: A file is missing, unreadable, or a development file.
@@ -41,15 +42,16 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         name: rankings(_LOADERS[name](path), embeddings, name=name) for name, path in paths.items()
     }
     everything = [ranking for part in found.values() for ranking in part]
-    weights = fit(everything)
+    ranker = fit(everything)
     return {
-        "weights": weights,
+        "weights": dict(zip(FEATURES, ranker.weights.tolist(), strict=True)),
+        "sources": dict(zip(SOURCE_FEATURES, ranker.sources.tolist(), strict=True)),
         "provenance": {
             "command": "crabpath fit-prior",
             "embedder": MODEL,
             "files": {name: _file(path, found[name]) for name, path in paths.items()},
-            "full@5 fitted": {n: round(full_at(part, weights), 4) for n, part in found.items()},
-            "full@5 held-out fifths": cross_validated(everything),
+            "fitted": {name: measured(part, ranker) for name, part in found.items()},
+            "held-out fifths": cross_validated(everything),
         },
     }
 

@@ -7,7 +7,6 @@ A conditional logit over each query's candidates (McFadden 1974; ListNet's top-o
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -19,20 +18,37 @@ from sklearn.model_selection import KFold
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.features import (
+    FEATURES,
+    SOURCE_FEATURES,
+    Evidence,
+    Matrix,
+    feature_matrix,
+)
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.terms import Floats
 
-Floats = NDArray[np.float64]
 # Nothing in training files can teach these; they are set by hand, in log-odds.
-FIXED = {"learned": 5.0, "hint": 1.0, "inhibition": 0.0, "link": 5.0, "linked_by": 1.0}
-FIXED |= {"sibling": 2.0, "similar": 0.0}
+FIXED = {
+    "learned": 5.0,
+    "hint": 1.0,
+    "exact": 4.0,
+    "inhibition": 0.0,
+    "link": 5.0,
+    "linked_by": 1.0,
+}
+FIXED |= {"sibling": 0.0, "similar": 0.0}
+COVERAGE = 0.8  # log-odds per 10 nats before calibration; docs/decisions.md has the figures
+DEPTH = 10  # documents that are chosen for what they add, when scores are calibrated
+_COVERAGE = FEATURES.index("coverage")
 _RIDGE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The candidates of one query: features ``[n, F]``, relevance ``[n]``, gold in the corpus."""
+    """The candidates of one query, which of them are relevant ``[n]``, gold in the corpus."""
 
-    features: Floats
+    evidence: Evidence
     relevant: NDArray[np.bool_]
     gold: int
     dataset: str
@@ -45,83 +61,103 @@ def rankings(
     *,
     name: str = "",
 ) -> list[Ranking]:
-    """Candidates with features of every query, as retrieval itself computes them."""
+    """Candidates of every query, as retrieval itself finds them."""
     found = []
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(dataset.documents, split=False)
         for query_id, text in dataset.queries.items():
-            ids, matrix = memory.candidates(text)
+            evidence = memory.evidence(text)
             gold = dataset.qrels[query_id]
-            relevant = np.array([node_id in gold for node_id in ids])
-            found.append(Ranking(matrix, relevant, len(gold), name or dataset.name))
+            relevant = np.array([hit.head.id in gold for hit in evidence.pool], dtype=bool)
+            found.append(Ranking(evidence, relevant, len(gold), name or dataset.name))
     return found
 
 
-def fit(rankings: Sequence[Ranking]) -> dict[str, float]:
-    """Weights by feature name.
-
-    Args:
-        rankings: Candidates of training queries, from one or several data sets.
-    """
-    free = np.array([name not in FIXED and name != "bias" for name in FEATURES])
-    weights = np.array([FIXED.get(name, 0.0) for name in FEATURES])
+def fit(rankings: Sequence[Ranking]) -> Ranker:
+    """A ranker for the candidates of training queries, from one or several data sets."""
     useful = [r for r in rankings if r.relevant.any() and not r.relevant.all()]
-    weights[free] = _conditional_logit(useful, free)
-    scores = np.concatenate([r.features @ weights for r in useful])
+    sources = _sources(useful)
+    features = [feature_matrix(r.evidence, sources) for r in useful]
+    free = np.array([name not in FIXED and name not in ("bias", "coverage") for name in FEATURES])
+    weights = np.array([FIXED.get(name, 0.0) for name in FEATURES])
+    weights[free] = _conditional_logit([matrix[:, free] for matrix in features], useful)
+    weights[_COVERAGE] = COVERAGE
+    raw = Ranker(weights, sources, {})
+    scores = np.concatenate([_scores(raw, r) for r in useful])
     labels = np.concatenate([r.relevant for r in useful])
     calibration = LogisticRegression(C=1e6).fit(scores[:, None], labels)
     scaled = weights * float(calibration.coef_[0, 0])
+    scaled[[FEATURES.index(name) for name in FIXED]] = list(FIXED.values())
     scaled[FEATURES.index("bias")] = float(calibration.intercept_[0])
-    fixed = {name: FIXED[name] for name in FIXED}
-    return {n: round(float(w), 4) for n, w in zip(FEATURES, scaled, strict=True)} | fixed
+    return Ranker(scaled.round(4), sources.round(4), {})
 
 
-def _conditional_logit(rankings: Sequence[Ranking], free: NDArray[np.bool_]) -> Floats:
-    matrices = [r.features[:, free] for r in rankings]
+def _sources(rankings: Sequence[Ranking]) -> Floats:
+    """How likely a candidate is relevant by what it says itself: weights ``[3]``."""
+    columns = [FEATURES.index(name) for name in SOURCE_FEATURES]
+    unread = np.zeros(len(SOURCE_FEATURES))
+    own = [feature_matrix(r.evidence, unread)[:, columns] for r in rankings]
+    return _conditional_logit(own, rankings)
+
+
+def _scores(ranker: Ranker, ranking: Ranking) -> Floats:
+    _, matrix = ranker.ranked(ranking.evidence, DEPTH)
+    return ranker.log_odds(matrix)
+
+
+def _conditional_logit(matrices: Sequence[Matrix], rankings: Sequence[Ranking]) -> Floats:
     sizes = Counter(r.dataset for r in rankings)
     # Every data set counts the same, however many of its questions there are.
-    shares = [len(rankings) / len(sizes) / sizes[r.dataset] for r in rankings]
-    targets = [s * r.relevant / r.relevant.sum() for s, r in zip(shares, rankings, strict=True)]
+    shares = np.array([len(rankings) / len(sizes) / sizes[r.dataset] for r in rankings])
+    features = np.concatenate(matrices)
+    query = np.repeat(np.arange(len(rankings)), [len(r.relevant) for r in rankings])
+    starts = np.searchsorted(query, np.arange(len(rankings)))
+    golds = np.array([r.relevant.sum() for r in rankings])
+    target = np.concatenate([r.relevant for r in rankings]) * (shares / golds)[query]
 
     def loss(weights: Floats) -> tuple[float, Floats]:
-        total = 0.5 * _RIDGE * float(weights @ weights)
-        gradient = _RIDGE * weights
-        for matrix, target in zip(matrices, targets, strict=True):
-            scores = matrix @ weights
-            shifted = scores - scores.max()
-            log_partition = np.log(np.exp(shifted).sum())
-            total -= float(target @ (shifted - log_partition))
-            expected = target.sum() * np.exp(shifted - log_partition)
-            gradient = gradient - (target - expected) @ matrix
-        return total, gradient
+        scores = features @ weights
+        shifted = scores - np.maximum.reduceat(scores, starts)[query]
+        odds = np.exp(shifted)
+        partition = np.add.reduceat(odds, starts)[query]
+        total = 0.5 * _RIDGE * weights @ weights - target @ (shifted - np.log(partition))
+        gradient = _RIDGE * weights - (target - shares[query] * odds / partition) @ features
+        return float(total), gradient
 
     # Evidence never counts against a document: a fit that says so has found a quirk of its set.
-    bounds = [(0.0, None)] * int(free.sum())
-    found = minimize(loss, np.ones(int(free.sum())), jac=True, method="L-BFGS-B", bounds=bounds)
+    width = features.shape[1]
+    found = minimize(loss, np.ones(width), jac=True, method="L-BFGS-B", bounds=[(0, None)] * width)
     weights: Floats = found.x
     return weights
 
 
-def full_at(rankings: Iterable[Ranking], weights: dict[str, float], k: int = 5) -> float:
-    """Share of queries whose gold documents all stand among the first k."""
-    vector = np.array([weights.get(name, 0.0) for name in FEATURES])
-    hits = []
+def measured(rankings: Iterable[Ranking], ranker: Ranker, k: int = 5) -> dict[str, float]:
+    """Mean recall@k, and share of queries whose gold documents all stand among the first k."""
+    recalls = []
     for ranking in rankings:
-        top = np.argsort(-(ranking.features @ vector), kind="stable")[:k]
-        hits.append(int(ranking.relevant[top].sum()) == ranking.gold)
-    return float(np.mean(hits))
+        order, _ = ranker.ranked(ranking.evidence, k)
+        recalls.append(ranking.relevant[order[:k]].sum() / ranking.gold)
+    return {
+        f"recall@{k}": round(float(np.mean(recalls)), 4),
+        f"full@{k}": round(float(np.mean(np.array(recalls) == 1.0)), 4),
+    }
 
 
-def cross_validated(rankings: Sequence[Ranking], seed: int = 0) -> dict[str, Any]:
-    """full@5 per data set on held-out fifths of all training queries."""
-    scores: dict[str, list[tuple[float, int]]] = {}
+def cross_validated(rankings: Sequence[Ranking], seed: int = 0) -> dict[str, dict[str, float]]:
+    """recall@5 and full@5 per data set on held-out fifths of all training queries."""
+    parts: dict[str, list[tuple[dict[str, float], int]]] = {}
     folds = KFold(5, shuffle=True, random_state=seed).split(list(rankings))
     for train, test in folds:
-        weights = fit([rankings[i] for i in train])
-        for name in sorted({r.dataset for r in rankings}):
+        ranker = fit([rankings[i] for i in train])
+        for name in dict.fromkeys(r.dataset for r in rankings):
             held = [rankings[i] for i in test if rankings[i].dataset == name]
-            scores.setdefault(name, []).append((full_at(held, weights), len(held)))
+            parts.setdefault(name, []).append((measured(held, ranker), len(held)))
+    return {name: _pooled(found) for name, found in parts.items()}
+
+
+def _pooled(parts: Sequence[tuple[dict[str, float], int]]) -> dict[str, float]:
+    total = sum(size for _, size in parts)
     return {
-        name: round(sum(s * n for s, n in found) / sum(n for _, n in found), 4)
-        for name, found in scores.items()
+        metric: round(sum(scores[metric] * size for scores, size in parts) / total, 4)
+        for metric in parts[0][0]
     }

@@ -1,24 +1,28 @@
 """Features of (query, node, path) that need no feedback.
 
-All lie in [0, 1] for typical input, so that one set of weights serves corpora of any size.
+Most lie in [0, 1], so that one set of weights serves corpora of any size.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.graph import EdgeKind, NodeHead
+from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.traversal import Arrival
 
 FEATURES = (
     "bias",
     "similarity",
-    "lexical",
+    "information",
+    "coverage",
     "name",
-    "rarity",
+    "exact",
     "mention",
+    "rare_mention",
+    "likely_mention",
     "mentioned_by",
     "link",
     "linked_by",
@@ -26,32 +30,46 @@ FEATURES = (
     "shared_term",
     "similar",
     "learned",
+    "bridge",
     "far",
     "hint",
     "inhibition",
 )
 """Columns of the feature matrix, in order.
 
-bias: 1. similarity: cosine of query and node. lexical: BM25 relative to the best hit. name: the
-query contains the node's name, times its rarity. rarity: 1/√(1 + mentions) of a node that a
-pointer leads to. mention … similar: strongest pointer of that kind, one hop from an entry.
-learned: strongest pointer that exists only because of feedback. far: strongest route of two or
-more hops. hint: the caller suggested it. inhibition: how strongly pointers advise against it.
+bias: 1. similarity: cosine of query and node. information: idf of the query's words that the node
+holds, in units of 10 nats. coverage: the same without the words that documents ranked before it
+hold; the ranker fills it in. name: the query contains the node's name, times its rarity. exact:
+the query is the node's name and nothing else. mention … similar: strongest pointer of that kind,
+one hop from an entry. rare_mention: mention times the rarity of the mentioned name.
+likely_mention: how likely the node is relevant, without the graph, that mentions it. shared_term:
+the same for a node that shares a term with it. bridge: share of the query's information that the
+node adds to a node that points at it, times how likely that one is. learned: strongest pointer
+that exists only because of feedback. far: strongest route of two or more hops. hint: the caller
+suggested it. inhibition: how strongly pointers advise against it.
+
+shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 """
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
-_FAR, _RARITY = _COLUMN["far"], _COLUMN["rarity"]
+_FAR = _COLUMN["far"]
+_OWN = [_COLUMN[name] for name in ("bias", "similarity", "name", "exact", "hint")]
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
     EdgeKind.LINK: _COLUMN["link"],
     EdgeKind.LINKED_BY: _COLUMN["linked_by"],
     EdgeKind.SIBLING: _COLUMN["sibling"],
-    EdgeKind.SHARED_TERM: _COLUMN["shared_term"],
     EdgeKind.SIMILAR: _COLUMN["similar"],
     EdgeKind.FOLLOWS: _COLUMN["learned"],
     EdgeKind.TOOL: _COLUMN["learned"],
 }
+UNIT = 10.0  # nats
+_TYPICAL = 50.0  # nats that a question of one sentence asks for
+_MOST = 2.0  # in a small corpus no word is rare, and every question seems to ask for little
+SOURCE_FEATURES = ("similarity", "name", "information")
+"""Columns from which follows how likely a node is relevant, before anything points at it."""
+_SOURCE_COLUMNS = [_COLUMN[name] for name in SOURCE_FEATURES]
 
 Matrix = NDArray[np.float64]
 
@@ -64,6 +82,7 @@ class Hit:
         similarity: Cosine of query and node, in [-1, 1].
         lexical: BM25 relative to the best hit of the query, in [0, 1].
         name: Rarity of the node's name when the query contains it, else 0.
+        exact: 1 when the query is the node's name and nothing else, else 0.
         hint: 1 when the caller suggested the node, else 0.
         found: Whether a search engine found it, rather than a pointer.
     """
@@ -72,35 +91,112 @@ class Hit:
     similarity: float
     lexical: float = 0.0
     name: float = 0.0
+    exact: float = 0.0
     hint: float = 0.0
     found: bool = True
 
 
-def feature_matrix(
-    hits: Sequence[Hit],
-    arrivals: Iterable[Arrival],
-    inhibition: Mapping[int, tuple[NodeHead, float]],
-) -> Matrix:
-    """Features of every hit, shape ``[len(hits), len(FEATURES)]``."""
-    rows = {hit.head.key: _own(hit, inhibition) for hit in hits}
-    for arrival in arrivals:
-        pointer = arrival.option.pointer
-        row = rows.get(pointer.target.key)
-        if row is not None:
-            column = _KIND_COLUMN[pointer.kind] if arrival.hop == 1 else _FAR
-            row[column] = max(row[column], arrival.strength)
-            row[_RARITY] = pointer.target.rarity
-    return np.array(list(rows.values())).reshape(len(hits), len(FEATURES))
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that may be returned for a query, and what speaks for it.
+
+    Attributes:
+        pool: The candidates.
+        arrivals: Pointers that lead to them, or elsewhere.
+        inhibition: By node key, how strongly pointers advise against it, in [0, 1].
+        held: Information of the query that each candidate holds by word, shape ``[n, Q]``, in
+            units of 10 nats.
+        asked: All information of the query, in nats.
+    """
+
+    pool: Sequence[Hit]
+    arrivals: Sequence[Arrival]
+    inhibition: Mapping[int, tuple[NodeHead, float]]
+    held: Floats
+    asked: float
+
+    @classmethod
+    def of(
+        cls,
+        pool: Sequence[Hit],
+        arrivals: Sequence[Arrival],
+        inhibition: Mapping[int, tuple[NodeHead, float]],
+        information: Information,
+    ) -> "Evidence":
+        """Look up which words of the query each candidate holds."""
+        present = information.present([hit.head.terms for hit in pool])
+        held = present * (information.nats / UNIT)
+        return cls(pool, arrivals, inhibition, held, information.total)
 
 
-def _own(hit: Hit, inhibition: Mapping[int, tuple[NodeHead, float]]) -> list[float]:
-    """What is known of a hit without the pointers that lead to it."""
-    row = [0.0] * len(FEATURES)
-    row[_COLUMN["bias"]] = 1.0
-    row[_COLUMN["similarity"]] = hit.similarity
-    row[_COLUMN["lexical"]] = hit.lexical
-    row[_COLUMN["name"]] = hit.name
-    row[_COLUMN["hint"]] = hit.hint
-    if hit.head.key in inhibition:
-        row[_COLUMN["inhibition"]] = inhibition[hit.head.key][1]
-    return row
+def feature_matrix(evidence: Evidence, sources: Floats) -> Matrix:
+    """Features of every candidate, shape ``[n, len(FEATURES)]``; coverage is left at 0.
+
+    Args:
+        evidence: The candidates.
+        sources: Weights of ``SOURCE_FEATURES``, in log-odds, shape ``[3]``.
+    """
+    pool = evidence.pool
+    matrix = np.zeros((len(pool), len(FEATURES)))
+    if not len(pool):
+        return matrix
+    own = [(1.0, hit.similarity, hit.name, hit.exact, hit.hint) for hit in pool]
+    matrix[:, _OWN] = np.array(own)
+    matrix[:, _COLUMN["information"]] = evidence.held.sum(axis=1)
+    if evidence.inhibition:
+        advised = [evidence.inhibition.get(hit.head.key, (None, 0.0))[1] for hit in pool]
+        matrix[:, _COLUMN["inhibition"]] = advised
+    _add_pointers(matrix, evidence, _likelihood(matrix, sources))
+    return matrix
+
+
+def _likelihood(matrix: Matrix, sources: Floats) -> Floats:
+    """Odds of relevance relative to the best candidate, in (0, 1], without the graph."""
+    odds = matrix[:, _SOURCE_COLUMNS] @ sources
+    likelihood: Floats = np.exp(odds - odds.max())
+    return likelihood
+
+
+def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
+    place = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
+    read = [
+        (place[arrival.target.key], arrival)
+        for arrival in evidence.arrivals
+        if arrival.target.key in place
+    ]
+    if not read:
+        return
+    targets = np.array([row for row, _ in read])
+    # A source that the filter hides counts by its energy only.
+    sources = np.array([place.get(arrival.source.key, -1) for _, arrival in read])
+    kinds = np.array([arrival.kind.value for _, arrival in read])
+    columns = np.array([_column(arrival) for _, arrival in read])
+    strengths = np.array([arrival.strength for _, arrival in read])
+    direct = columns >= 0
+    np.maximum.at(matrix, (targets[direct], columns[direct]), strengths[direct])
+    rarity = 1.0 / np.sqrt(1.0 + np.array([hit.head.mentions for hit in evidence.pool]))
+    matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
+    likely = np.where(sources >= 0, likelihood[sources], 0.0)
+    _strongest(matrix, "likely_mention", targets, likely, kinds == EdgeKind.MENTION.value)
+    if not evidence.asked:
+        return
+    likely *= min(_MOST, _TYPICAL / evidence.asked)
+    _strongest(matrix, "shared_term", targets, likely, kinds == EdgeKind.SHARED_TERM.value)
+    added = evidence.held[targets] * (evidence.held[sources] == 0)
+    gain = added.sum(axis=1) * (UNIT / evidence.asked)
+    _strongest(matrix, "bridge", targets, gain * likely, sources >= 0)
+
+
+def _column(arrival: Arrival) -> int:
+    """Where a pointer is noted by its strength; -1 for nowhere."""
+    return _KIND_COLUMN.get(arrival.kind, -1) if arrival.hop == 1 else _FAR
+
+
+def _strongest(
+    matrix: Matrix,
+    name: str,
+    targets: NDArray[np.intp],
+    values: Floats,
+    chosen: NDArray[np.bool_],
+) -> None:
+    np.maximum.at(matrix[:, _COLUMN[name]], targets[chosen], values[chosen])

@@ -11,12 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crabpath_retrievers.errors import ConfigurationError
-from crabpath_retrievers.rerank.features import FEATURES, Matrix
+from crabpath_retrievers.rerank.cover import complementary
+from crabpath_retrievers.rerank.features import (
+    FEATURES,
+    SOURCE_FEATURES,
+    Evidence,
+    Matrix,
+    feature_matrix,
+)
+from crabpath_retrievers.terms import Floats
 
-Floats = NDArray[np.float64]
+_COVERAGE = FEATURES.index("coverage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +32,13 @@ class Ranker:
 
     Attributes:
         weights: One per feature, shape ``[len(FEATURES)]``, in log-odds.
+        sources: Weights of ``SOURCE_FEATURES``: how likely a node is relevant without the graph.
         provenance: What the weights were fitted on.
         inhibition: Largest loss in log-odds by inhibitory pointers.
     """
 
     weights: Floats
+    sources: Floats
     provenance: Mapping[str, Any]
     inhibition: float = 1.5
 
@@ -46,12 +55,25 @@ class Ranker:
             else files("crabpath_retrievers.rerank").joinpath("prior.json").read_text("utf-8")
         )
         data = json.loads(text)
-        unknown = set(data["weights"]) - set(FEATURES)
+        sources = data.get("sources", {})
+        unknown = (set(data["weights"]) - set(FEATURES)) | (set(sources) ^ set(SOURCE_FEATURES))
         if unknown:
-            msg = f"the prior has unknown features {sorted(unknown)}: fit it with this release"
+            msg = f"the prior has other features {sorted(unknown)}: fit it with this release"
             raise ConfigurationError(msg)
         weights = np.array([float(data["weights"].get(name, 0.0)) for name in FEATURES])
-        return cls(weights, data.get("provenance", {}), inhibition)
+        odds = np.array([float(sources[name]) for name in SOURCE_FEATURES])
+        return cls(weights, odds, data.get("provenance", {}), inhibition)
+
+    def ranked(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
+        """The candidates in order, best first, and their features.
+
+        The first k are chosen for relevance and for what they add to those before them.
+        """
+        matrix = feature_matrix(evidence, self.sources)
+        weight = float(self.weights[_COVERAGE])
+        order, added = complementary(self.log_odds(matrix), evidence.held, weight, k)
+        matrix[:, _COVERAGE] = added
+        return order, matrix
 
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``."""

@@ -1,6 +1,7 @@
 """Lexical hits from the SQL store's own full-text index, at a cost that does not grow."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,13 +10,22 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import is_telling, tokens
 
 
-def lexical_hits(
-    store: GraphStore, words: Sequence[str], settings: SeedSettings
-) -> dict[int, float]:
-    """Keys of the best matches with BM25 scores ≥ 0, best first.
+class QueryTerms(NamedTuple):
+    """The words of a query that the corpus knows.
 
-    Only the rarest words are searched, as many as together match at most ``settings.postings``
-    nodes: common words cost most and say least.
+    Attributes:
+        idf: Inverse document frequency in nats by word, rarest word first.
+        frequencies: In how many nodes each word stands.
+        mean_length: Mean length of the nodes, in tokens.
+    """
+
+    idf: dict[str, float]
+    frequencies: dict[str, int]
+    mean_length: float
+
+
+def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings) -> QueryTerms:
+    """Look up how rare the words of a query are.
 
     Args:
         store: The graph store.
@@ -23,15 +33,27 @@ def lexical_hits(
         settings: Bounds.
     """
     frequencies, total, mean_length = store.walk.frequencies(distinct(words, settings))
+    rarest = sorted(frequencies, key=lambda word: (frequencies[word], word))
+    counts = np.array([frequencies[word] for word in rarest], dtype=np.float64)
+    # Robertson & Zaragoza 2009, eq. 3.3, kept positive as Lucene does.
+    nats = np.log1p((total - counts + 0.5) / (counts + 0.5)).tolist()
+    return QueryTerms(dict(zip(rarest, nats, strict=True)), frequencies, mean_length)
+
+
+def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -> dict[int, float]:
+    """Keys of the best matches with BM25 scores ≥ 0, best first.
+
+    Only the rarest words are searched, as many as together match at most ``settings.postings``
+    nodes: common words cost most and say least.
+    """
     chosen: dict[str, float] = {}
     budget = settings.postings
-    for word, frequency in sorted(frequencies.items(), key=lambda item: (item[1], item[0])):
-        budget -= frequency
+    for word, nats in terms.idf.items():
+        budget -= terms.frequencies[word]
         if chosen and budget < 0:
             break
-        # Robertson & Zaragoza 2009, eq. 3.3, kept positive as Lucene does.
-        chosen[word] = float(np.log1p((total - frequency + 0.5) / (frequency + 0.5)))
-    return dict(store.fulltext.search(chosen, settings.hits, mean_length))
+        chosen[word] = nats
+    return dict(store.fulltext.search(chosen, settings.hits, terms.mean_length))
 
 
 def distinct(words: Sequence[str], settings: SeedSettings) -> list[str]:

@@ -10,9 +10,10 @@ from crabpath_retrievers.graph import NodeHead, Vector
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
 from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.lexical import lexical_hits, names_in
+from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
@@ -23,11 +24,21 @@ class Wording(NamedTuple):
 
     Attributes:
         lexical: BM25 relative to the best hit, in [0, 1], by node key.
-        named: Keys of the nodes whose name stands in the query.
+        named: Keys of the nodes whose name stands in the query; 1 where nothing else does, else 0.
+        information: What the query asks for.
     """
 
     lexical: dict[int, float]
-    named: set[int]
+    named: dict[int, float]
+    information: Information
+
+
+class Found(NamedTuple):
+    """The namespace's clock, all hits with their scores by node key, what the query asks for."""
+
+    clock: Clock
+    hits: dict[int, Hit]
+    information: Information
 
 
 class Search:
@@ -37,8 +48,8 @@ class Search:
         """Search ``store`` and ``index``."""
         self._store, self._index, self._settings = store, index, settings
 
-    def hits(self, query: Query, vector: Vector) -> tuple[Clock, dict[int, Hit]]:
-        """The namespace's clock, and all hits with their scores by node key."""
+    def find(self, query: Query, vector: Vector) -> Found:
+        """Ask all engines once."""
         # At least k, so that the answer can be filled.
         dense = self._index.search(vector, max(self._settings.seeds.hits, query.k), query.filter)
         with self._store.reading():
@@ -51,25 +62,28 @@ class Search:
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.matching(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
-        return clock, _scored(heads, vector, words, set(query.seed_ids))
+        scored = _scored(heads, vector, words, set(query.seed_ids))
+        return Found(clock, scored, words.information)
 
     def _words(self, text: str) -> Wording:
-        scores = lexical_hits(self._store, tokens(text), self._settings.seeds)
+        terms = query_terms(self._store, tokens(text), self._settings.seeds)
+        scores = lexical_hits(self._store, terms, self._settings.seeds)
         best = max(scores.values(), default=0.0) or 1.0
         lexical = {key: score / best for key, score in scores.items()}
-        return Wording(lexical, self._named(text))
+        information = Information.of(terms.idf)
+        return Wording(lexical, self._named(text, information), information)
 
-    def _named(self, text: str) -> set[int]:
+    def _named(self, text: str, information: Information) -> dict[int, float]:
         """Nodes whose name stands in the query; a longer name silences those inside it."""
         links = self._settings.links
         owners: dict[str, list[int]] = {}
         for name, key in self._store.walk.owners(names_in(text, links.max_name_words)):
             owners.setdefault(name, []).append(key)
-        named: set[int] = set()
+        named: dict[int, float] = {}
         taken = ""
         for name in sorted(owners, key=len, reverse=True):
             if f" {name} " not in taken and len(owners[name]) <= links.max_owners:
-                named |= set(owners[name])
+                named |= dict.fromkeys(owners[name], float(information.names_all(name.split())))
                 taken += f" {name} "
         return named
 
@@ -86,6 +100,7 @@ def _scored(
             similarity,
             lexical=words.lexical.get(head.key, 0.0),
             name=head.rarity if head.key in words.named else 0.0,
+            exact=words.named.get(head.key, 0.0),
             hint=1.0 if head.id in hinted else 0.0,
         )
         for head, similarity in zip(heads, cosines.tolist(), strict=True)

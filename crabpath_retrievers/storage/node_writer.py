@@ -11,6 +11,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.terms import term_codes
 from crabpath_retrievers.text import titled, tokens
 
 # Read off a text, and so read again when it changes. Learned edges (FOLLOWS, TOOL) stay.
@@ -201,7 +202,13 @@ class NodeWriter:
 
 
 def _row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
-    return {"id": node_id, "mentions": 0, "title": payload["title"], "embedding": embedding}
+    return {
+        "id": node_id,
+        "mentions": 0,
+        "title": payload["title"],
+        "embedding": embedding,
+        "terms": term_codes(indexed_tokens(payload["title"], payload["content"])),
+    }
 
 
 def _content(key: int, payload: dict[str, Any]) -> dict[str, Any]:

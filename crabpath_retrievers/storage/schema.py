@@ -34,6 +34,7 @@ nodes = Table(
     Column("mentions", Integer, nullable=False, default=0),
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
+    Column("terms", LargeBinary, nullable=False),
     sqlite_autoincrement=True,
 )
 

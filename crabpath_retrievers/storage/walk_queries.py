@@ -52,7 +52,7 @@ class Frontier(NamedTuple):
     stops: dict[int, float]
 
 
-_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding)
+_HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
 _BY_ID = sa.select(*_HEAD).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 _BY_KEY = sa.select(*_HEAD).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
@@ -110,6 +110,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         overlay.c.weight,
         overlay.c.mark,
         overlay.c.target,
+        sa.null(),
         sa.null(),
         sa.null(),
         sa.null(),
@@ -186,5 +187,5 @@ class WalkQueries:
 
 
 def _head(row: Sequence[Any]) -> NodeHead:
-    key, node_id, title, mentions, embedding = row
-    return NodeHead(key, node_id, title, mentions, unpack(embedding))
+    key, node_id, title, mentions, embedding, terms = row
+    return NodeHead(key, node_id, title, mentions, unpack(embedding), terms)

@@ -5,39 +5,58 @@ import pytest
 
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
-from crabpath_retrievers.rerank.features import FEATURES, Hit, feature_matrix
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit, feature_matrix
+from crabpath_retrievers.terms import Information, term_codes
 from crabpath_retrievers.traversal import Arrival
 
-
-def head(key, mentions=0):
-    """A node with this number."""
-    return NodeHead(key, f"n{key}", f"Node {key}", mentions, np.array([1, 0], dtype=np.float32))
-
-
-def arrival(target, kind, strength, hop):
-    """A pointer of this kind from some other node."""
-    pointer = Pointer(99, target, kind, 0.5, 0.5)
-    return Arrival(head(99), Option(pointer, 0.5, 0.0, Tier.HABITUAL), strength, hop)
+EVEN = np.zeros(3)  # every node is as likely a source as any other
+ASKED = Information.of({"crab": 30.0, "path": 15.0, "sea": 5.0})
+HIDDEN = 99
 
 
-def row(hit, *arrivals, inhibition=None):
+def head(key, mentions=0, text=""):
+    """A node with this number and text."""
+    vector = np.array([1, 0], dtype=np.float32)
+    return NodeHead(key, f"n{key}", f"Node {key}", mentions, vector, term_codes(text.split()))
+
+
+def arrival(target, kind, strength, hop, source=HIDDEN):
+    """A pointer of this kind, from a node that is no candidate unless told."""
+    pointer = Pointer(source, target, kind, 0.5, 0.5)
+    return Arrival(head(source), Option(pointer, 0.5, 0.0, Tier.HABITUAL), strength, hop)
+
+
+def matrix_of(hits, *arrivals, inhibition=None, sources=EVEN, asked=ASKED):
+    """Features of these candidates."""
+    return feature_matrix(Evidence.of(hits, arrivals, inhibition or {}, asked), sources)
+
+
+def row(hit, *arrivals, **options):
     """The features of one hit that are not zero, by name."""
-    matrix = feature_matrix([hit], arrivals, inhibition or {})
-    return {name: value for name, value in zip(FEATURES, matrix[0], strict=True) if value}
+    values = matrix_of([hit], *arrivals, **options)[0]
+    return {name: value for name, value in zip(FEATURES, values, strict=True) if value}
 
 
 def test_a_search_hit_alone_has_only_its_scores():
-    """Similarity, lexical score, name and hint are taken over; the bias is 1."""
-    hit = Hit(head(1), 0.6, lexical=0.5, name=0.7, hint=1.0)
-    assert row(hit) == {"bias": 1, "similarity": 0.6, "lexical": 0.5, "name": 0.7, "hint": 1}
+    """Similarity, name and hint are taken over; the bias is 1."""
+    hit = Hit(head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0)
+    assert row(hit) == {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1}
 
 
-@pytest.mark.parametrize("kind", [k for k in EdgeKind if k is not EdgeKind.STOP])
+def test_information_is_the_idf_of_the_words_held():
+    """30 + 5 nats in units of 10; words that the query does not ask for count nothing."""
+    assert row(Hit(head(1, text="sea crab sand"), 0))["information"] == pytest.approx(3.5)
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in EdgeKind if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM)]
+)
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     """One hop from an entry each kind has a column; feedback edges share ``learned``."""
     learned = kind in (EdgeKind.FOLLOWS, EdgeKind.TOOL)
     features = row(Hit(head(1), 0), arrival(head(1), kind, 0.4, 1))
-    assert features == {"bias": 1, "rarity": 1, "learned" if learned else kind.label: 0.4}
+    features.pop("rare_mention", None)
+    assert features == {"bias": 1, "learned" if learned else kind.label: 0.4}
 
 
 def test_the_strongest_pointer_of_a_kind_counts():
@@ -49,25 +68,64 @@ def test_the_strongest_pointer_of_a_kind_counts():
 def test_pointers_further_out_count_as_far():
     """From the second hop on, the kind of a pointer no longer matters."""
     arrivals = [arrival(head(1), EdgeKind.LINK, 0.3, 2), arrival(head(1), EdgeKind.MENTION, 0.2, 3)]
-    assert row(Hit(head(1), 0), *arrivals) == {"bias": 1, "rarity": 1, "far": 0.3}
+    assert row(Hit(head(1), 0), *arrivals) == {"bias": 1, "far": 0.3}
 
 
-def test_rarity_is_that_of_a_node_a_pointer_leads_to():
-    """A name with 3 mentions has rarity 1/√(1 + 3) = .5; without a pointer it does not count."""
-    assert row(Hit(head(1, mentions=3), 0)) == {"bias": 1}
-    named = arrival(head(1, mentions=3), EdgeKind.LINK, 0.4, 1)
-    assert row(Hit(head(1, mentions=3), 0), named)["rarity"] == 0.5
+def test_a_mention_of_a_rare_name_says_more():
+    """A name with 3 mentions has rarity 1/√(1 + 3) = .5."""
+    named = arrival(head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
+    assert row(Hit(head(1, mentions=3), 0), named)["rare_mention"] == 0.2
+
+
+def test_a_pointer_counts_as_much_as_its_source_is_likely():
+    """With 10 per unit of similarity, a source .1 behind the best is e^-1 times as likely."""
+    hits = [Hit(head(1), 0.5), Hit(head(2), 0.4), Hit(head(3), 0.0)]
+    mention = arrival(head(3), EdgeKind.MENTION, 0.4, 1, source=2)
+    features = matrix_of(hits, mention, sources=np.array([10.0, 0.0, 0.0]))[2]
+    assert features[FEATURES.index("likely_mention")] == pytest.approx(np.exp(-1))
+
+
+def test_a_shared_term_says_less_to_a_query_that_asks_for_much():
+    """50 nats are typical; 200 nats leave a quarter, and few nats never more than double."""
+    hits = [Hit(head(1), 0.5), Hit(head(2), 0.5)]
+    shared = arrival(head(2), EdgeKind.SHARED_TERM, 0.35, 1, source=1)
+    column = FEATURES.index("shared_term")
+    for nats, expected in ((50.0, 1.0), (200.0, 0.25), (1.0, 2.0)):
+        asked = Information.of({"crab": nats})
+        assert matrix_of(hits, shared, asked=asked)[1, column] == pytest.approx(expected)
+
+
+def test_a_bridge_adds_what_its_source_lacks():
+    """The source holds "crab" (30 of 50 nats); "path" (15) is new, "crab" is not."""
+    hits = [Hit(head(1, text="crab"), 0), Hit(head(2, text="crab path"), 0)]
+    link = arrival(head(2), EdgeKind.LINK, 0.6, 1, source=1)
+    features = matrix_of(hits, link)
+    assert features[:, FEATURES.index("bridge")] == pytest.approx([0.0, 0.3])
+
+
+def test_a_source_that_is_no_candidate_builds_no_bridge():
+    """What a filter hides says nothing about its words."""
+    assert "bridge" not in row(Hit(head(1, text="crab"), 0), arrival(head(1), EdgeKind.LINK, 1, 1))
 
 
 def test_inhibition_and_arrivals_reach_their_own_row_only():
     """What is known of nodes that are no candidates is left out."""
     hits = [Hit(head(1), 0), Hit(head(2), 0)]
     arrivals = [arrival(head(2), EdgeKind.LINK, 0.4, 1), arrival(head(9), EdgeKind.LINK, 0.9, 1)]
-    matrix = feature_matrix(hits, arrivals, {1: (head(1), 0.3), 9: (head(9), 0.9)})
+    matrix = matrix_of(hits, *arrivals, inhibition={1: (head(1), 0.3), 9: (head(9), 0.9)})
     columns = [FEATURES.index("link"), FEATURES.index("inhibition")]
     assert matrix[:, columns].tolist() == [[0, 0.3], [0.4, 0]]
 
 
+def test_a_query_without_known_words_can_be_ranked():
+    """Pointers count as far as they need no words."""
+    nothing = Information.of({})
+    link = arrival(head(2), EdgeKind.SHARED_TERM, 0.4, 1, source=1)
+    matrix = matrix_of([Hit(head(1), 0.2), Hit(head(2), 0.1)], link, asked=nothing)
+    assert np.isfinite(matrix).all()
+    assert not matrix[:, FEATURES.index("shared_term")].any()
+
+
 def test_no_hits_give_an_empty_matrix():
     """An empty store can be ranked too."""
-    assert feature_matrix([], [], {}).shape == (0, len(FEATURES))
+    assert matrix_of([]).shape == (0, len(FEATURES))

@@ -14,7 +14,9 @@ from crabpath_retrievers.rerank.ranker import Ranker
 
 def prior(path, **weights):
     """A file with these weights."""
-    path.write_text(json.dumps({"weights": weights, "provenance": {"note": "test"}}))
+    sources = {"similarity": 6, "name": 2, "information": 1}
+    data = {"weights": weights, "sources": sources, "provenance": {"note": "test"}}
+    path.write_text(json.dumps(data))
     return path
 
 
@@ -36,7 +38,9 @@ def test_the_shipped_prior_tells_where_it_comes_from():
     """It names its features, values evidence for a document, and carries its provenance."""
     ranker = Ranker.load()
     weights = dict(zip(FEATURES, ranker.weights, strict=True))
-    assert min(weights["similarity"], weights["lexical"], weights["mention"], weights["name"]) > 0
+    assert (
+        min(weights["similarity"], weights["information"], weights["mention"], weights["name"]) > 0
+    )
     assert weights["bias"] < 0
     assert ranker.provenance
 
@@ -52,6 +56,14 @@ def test_features_that_a_prior_leaves_out_count_nothing(tmp_path):
     """An older prior stays usable when a release adds features."""
     ranker = Ranker.load(prior(tmp_path / "prior.json", bias=1))
     assert ranker.log_odds(features(bias=1, hint=1, link=1)) == pytest.approx([1.0])
+
+
+def test_a_prior_of_an_older_release_is_refused(tmp_path):
+    """Without the weights of sources its pointers could not be weighed."""
+    path = tmp_path / "prior.json"
+    path.write_text(json.dumps({"weights": {"bias": 1}}))
+    with pytest.raises(ConfigurationError, match="fit it with this release"):
+        Ranker.load(path)
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
