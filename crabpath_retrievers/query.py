@@ -24,6 +24,7 @@ class Query:
         seed_ids: Nodes that the host suggests as entries (document 002 §1.4).
         boost_tags: Documents whose metadata carries one of these values are preferred.
         fill: Return exactly k (as far as there are documents); else only confident ones.
+        distinct: Return at most one chunk of every document.
         max_tokens: Budget for the returned texts, near-duplicates left out; None for no budget.
         vector: Unit query vector of shape ``[d]``; None embeds the text.
         record: Whether to keep the turn record.
@@ -38,6 +39,7 @@ class Query:
     seed_ids: Sequence[str] = ()
     boost_tags: Sequence[str] = ()
     fill: bool = True
+    distinct: bool = False
     max_tokens: int | None = None
     vector: Vector | None = None
     record: bool = True

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
@@ -20,6 +22,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.search import Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
@@ -178,7 +181,11 @@ class Retrieval:
 
     def _rank(self, query: Query, found: _Found) -> Steps[list[Returned]]:
         pool = found.evidence.pool
-        order, matrix = self.ranker.ranked(found.evidence, query.k)
+        matrix = self.ranker.features(found.evidence)
+        among: Sequence[int] = range(len(pool))
+        if query.distinct:
+            among = yield from self._distinct(pool, self.ranker.log_odds(matrix))
+        order = self.ranker.order(matrix, found.evidence, query.k, among)
         probabilities = self.ranker.probabilities(matrix)
         if not query.fill:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
@@ -195,6 +202,16 @@ class Retrieval:
             )
             for i in order[: query.k]
         ]
+
+    def _distinct(self, pool: Sequence[Hit], odds: Floats) -> Steps[list[int]]:
+        """The best chunk of every document, as indices into the pool."""
+        known = yield from perform(self.store.catalog.known, ids=[hit.head.id for hit in pool])
+        document = {node.id: node.document for node in known}
+        best: dict[str, int] = {}
+        for i in np.argsort(-odds, kind="stable").tolist():
+            node = pool[i].head.id
+            best.setdefault(document.get(node, node), i)
+        return list(best.values())
 
     def _within_budget(
         self, query: Query, max_tokens: int, pool: Sequence[Hit], order: Sequence[int]

@@ -47,6 +47,8 @@ class CrabPathRetriever(BaseRetriever):
     """Sample the walk instead of following the best pointers; an integer seeds the sampling."""
     fill: bool = True
     """False returns only documents that the ranker is confident about, k at most."""
+    distinct: bool = False
+    """At most one chunk of every document, for corpora of long documents."""
     max_tokens: int | None = None
     """Budget for all returned texts together; near-duplicates are left out."""
 
@@ -208,7 +210,7 @@ class CrabPathRetriever(BaseRetriever):
         **named: Any,
     ) -> dict[str, Any]:
         """The retriever's fields, overridden by what one call gives."""
-        fields = ("k", "filter", "namespace", "explore", "fill", "max_tokens")
+        fields = ("k", "filter", "namespace", "explore", "fill", "distinct", "max_tokens")
         usable = (*fields, "seed_ids", "boost_tags")
         unknown = set(options) - {*usable, "verbose"}
         if unknown:

@@ -4,7 +4,7 @@ The prior is fitted on training splits by ``crabpath fit-prior`` and shipped wit
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -65,15 +65,29 @@ class Ranker:
         return cls(weights, odds, data.get("provenance", {}), inhibition)
 
     def ranked(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
-        """The candidates in order, best first, and their features.
+        """All candidates in order, best first, and their features."""
+        matrix = self.features(evidence)
+        return self.order(matrix, evidence, k, range(len(evidence.pool))), matrix
 
-        The first k are chosen for relevance and for what they add to those before them.
+    def features(self, evidence: Evidence) -> Matrix:
+        """Features of every candidate, coverage left at 0."""
+        return feature_matrix(evidence, self.sources)
+
+    def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
+        """Candidates in order, best first; the column of their coverage is filled in.
+
+        Args:
+            matrix: Features as from :meth:`features`.
+            evidence: The candidates.
+            k: How many are chosen for relevance and for what they add to those before them.
+            among: Indices of the candidates that may be chosen.
         """
-        matrix = feature_matrix(evidence, self.sources)
+        chosen = np.asarray(among, dtype=np.intp)
         weight = float(self.weights[_COVERAGE])
-        order, added = complementary(self.log_odds(matrix), evidence.held, weight, k)
-        matrix[:, _COVERAGE] = added
-        return order, matrix
+        odds = self.log_odds(matrix)[chosen]
+        order, added = complementary(odds, evidence.held[chosen], weight, k)
+        matrix[chosen, _COVERAGE] = added
+        return chosen[order].tolist()
 
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``."""

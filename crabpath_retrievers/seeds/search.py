@@ -17,6 +17,7 @@ from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
+_CHUNKS = 4  # of one document that search may find before it finds another document
 
 
 class Wording(NamedTuple):
@@ -51,7 +52,8 @@ class Search:
     def find(self, query: Query, vector: Vector) -> Found:
         """Ask all engines once."""
         # At least k, so that the answer can be filled.
-        dense = self._index.search(vector, max(self._settings.seeds.hits, query.k), query.filter)
+        wanted = query.k * _CHUNKS if query.distinct else query.k
+        dense = self._index.search(vector, max(self._settings.seeds.hits, wanted), query.filter)
         with self._store.reading():
             words = self._words(query.text[:_LONGEST_QUERY])
             ids = (*dense, *query.seed_ids)
