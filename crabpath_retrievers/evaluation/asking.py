@@ -46,7 +46,8 @@ def tasks(dataset: Dataset, embeddings: Embeddings, *, closed: bool = False) -> 
     documents = {document.id: document for document in dataset.documents}
     for query, text in dataset.queries.items():
         own = [documents[document_id] for document_id in dataset.candidates[query]]
-        yield Task(Corpus.of(own, embeddings, split=dataset.split), {query: text})
+        corpus = Corpus.of(own, embeddings, split=dataset.split, shown=False)
+        yield Task(corpus, {query: text})
 
 
 def vectors(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vector]:

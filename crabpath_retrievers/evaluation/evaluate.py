@@ -59,17 +59,19 @@ def depth(plan: Plan, dataset: Dataset) -> int:
 
 def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
     """What was asked of what."""
+    unmapped = sorted({gold for lost in dataset.unmapped_gold.values() for gold in lost})
     return {
         "name": plan.dataset,
         "queries": len(dataset.queries),
         "documents": len(dataset.documents),
-        "file": plan.data.name,
+        "file": plan.data.resolve().name,
         "setting": plan.setting,
         "level": plan.level,
         "limit": plan.limit,
         "seed": plan.seed,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
+        "unmapped_gold_ids": unmapped,
     }
 
 

@@ -58,7 +58,7 @@ def _quality(axes: "Axes", figures: Figures) -> None:
         axes.errorbar(places, values, _reach(values, intervals), fmt="none", ecolor="black")
     axes.set_xticks(range(len(metrics)), metrics, rotation=30)
     axes.set_ylim(0, 1)
-    axes.legend(ncols=len(methods), loc="lower right")
+    axes.legend(ncols=len(methods), loc="lower center", bbox_to_anchor=(0.5, -0.3))
 
 
 def _latency(axes: "Axes", figures: Figures) -> None:

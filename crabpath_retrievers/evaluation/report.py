@@ -9,9 +9,11 @@ from scipy.stats import false_discovery_control
 Figures = Mapping[str, Any]
 """What :func:`crabpath_retrievers.evaluation.evaluate.evaluate` returns."""
 
+_NAMED = 10  # most missing documents that are named
 _PROTOCOL = """\
 Every method got the same chunks, embedder, questions and depth; labels met the answers only after
-all of them were given. Intervals are 95 % BCa bootstraps over questions (9,999 resamples).
+all of them were given. Intervals are 95 % BCa bootstraps over questions (9,999 resamples)."""
+_TEST_NOTE = """\
 Differences are paired by question; p is a two-sided permutation test of the mean difference, q the
 same under control of the false discovery rate (Benjamini & Hochberg) over this table."""
 _COST_NOTE = """\
@@ -41,7 +43,7 @@ def summary(figures: Figures) -> str:
     parts = [f"# {dataset['name']}: {dataset['queries']} questions", _facts(figures), _PROTOCOL]
     parts += ["## Quality", _quality(figures)]
     if figures["comparisons"]:
-        parts += ["## Differences", _differences(figures["comparisons"])]
+        parts += ["## Differences", _differences(figures["comparisons"]), _TEST_NOTE]
     parts += ["## Cost", _costs(figures), _COST_NOTE]
     return "\n\n".join(parts)
 
@@ -56,6 +58,8 @@ def _facts(figures: Figures) -> str:
         f"{dataset['unmapped_gold']} gold documents are not in the corpus and count as misses.",
         f"Wall time {figures['wall_s']} s, peak memory {figures['peak_memory_mb']} MiB.",
     ]
+    if dataset["unmapped_gold_ids"]:
+        lines.append(f"Gold that is missing: {', '.join(dataset['unmapped_gold_ids'][:_NAMED])}.")
     if dataset["limit"] is not None:
         lines.append(f"At most {dataset['limit']} questions were asked, {drawn}.")
     return "\n".join(lines)

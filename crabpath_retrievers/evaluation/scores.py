@@ -56,7 +56,9 @@ def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> di
 def interval(
     values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
 ) -> list[float] | None:
-    """95 % BCa bootstrap interval of the mean; None where all values are equal.
+    """95 % BCa bootstrap interval of the mean; None where it cannot be estimated.
+
+    All values being equal is one such case, too few of them another.
 
     Args:
         values: One per query.
@@ -68,7 +70,8 @@ def interval(
     found = bootstrap(
         (given,), np.mean, method="BCa", n_resamples=_RESAMPLES, batch=_batch(given), rng=seed
     ).confidence_interval
-    return [round(float(found.low), 4), round(float(found.high), 4)]
+    ends = [round(float(end), 4) for end in found]
+    return ends if np.all(np.isfinite(ends)) else None
 
 
 def _batch(values: NDArray[np.float64]) -> int:

@@ -32,7 +32,11 @@ def evaluate_and_write(
             raise InvalidInputError(msg)
     if folder is not None:
         _require_writable(folder)
-    figures = evaluate(plan)
+    try:
+        figures = evaluate(plan)
+    except json.JSONDecodeError as error:  # data sets are checked; vectors in the cache are not
+        msg = f"{plan.cache} holds a vector that was written in part: delete the directory"
+        raise InvalidInputError(msg) from error
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if folder is not None:

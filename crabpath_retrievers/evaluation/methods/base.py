@@ -30,19 +30,28 @@ class Corpus:
         split: Whether documents are cut into chunks.
         chunks: What the documents are cut into; the same for every method.
         embeddings: The embedder; the same for every method.
+        shown: Whether indexing shows its progress; False below another progress bar.
     """
 
     documents: tuple[Document, ...]
     split: bool
     chunks: tuple[Node, ...]
     embeddings: Embeddings
+    shown: bool = True
 
     @classmethod
-    def of(cls, documents: Iterable[Document], embeddings: Embeddings, *, split: bool) -> Self:
+    def of(
+        cls,
+        documents: Iterable[Document],
+        embeddings: Embeddings,
+        *,
+        split: bool,
+        shown: bool = True,
+    ) -> Self:
         """Cut documents as an ingest with default settings does."""
         given = tuple(documents)
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
-        return cls(given, split, tuple(nodes), embeddings)
+        return cls(given, split, tuple(nodes), embeddings, shown)
 
     def texts(self) -> list[str]:
         """What an index reads of each chunk: its text, led by its title where that is missing."""

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 from chromadb.config import Settings
@@ -43,7 +43,9 @@ def nearest(corpus: Corpus) -> Iterator[Nearest]:
         collection_configuration=cast("Any", {"hnsw": _EXACT}),
     )
     texts = corpus.texts()
-    with bar(len(texts), description="dense: indexing") as advance:
+    silent = nullcontext(lambda _units: None)
+    progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+    with progress as advance:
         for start in range(0, len(texts), _BATCH):
             part = texts[start : start + _BATCH]
             places = range(start, start + len(part))
