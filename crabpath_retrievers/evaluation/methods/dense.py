@@ -1,13 +1,15 @@
 """Plain Chroma through langchain-chroma: cosine similarity and nothing else."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import chromadb
 from chromadb.config import Settings
 from langchain_chroma import Chroma
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
 from crabpath_retrievers.graph import Vector
@@ -23,7 +25,7 @@ Nearest = Callable[[Vector, int], list[int]]
 
 @contextmanager
 def dense(corpus: Corpus) -> Iterator[Rank]:
-    """An in-memory collection of the chunks."""
+    """A collection of the chunks, gone afterwards."""
     with nearest(corpus) as near:
 
         def rank(_query: str, vector: Vector, depth: int) -> list[Found]:
@@ -36,30 +38,38 @@ def dense(corpus: Corpus) -> Iterator[Rank]:
 @contextmanager
 def nearest(corpus: Corpus) -> Iterator[Nearest]:
     """Search of the chunks by vector."""
-    store = Chroma(
-        f"eval-{uuid.uuid4().hex}",  # in-memory clients of one process share their collections
-        corpus.embeddings,
-        client_settings=Settings(anonymized_telemetry=False),
-        collection_configuration=cast("Any", {"hnsw": _EXACT}),
-    )
     texts = corpus.texts()
-    silent = nullcontext(lambda _units: None)
-    progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
-    with progress as advance:
-        for start in range(0, len(texts), _BATCH):
-            part = texts[start : start + _BATCH]
-            places = range(start, start + len(part))
-            store.add_documents(
-                [Document(text) for text in part], ids=[str(place) for place in places]
-            )
-            advance(len(part))
+    with _collection(corpus.embeddings) as store:
+        silent = nullcontext(lambda _units: None)
+        progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+        with progress as advance:
+            for start in range(0, len(texts), _BATCH):
+                part = texts[start : start + _BATCH]
+                ids = [str(start + place) for place in range(len(part))]
+                store.add_documents([Document(text) for text in part], ids=ids)
+                advance(len(part))
 
-    def near(vector: Vector, depth: int) -> list[int]:
-        wanted = min(depth, len(texts))
-        found = store.similarity_search_by_vector(vector.tolist(), k=wanted)
-        return [int(str(document.id)) for document in found]
+        def near(vector: Vector, depth: int) -> list[int]:
+            wanted = min(depth, len(texts))
+            found = store.similarity_search_by_vector(vector.tolist(), k=wanted)
+            return [int(str(document.id)) for document in found]
 
-    try:
         yield near
-    finally:
-        store.delete_collection()
+
+
+@contextmanager
+def _collection(embeddings: Embeddings) -> Iterator[Chroma]:
+    """An empty collection in a temporary directory: in-memory clients of a process share theirs."""
+    with TemporaryDirectory(prefix="crabpath-eval-", ignore_cleanup_errors=True) as folder:
+        client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+        try:
+            yield Chroma(
+                "dense",
+                embeddings,
+                client=client,
+                collection_configuration=cast("Any", {"hnsw": _EXACT}),
+            )
+        finally:
+            close = getattr(client, "close", None)  # older releases have none
+            if close is not None:
+                close()
