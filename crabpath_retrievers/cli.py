@@ -12,8 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.evaluation.extra import require_eval_extra
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.seeds.embedder import MODEL
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -208,6 +210,54 @@ def fit_prior(
     prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
     write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
     typer.echo(json.dumps(prior, indent=2))
+
+
+@app.command("eval")
+@handled
+def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
+    dataset: Annotated[str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique or beir.")],
+    data: Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")],
+    methods: Annotated[str, typer.Option(help="Which to compare.")] = "dense,lexical,hybrid,cold",
+    k: Annotated[str, typer.Option("--k", "-k", help="Cut-offs.")] = "2,5,10",
+    limit: Annotated[int | None, typer.Option(help="Most questions; the first ones.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws the questions of --limit, and the resamples.")
+    ] = None,
+    embedding: Annotated[
+        str | None, typer.Option(help="A sentence-transformers model; none: all-MiniLM-L6-v2.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
+    setting: Annotated[
+        str, typer.Option(help="pooled, or closed: a question's own paragraphs only.")
+    ] = "pooled",
+    level: Annotated[
+        str, typer.Option(help="document, or chunk: the measures of MultiHop-RAG itself.")
+    ] = "document",
+    write: Annotated[
+        Path | None, typer.Option("--json", help="Where to write the figures.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Directory for a report with tables and plots.")
+    ] = None,
+) -> None:
+    """Measure retrieval on a data set with labels; see docs/evaluation.md."""
+    require_eval_extra()
+    from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names
+    from crabpath_retrievers.evaluation.writing import evaluate_and_write
+
+    plan = Plan(
+        dataset=dataset,
+        data=data,
+        methods=names(methods),
+        ks=cut_offs(k),
+        limit=limit,
+        seed=seed,
+        embedding=embedding or MODEL,
+        cache=cache,
+        setting=setting,
+        level=level,
+    )
+    typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
 
 
 if __name__ == "__main__":

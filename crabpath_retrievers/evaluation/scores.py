@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ir_measures
 import numpy as np
 from ir_measures import R
+from numpy.typing import NDArray
 from scipy.stats import bootstrap, permutation_test
 
+from crabpath_retrievers.evaluation.measures import full, per_query
+
 _SEED = 0
+_RESAMPLES = 9999
+_AT_ONCE = 4_000_000  # numbers that one batch of resamples may hold
 
 
 def scores(
@@ -21,29 +25,54 @@ def scores(
         run: Ranked documents by query, best first.
         k: Cut-off.
     """
-    judged = {query: dict.fromkeys(relevant, 1) for query, relevant in qrels.items()}
-    ranked = {
-        query: {document: float(-place) for place, document in enumerate(run.get(query, ()))}
-        for query in qrels
-    }
-    values = {m.query_id: float(m.value) for m in ir_measures.iter_calc([R @ k], judged, ranked)}
-    recall = [values.get(query, 0.0) for query in qrels]
-    return {"recall": recall, "full": [float(value >= 1.0) for value in recall]}
+    found = per_query({"recall": R @ k}, qrels, run)
+    return found | {"full": full(found["recall"])}
 
 
-def compared(a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
-    """Paired difference a − b with 95 % BCa bootstrap interval and permutation p."""
+def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
+    """Paired difference a − b with 95 % BCa bootstrap interval and permutation p.
+
+    Args:
+        a: Scores per query.
+        b: Scores of the same queries in the same order.
+        seed: Of both resamplings.
+    """
     difference = np.asarray(a) - np.asarray(b)
-    if not np.any(difference != difference[0]):
-        return {"difference": round(float(difference.mean()), 4), "ci95": None, "p": None}
-    interval = bootstrap(
-        (difference,), np.mean, method="BCa", n_resamples=9999, rng=_SEED
+    ci95 = interval(difference, seed=seed)
+    p = None
+    if ci95 is not None:
+        test = permutation_test(
+            (difference,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=_RESAMPLES,
+            batch=_batch(difference),
+            rng=seed,
+        )
+        p = round(float(test.pvalue), 4)
+    return {"difference": round(float(difference.mean()), 4), "ci95": ci95, "p": p}
+
+
+def interval(
+    values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
+) -> list[float] | None:
+    """95 % BCa bootstrap interval of the mean; None where it cannot be estimated.
+
+    All values being equal is one such case, too few of them another.
+
+    Args:
+        values: One per query.
+        seed: Of the resampling.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if not np.any(given != given[0]):
+        return None
+    found = bootstrap(
+        (given,), np.mean, method="BCa", n_resamples=_RESAMPLES, batch=_batch(given), rng=seed
     ).confidence_interval
-    test = permutation_test(
-        (difference,), np.mean, permutation_type="samples", n_resamples=9999, rng=_SEED
-    )
-    return {
-        "difference": round(float(difference.mean()), 4),
-        "ci95": [round(float(interval.low), 4), round(float(interval.high), 4)],
-        "p": round(float(test.pvalue), 4),
-    }
+    ends = [round(float(end), 4) for end in found]
+    return ends if np.all(np.isfinite(ends)) else None
+
+
+def _batch(values: NDArray[np.float64]) -> int:
+    return max(1, _AT_ONCE // values.size)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.evaluation.scores import compared, scores
+from crabpath_retrievers.evaluation.scores import compared, interval, scores
 
 
 def test_recall_and_full_evidence_by_hand():
@@ -25,3 +25,21 @@ def test_equal_runs_have_no_interval():
     """Without any difference there is nothing to estimate."""
     assert compared([1.0, 0.0], [1.0, 0.0]) == {"difference": 0.0, "ci95": None, "p": None}
     assert compared([1.0, 1.0], [0.5, 0.5])["difference"] == pytest.approx(0.5)
+
+
+def test_an_interval_of_a_share_covers_what_it_should():
+    """30 of 40: the exact (Clopper-Pearson) interval is .588 to .873."""
+    low, high = interval([1.0] * 30 + [0.0] * 10)
+    assert low == pytest.approx(0.588, abs=0.03)
+    assert high == pytest.approx(0.873, abs=0.03)
+
+
+def test_resamples_follow_the_seed():
+    """The same seed gives the same interval, another one another."""
+    values = [n / 37 % 1 for n in range(0, 2000, 11)]
+    assert interval(values, seed=1) == interval(values, seed=1) != interval(values, seed=2)
+
+
+def test_one_value_has_no_interval():
+    """Nothing can be resampled."""
+    assert interval([0.5]) is None

@@ -1,0 +1,94 @@
+"""Asking a method every question, and timing it."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.methods import Corpus, Found, Method, Rank
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.seeds.embedder import unit
+
+_WARM_UP = 5  # questions asked before the clock runs
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a method answered.
+
+    Attributes:
+        found: Chunks by query id, best first.
+        milliseconds: Time of each query, embedding excluded.
+        indexing_s: Seconds for building its indexes, embedding included where not cached.
+    """
+
+    found: dict[str, list[Found]]
+    milliseconds: list[float]
+    indexing_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One corpus, and the questions asked of it, by id. There is no label in it."""
+
+    corpus: Corpus
+    queries: Mapping[str, str]
+
+
+def tasks(dataset: Dataset, embeddings: Embeddings, *, closed: bool = False) -> Iterator[Task]:
+    """What methods are given: one pooled corpus, or each question's own paragraphs."""
+    if not closed:
+        yield Task(Corpus.of(dataset.documents, embeddings, split=dataset.split), dataset.queries)
+        return
+    documents = {document.id: document for document in dataset.documents}
+    for query, text in dataset.queries.items():
+        own = [documents[document_id] for document_id in dataset.candidates[query]]
+        corpus = Corpus.of(own, embeddings, split=dataset.split, shown=False)
+        yield Task(corpus, {query: text})
+
+
+def vectors(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vector]:
+    """Unit vectors of the questions, each of shape ``[d]``, by id."""
+    found = {}
+    with bar(len(queries), description="embedding questions") as advance:
+        for query, text in queries.items():
+            found[query] = unit(embeddings.embed_query(text))
+            advance(1)
+    return found
+
+
+def ask(
+    name: str, method: Method, given: Iterator[Task], asked: Mapping[str, Vector], depth: int
+) -> Run:
+    """Answer every question of every task.
+
+    Args:
+        name: Shown beside the progress bar.
+        method: What answers.
+        given: Corpora with their questions.
+        asked: Vectors of the questions by id.
+        depth: Chunks per question.
+    """
+    run = Run({}, [], 0.0)
+    indexing = 0.0
+    with bar(len(asked), description=f"{name}: asking") as advance:
+        for task in given:
+            begun = time.perf_counter()
+            with method(task.corpus) as rank:
+                indexing += time.perf_counter() - begun
+                if not run.found:
+                    _warm_up(rank, task, asked, depth)
+                for query, text in task.queries.items():
+                    begun = time.perf_counter()
+                    run.found[query] = rank(text, asked[query], depth)
+                    run.milliseconds.append((time.perf_counter() - begun) * 1000)
+                    advance(1)
+    return Run(run.found, run.milliseconds, indexing)
+
+
+def _warm_up(rank: Rank, task: Task, asked: Mapping[str, Vector], depth: int) -> None:
+    for query, text in list(task.queries.items())[:_WARM_UP]:
+        rank(text, asked[query], depth)

@@ -1,0 +1,77 @@
+"""BEIR folders (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/test.tsv."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage, require_new
+from crabpath_retrievers.evaluation.datasets.reading import lines, text
+
+_COLUMNS = 3
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    id: str = Field(alias="_id")
+    text: str
+
+
+class _Document(_Query):
+    title: str = ""
+
+
+_DOCUMENT, _QUERY = TypeAdapter(_Document), TypeAdapter(_Query)
+
+
+def is_beir(path: Path) -> bool:
+    """Whether a path is a folder with a corpus in BEIR form."""
+    return any((path / name).exists() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+
+
+def beir(folder: Path, name: str = "") -> Dataset:
+    """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
+
+    Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
+    without a relevant document are not asked.
+
+    Raises:
+        InvalidInputError: A file is missing, truncated or of another format.
+    """
+    rows = lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
+    documents = [passage(row.id, row.title, row.text) for row in rows]
+    relevant = _relevant(folder / "qrels" / "test.tsv")
+    queries: dict[str, str] = {}
+    for row in lines(folder / "queries.jsonl", _QUERY, "a list of BEIR queries"):
+        if row.id in relevant:
+            require_new(row.id, queries)
+            queries[row.id] = row.text
+    return Dataset(
+        name or folder.name,
+        tuple(document for document in documents if document.page_content.strip()),
+        queries,
+        {query: frozenset(relevant[query]) for query in queries},
+    )
+
+
+def _relevant(path: Path) -> dict[str, set[str]]:
+    """Ids of the documents with a score above 0, by query id."""
+    found: dict[str, set[str]] = {}
+    for number, line in enumerate(text(path).splitlines()):
+        row = line.split("\t")
+        if not line.strip() or (number == 0 and not _is_number(row[-1])):
+            continue
+        if len(row) != _COLUMNS or not _is_number(row[-1]):
+            msg = (
+                f"{path}, line {number + 1} is not a BEIR judgement: "
+                "give query id, document id and a whole number, with tabs between"
+            )
+            raise InvalidInputError(msg)
+        query, document, score = row
+        if int(score) > 0:
+            found.setdefault(query, set()).add(document)
+    return found
+
+
+def _is_number(value: str) -> bool:
+    return value.strip().lstrip("-").isdecimal()

@@ -1,0 +1,48 @@
+"""HotpotQA (Yang et al. 2018), distractor setting, and 2WikiMultihopQA (Ho et al. 2020)."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from crabpath_retrievers.evaluation.datasets.beir import beir, is_beir
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
+from crabpath_retrievers.evaluation.datasets.reading import one_file, whole
+
+
+class _Row(BaseModel):
+    id: str = Field(alias="_id")
+    question: str
+    # Some mirrors hold a paragraph as one string instead of its sentences.
+    context: list[tuple[str, list[str] | str]]
+    supporting_facts: list[tuple[str, int]]
+
+
+_ROWS = TypeAdapter(list[_Row])
+
+
+def hotpotqa(path: Path) -> Dataset:
+    """Official HotpotQA distractor or 2WikiMultihopQA JSON, all contexts pooled.
+
+    Args:
+        path: The file; a folder with it; or a folder with the BEIR form of the data set.
+
+    Raises:
+        InvalidInputError: The file is missing, truncated or of another format.
+    """
+    if is_beir(path):
+        return beir(path)
+    file = one_file(path, ".json")
+    rows = whole(file, _ROWS, "JSON of HotpotQA's distractor setting")
+    return pooled(file.parent.name or file.stem, map(_question, rows))
+
+
+def _question(row: _Row) -> Question:
+    gold = {title for title, _ in row.supporting_facts}
+    titles = [title for title, _ in row.context]
+    return Question(
+        row.id,
+        row.question,
+        [(title, text if isinstance(text, str) else "".join(text)) for title, text in row.context],
+        {place for place, title in enumerate(titles) if title in gold},
+        tuple(sorted(gold.difference(titles))),
+    )

@@ -1,0 +1,43 @@
+"""MuSiQue (Trivedi et al. 2022): JSON lines, twenty paragraphs a question."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, TypeAdapter
+
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
+from crabpath_retrievers.evaluation.datasets.reading import lines, one_file
+
+
+class _Paragraph(BaseModel):
+    title: str
+    paragraph_text: str
+    is_supporting: bool
+
+
+class _Row(BaseModel):
+    id: str
+    question: str
+    paragraphs: list[_Paragraph]
+
+
+_ROW = TypeAdapter(_Row)
+
+
+def musique(path: Path) -> Dataset:
+    """Official MuSiQue JSONL, all paragraphs pooled.
+
+    Raises:
+        InvalidInputError: The file is missing, truncated or of another format.
+    """
+    file = one_file(path, ".jsonl")
+    rows = lines(file, _ROW, "MuSiQue JSON lines")
+    return pooled(file.parent.name or file.stem, map(_question, rows))
+
+
+def _question(row: _Row) -> Question:
+    return Question(
+        row.id,
+        row.question,
+        [(paragraph.title, paragraph.paragraph_text) for paragraph in row.paragraphs],
+        {place for place, paragraph in enumerate(row.paragraphs) if paragraph.is_supporting},
+    )

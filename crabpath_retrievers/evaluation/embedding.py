@@ -1,0 +1,56 @@
+"""The embedder of a run: any sentence-transformers model, every text embedded once."""
+
+import re
+from pathlib import Path
+
+from langchain_core.embeddings import Embeddings
+from langchain_core.stores import InMemoryByteStore
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
+
+
+def embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
+    """An embedder that computes the vector of a text once.
+
+    Args:
+        name: A sentence-transformers model, by hub name or directory.
+        cache: Directory that keeps vectors between runs; None keeps them for this run.
+
+    Raises:
+        InvalidInputError: The model cannot be loaded, or the directory cannot be used.
+    """
+    from langchain_classic.embeddings import CacheBackedEmbeddings
+    from langchain_classic.storage import LocalFileStore
+
+    stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
+        default_embeddings() if name == MODEL else _model(name),
+        InMemoryByteStore() if cache is None else LocalFileStore(str(_usable(cache))),
+        # The default shares its cache with fit-prior.
+        namespace="minilm" if name == MODEL else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
+        query_embedding_cache=True,
+        key_encoder="sha256",
+    )
+    return stored
+
+
+def _model(name: str) -> Embeddings:
+    from langchain_huggingface import HuggingFaceEmbeddings
+
+    try:
+        return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
+    except Exception as error:
+        msg = (
+            f"the embedding model {name!r} cannot be loaded ({type(error).__name__}): "
+            "give the name or the directory of a sentence-transformers model"
+        )
+        raise InvalidInputError(msg) from error
+
+
+def _usable(cache: Path) -> Path:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"{cache} cannot keep embeddings ({error.strerror}): give a writable directory"
+        raise InvalidInputError(msg) from error
+    return cache

@@ -1,0 +1,109 @@
+"""``crabpath eval``: a data set, methods, figures."""
+
+import resource
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crabpath_retrievers.evaluation.asking import Run, ask, tasks, vectors
+from crabpath_retrievers.evaluation.chunk_level import measured_chunks
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.measures import DEPTH, PerQuery, measured
+from crabpath_retrievers.evaluation.methods import Found, chosen
+from crabpath_retrievers.evaluation.plan import Plan
+from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
+
+_CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
+_MIB = 1024 * 1024
+
+
+def evaluate(plan: Plan) -> dict[str, Any]:
+    """Measure every method on the same questions, corpus, chunks, embedder and depth.
+
+    Returns:
+        A JSON-safe record: ``dataset``, ``embedding``, ``methods``, ``comparisons``, and what
+        the run itself cost.
+
+    Raises:
+        InvalidInputError: The data or the plan cannot be used.
+    """
+    begun = time.perf_counter()
+    methods = chosen(plan.methods)
+    dataset = plan.load()
+    embeddings = embedder(plan.embedding, plan.cache)
+    asked = vectors(dataset.queries, embeddings)
+    closed = plan.setting == "closed"
+    runs = {
+        name: ask(
+            name, method, tasks(dataset, embeddings, closed=closed), asked, depth(plan, dataset)
+        )
+        for name, method in methods.items()
+    }
+    return {
+        "dataset": described(plan, dataset),
+        "embedding": plan.embedding,
+        **judged(plan, dataset, runs),
+        "wall_s": round(time.perf_counter() - begun, 1),
+        "peak_memory_mb": _peak_memory_mb(),
+    }
+
+
+def depth(plan: Plan, dataset: Dataset) -> int:
+    """Chunks that each method is asked for, the same for all."""
+    if plan.level == "chunk":
+        return DEPTH
+    return max(*plan.ks, DEPTH) * (_CHUNKS_PER_DOCUMENT if dataset.split else 1)
+
+
+def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
+    """What was asked of what."""
+    unmapped = sorted({gold for lost in dataset.unmapped_gold.values() for gold in lost})
+    return {
+        "name": plan.dataset,
+        "queries": len(dataset.queries),
+        "documents": len(dataset.documents),
+        "file": plan.data.resolve().name,
+        "setting": plan.setting,
+        "level": plan.level,
+        "limit": plan.limit,
+        "seed": plan.seed,
+        "questions_left_out": dataset.left_out,
+        "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
+        "unmapped_gold_ids": unmapped,
+    }
+
+
+def judged(plan: Plan, dataset: Dataset, runs: Mapping[str, Run]) -> dict[str, Any]:
+    """Figures and comparisons: the only place where answers meet labels."""
+    seed = plan.seed or 0
+    scored: dict[str, PerQuery] = {}
+    methods: dict[str, Any] = {}
+    for name, run in runs.items():
+        scored[name], returned = _scored(plan, dataset, run)
+        methods[name] = figures(scored[name], run, returned, seed=seed)
+    metrics = [f"{metric}@{k}" for k in plan.ks for metric in ("full", "recall")]
+    if plan.level == "chunk":
+        metrics = list(next(iter(scored.values())))
+    return {"methods": methods, "comparisons": comparisons(scored, metrics, seed=seed)}
+
+
+def _scored(
+    plan: Plan, dataset: Dataset, run: Run
+) -> tuple[PerQuery, Mapping[str, Sequence[Found]]]:
+    """Scores per query, and what a caller would get."""
+    if plan.level == "chunk":
+        texts = {query: [chunk.text for chunk in found] for query, found in run.found.items()}
+        return measured_chunks(dataset.facts, texts), run.found
+    documents = {query: by_document(found) for query, found in run.found.items()}
+    ranked = {query: [chunk.document for chunk in found] for query, found in documents.items()}
+    returned = {query: found[: max(plan.ks)] for query, found in documents.items()}
+    return measured(dataset.qrels, ranked, plan.ks), returned
+
+
+def _peak_memory_mb() -> float:
+    """Largest resident size of this process so far, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Kibibytes, but bytes on macOS.
+    return round(peak / (_MIB if sys.platform == "darwin" else 1024), 1)

@@ -1,0 +1,31 @@
+"""What can be compared: one file per method, each a context manager that gives a ranking."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Method, Rank
+from crabpath_retrievers.evaluation.methods.cold import cold
+from crabpath_retrievers.evaluation.methods.dense import dense
+from crabpath_retrievers.evaluation.methods.hybrid import hybrid
+from crabpath_retrievers.evaluation.methods.lexical import lexical
+
+__all__ = ["METHODS", "Corpus", "Found", "Method", "Rank", "chosen"]
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {"dense": dense, "lexical": lexical, "hybrid": hybrid, "cold": cold}
+)
+
+
+def chosen(names: Sequence[str]) -> dict[str, Method]:
+    """The methods of these names, in this order.
+
+    Raises:
+        InvalidInputError: There is no such method, or none is named.
+    """
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        what = f"there is no method {unknown[0]!r}" if unknown else "no method is named"
+        msg = f"{what}: choose among {', '.join(METHODS)}, with commas between"
+        raise InvalidInputError(msg)
+    return {name: METHODS[name] for name in names}

@@ -1,0 +1,65 @@
+"""What a method is given and what it gives back. Labels are in neither."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from typing_extensions import Self
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.graph import Node, Vector
+from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
+
+
+class Found(NamedTuple):
+    """A chunk that was retrieved: the document it is of, and the text that is returned."""
+
+    document: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All that a method may see before it is asked.
+
+    Attributes:
+        documents: Text and title.
+        split: Whether documents are cut into chunks.
+        chunks: What the documents are cut into; the same for every method.
+        embeddings: The embedder; the same for every method.
+        shown: Whether indexing shows its progress; False below another progress bar.
+    """
+
+    documents: tuple[Document, ...]
+    split: bool
+    chunks: tuple[Node, ...]
+    embeddings: Embeddings
+    shown: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        documents: Iterable[Document],
+        embeddings: Embeddings,
+        *,
+        split: bool,
+        shown: bool = True,
+    ) -> Self:
+        """Cut documents as an ingest with default settings does."""
+        given = tuple(documents)
+        nodes = Chunking(Settings().ingest, split=split).nodes(given)
+        return cls(given, split, tuple(nodes), embeddings, shown)
+
+    def texts(self) -> list[str]:
+        """What an index reads of each chunk: its text, led by its title where that is missing."""
+        return [embedded_text(chunk) for chunk in self.chunks]
+
+
+Rank = Callable[[str, Vector, int], list[Found]]
+"""Ranks chunks, best first, for a query, its unit vector of shape ``[d]``, and a depth."""
+
+Method = Callable[[Corpus], AbstractContextManager[Rank]]
+"""Indexes a corpus and gives the ranking; releases the index at the end."""

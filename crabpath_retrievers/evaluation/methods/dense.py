@@ -1,0 +1,75 @@
+"""Plain Chroma through langchain-chroma: cosine similarity and nothing else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import chromadb
+from chromadb.config import Settings
+from langchain_chroma import Chroma
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.progress import bar
+
+_BATCH = 1000
+# As the project's own index, but searched wide enough to miss no neighbour.
+_EXACT = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 400}
+
+Nearest = Callable[[Vector, int], list[int]]
+"""Places of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
+
+
+@contextmanager
+def dense(corpus: Corpus) -> Iterator[Rank]:
+    """A collection of the chunks, gone afterwards."""
+    with nearest(corpus) as near:
+
+        def rank(_query: str, vector: Vector, depth: int) -> list[Found]:
+            chunks = [corpus.chunks[place] for place in near(vector, depth)]
+            return [Found(chunk.document, chunk.content) for chunk in chunks]
+
+        yield rank
+
+
+@contextmanager
+def nearest(corpus: Corpus) -> Iterator[Nearest]:
+    """Search of the chunks by vector."""
+    texts = corpus.texts()
+    with _collection(corpus.embeddings) as store:
+        silent = nullcontext(lambda _units: None)
+        progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+        with progress as advance:
+            for start in range(0, len(texts), _BATCH):
+                part = texts[start : start + _BATCH]
+                ids = [str(start + place) for place in range(len(part))]
+                store.add_documents([Document(text) for text in part], ids=ids)
+                advance(len(part))
+
+        def near(vector: Vector, depth: int) -> list[int]:
+            wanted = min(depth, len(texts))
+            found = store.similarity_search_by_vector(vector.tolist(), k=wanted)
+            return [int(str(document.id)) for document in found]
+
+        yield near
+
+
+@contextmanager
+def _collection(embeddings: Embeddings) -> Iterator[Chroma]:
+    """An empty collection in a temporary directory: in-memory clients of a process share theirs."""
+    with TemporaryDirectory(prefix="crabpath-eval-", ignore_cleanup_errors=True) as folder:
+        client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))
+        try:
+            yield Chroma(
+                "dense",
+                embeddings,
+                client=client,
+                collection_configuration=cast("Any", {"hnsw": _EXACT}),
+            )
+        finally:
+            close = getattr(client, "close", None)  # older releases have none
+            if close is not None:
+                close()

@@ -1,0 +1,126 @@
+"""What is to be measured, checked before anything is computed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation import datasets
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.seeds.embedder import MODEL
+
+DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
+    {
+        "hotpotqa": datasets.hotpotqa,
+        "multihoprag": datasets.multihoprag,
+        "2wiki": datasets.hotpotqa,
+        "musique": datasets.musique,
+        "beir": datasets.beir,
+    }
+)
+SETTINGS = ("pooled", "closed")
+LEVELS = ("document", "chunk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run of the evaluation.
+
+    Attributes:
+        dataset: A name in ``DATASETS``.
+        data: Its file or folder.
+        methods: Names of methods; all are asked to the same depth.
+        ks: Cut-offs of recall and full evidence, rising.
+        limit: Most questions; None asks all.
+        seed: Draws the questions of a limit and the resamples; None takes the first questions.
+        embedding: A sentence-transformers model.
+        cache: Directory that keeps embeddings between runs.
+        setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
+        level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
+    """
+
+    dataset: str
+    data: Path
+    methods: tuple[str, ...] = ("dense", "lexical", "hybrid", "cold")
+    ks: tuple[int, ...] = (2, 5, 10)
+    limit: int | None = None
+    seed: int | None = None
+    embedding: str = MODEL
+    cache: Path | None = None
+    setting: str = "pooled"
+    level: str = "document"
+
+    def __post_init__(self) -> None:
+        """Refuse what there is not.
+
+        Raises:
+            InvalidInputError: An unknown data set, setting or level, or a negative seed.
+        """
+        _require("data set", self.dataset, tuple(DATASETS))
+        _require("--setting", self.setting, SETTINGS)
+        _require("--level", self.level, LEVELS)
+        if self.seed is not None and self.seed < 0:
+            msg = f"--seed must be at least 0, not {self.seed}"
+            raise InvalidInputError(msg)
+
+    def load(self) -> Dataset:
+        """The data set with the questions that are asked.
+
+        Raises:
+            InvalidInputError: It cannot be read, or does not allow what is planned.
+        """
+        dataset = DATASETS[self.dataset](self.data).sample(self.limit, self.seed)
+        if not dataset.queries:
+            msg = (
+                f"{self.data} holds no question with relevant documents, so nothing can be "
+                "measured: give a file with labels, such as the development set"
+            )
+            raise InvalidInputError(msg)
+        if self.setting == "closed" and not dataset.candidates:
+            msg = (
+                f"{self.data} does not tell which paragraphs belong to a question: "
+                "--setting closed needs the official JSON"
+            )
+            raise InvalidInputError(msg)
+        if self.level == "chunk" and not dataset.facts:
+            msg = f"{self.dataset} has no gold sentences: --level chunk is for multihoprag"
+            raise InvalidInputError(msg)
+        self._require_reachable(dataset)
+        return dataset
+
+    def _require_reachable(self, dataset: Dataset) -> None:
+        own = max(map(len, dataset.candidates.values()), default=0)
+        size = own if self.setting == "closed" else len(dataset.documents)
+        if max(self.ks) > size:
+            msg = (
+                f"--k {max(self.ks)} is beyond the corpus, which has {size} documents"
+                f"{' a question' if self.setting == 'closed' else ''}: give at most {size}"
+            )
+            raise InvalidInputError(msg)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def cut_offs(text: str) -> tuple[int, ...]:
+    """Whole numbers with commas between, rising.
+
+    Raises:
+        InvalidInputError: One of them is no whole number of at least 1.
+    """
+    given = names(text)
+    wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
+    if wrong or not given:
+        what = repr(wrong[0]) if wrong else "nothing"
+        msg = f"--k takes whole numbers of at least 1, such as 2,5,10, not {what}"
+        raise InvalidInputError(msg)
+    return tuple(sorted({int(part) for part in given}))
+
+
+def _require(what: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        msg = f"there is no {what} {value!r}: choose among {', '.join(allowed)}"
+        raise InvalidInputError(msg)

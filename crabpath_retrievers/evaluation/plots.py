@@ -1,0 +1,94 @@
+"""Plots of a run, as PNG files, by matplotlib."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crabpath_retrievers.evaluation.report import Figures, metrics_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDTH = 0.8  # of a group of bars; the groups are 1 apart
+_DPI = 150
+
+
+def write_plots(figures: Figures, folder: Path) -> dict[str, str]:
+    """Draw the run.
+
+    Args:
+        figures: What was measured.
+        folder: A directory that exists.
+
+    Returns:
+        Titles by name of the file.
+    """
+    plots: dict[str, tuple[str, Callable[[Axes, Figures], None]]] = {
+        "quality.png": ("Quality with 95 % intervals", _quality),
+        "latency.png": ("Milliseconds per question, embedding excluded", _latency),
+    }
+    if figures["comparisons"]:
+        plots["differences.png"] = ("Paired differences with 95 % intervals", _differences)
+    for name, (title, draw) in plots.items():
+        _drawn(folder / name, title, figures, draw)
+    return {name: title for name, (title, _) in plots.items()}
+
+
+def _drawn(
+    path: Path, title: str, figures: Figures, draw: "Callable[[Axes, Figures], None]"
+) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title)
+    draw(axes, figures)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _quality(axes: "Axes", figures: Figures) -> None:
+    metrics = metrics_of(figures)
+    methods: Mapping[str, Any] = figures["methods"]
+    width = _WIDTH / len(methods)
+    for number, (name, of) in enumerate(methods.items()):
+        places = [place + (number + 0.5) * width - _WIDTH / 2 for place in range(len(metrics))]
+        values = [of[metric] for metric in metrics]
+        intervals = [of[f"{metric}_ci95"] for metric in metrics]
+        axes.bar(places, values, width, label=name)
+        axes.errorbar(places, values, _reach(values, intervals), fmt="none", ecolor="black")
+    axes.set_xticks(range(len(metrics)), metrics, rotation=30)
+    axes.set_ylim(0, 1)
+    axes.legend(ncols=len(methods), loc="lower center", bbox_to_anchor=(0.5, -0.3))
+
+
+def _latency(axes: "Axes", figures: Figures) -> None:
+    methods: Mapping[str, Any] = figures["methods"]
+    places = range(len(methods))
+    for percentile, shift in (("p50", -0.2), ("p95", 0.2)):
+        values = [of["latency_ms"][percentile] for of in methods.values()]
+        bars = axes.bar([place + shift for place in places], values, 0.4, label=percentile)
+        axes.bar_label(bars, fmt="%.1f")
+    axes.set_xticks(places, list(methods))
+    axes.set_ylabel("ms")
+    axes.legend()
+
+
+def _differences(axes: "Axes", figures: Figures) -> None:
+    rows = figures["comparisons"]
+    places = range(len(rows))
+    values = [row["difference"] for row in rows]
+    reach = _reach(values, [row["ci95"] for row in rows])
+    axes.errorbar(values, places, xerr=reach, fmt="o", capsize=3)
+    axes.axvline(0, color="grey", linewidth=1)
+    axes.set_yticks(places, [f"{r['a']} − {r['b']}, {r['metric']}" for r in rows], fontsize=7)
+    axes.invert_yaxis()
+
+
+def _reach(
+    values: Sequence[float], intervals: Sequence[Sequence[float] | None]
+) -> list[list[float]]:
+    """Distances to both ends of the intervals, rows below and above; 0 without interval."""
+    ends = [given or (value, value) for value, given in zip(values, intervals, strict=True)]
+    below = [max(0.0, v - low) for v, (low, _) in zip(values, ends, strict=True)]
+    above = [max(0.0, high - v) for v, (_, high) in zip(values, ends, strict=True)]
+    return [below, above]

@@ -1,0 +1,120 @@
+"""A run as Markdown: what was asked, how good the answers were, what they cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import false_discovery_control
+
+Figures = Mapping[str, Any]
+"""What :func:`crabpath_retrievers.evaluation.evaluate.evaluate` returns."""
+
+_NAMED = 10  # most missing documents that are named
+_PROTOCOL = """\
+Every method got the same chunks, embedder, questions and depth; labels met the answers only after
+all of them were given. Intervals are 95 % BCa bootstraps over questions (9,999 resamples)."""
+_TEST_NOTE = """\
+Differences are paired by question; p is a two-sided permutation test of the mean difference, q the
+same under control of the false discovery rate (Benjamini & Hochberg) over this table."""
+_COST_NOTE = """\
+Milliseconds per question do not contain the embedding of the question, which is the same for all
+methods. Indexing contains the embedding of chunks that were not cached. Tokens are characters of
+the returned texts over 4; of a document that was cut, the chunk that was found first counts."""
+
+
+def metrics_of(figures: Figures) -> list[str]:
+    """Names of the measures in a run, in the order of computation."""
+    first = next(iter(figures["methods"].values()))
+    return [name.removesuffix("_ci95") for name in first if name.endswith("_ci95")]
+
+
+def write_report(figures: Figures, folder: Path) -> None:
+    """Write ``report.md`` and its plots into a directory that exists."""
+    from crabpath_retrievers.evaluation.plots import write_plots
+
+    shown = [f"![{title}]({name})" for name, title in write_plots(figures, folder).items()]
+    text = "\n\n".join([summary(figures), *shown])
+    (folder / "report.md").write_text(text + "\n", encoding="utf-8")
+
+
+def summary(figures: Figures) -> str:
+    """The tables."""
+    dataset = figures["dataset"]
+    parts = [f"# {dataset['name']}: {dataset['queries']} questions", _facts(figures), _PROTOCOL]
+    parts += ["## Quality", _quality(figures)]
+    if figures["comparisons"]:
+        parts += ["## Differences", _differences(figures["comparisons"]), _TEST_NOTE]
+    parts += ["## Cost", _costs(figures), _COST_NOTE]
+    return "\n\n".join(parts)
+
+
+def _facts(figures: Figures) -> str:
+    dataset = figures["dataset"]
+    drawn = "the first" if dataset["seed"] is None else f"drawn with seed {dataset['seed']}"
+    lines = [
+        f"{dataset['documents']} documents from {dataset['file']}; {dataset['setting']} setting,",
+        f"{dataset['level']} level; embedding {figures['embedding']}.",
+        f"{dataset['questions_left_out']} questions without any gold were left out;",
+        f"{dataset['unmapped_gold']} gold documents are not in the corpus and count as misses.",
+        f"Wall time {figures['wall_s']} s, peak memory {figures['peak_memory_mb']} MiB.",
+    ]
+    if dataset["unmapped_gold_ids"]:
+        lines.append(f"Gold that is missing: {', '.join(dataset['unmapped_gold_ids'][:_NAMED])}.")
+    if dataset["limit"] is not None:
+        lines.append(f"At most {dataset['limit']} questions were asked, {drawn}.")
+    return "\n".join(lines)
+
+
+def _quality(figures: Figures) -> str:
+    metrics = metrics_of(figures)
+    rows = (
+        [name, *(_with_interval(of[metric], of[f"{metric}_ci95"]) for metric in metrics)]
+        for name, of in figures["methods"].items()
+    )
+    return _table(["method", *metrics], rows)
+
+
+def _differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
+    # Equal runs are not tested; they are certainly no discovery.
+    tested = [1.0 if row["p"] is None else row["p"] for row in comparisons]
+    rows = (
+        [
+            f"{row['a']} − {row['b']}",
+            row["metric"],
+            _with_interval(row["difference"], row["ci95"], sign="+"),
+            "–" if row["p"] is None else f"{row['p']:.4f}",
+            f"{q:.4f}",
+        ]
+        for row, q in zip(comparisons, false_discovery_control(tested), strict=True)
+    )
+    return _table(["methods", "measure", "difference", "p", "q"], rows)
+
+
+def _costs(figures: Figures) -> str:
+    rows = (
+        [
+            name,
+            of["latency_ms"]["p50"],
+            of["latency_ms"]["p95"],
+            of["documents_returned"],
+            of["context_tokens"],
+            of["llm_calls"],
+            of["indexing_s"],
+        ]
+        for name, of in figures["methods"].items()
+    )
+    head = ["method", "ms p50", "ms p95", "documents", "tokens", "LLM calls", "indexing s"]
+    return _table(head, rows)
+
+
+def _with_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
+    shown = f"{value:{sign}.3f}"
+    if interval is None:
+        return shown
+    low, high = interval
+    return f"{shown} ({low:{sign}.3f} to {high:{sign}.3f})"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)

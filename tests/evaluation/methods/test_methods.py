@@ -1,0 +1,102 @@
+"""Every method finds what it should, over the same chunks."""
+
+import numpy as np
+import pytest
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.methods import METHODS, Corpus, chosen
+from crabpath_retrievers.evaluation.methods.dense import dense
+from crabpath_retrievers.evaluation.methods.hybrid import hybrid
+from crabpath_retrievers.evaluation.methods.lexical import lexical
+from crabpath_retrievers.seeds.embedder import unit
+
+
+@pytest.fixture(scope="module")
+def corpus(small, cached):
+    """Paragraphs of the sample."""
+    return Corpus.of(small.documents, cached, split=False)
+
+
+@pytest.fixture(scope="module")
+def question(small, cached):
+    """A real one and its vector."""
+    text = next(iter(small.queries.values()))
+    return text, unit(cached.embed_query(text))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_rankings_hold_each_chunk_once_and_at_most_k(corpus, question, name):
+    """To every depth, up to the whole corpus and beyond."""
+    with METHODS[name](corpus) as rank:
+        for depth in (1, 10, len(corpus.chunks), len(corpus.chunks) + 5):
+            found = rank(*question, depth)
+            assert len(set(found)) == len(found) <= min(depth, len(corpus.chunks))
+            assert {f.document for f in found} <= {d.id for d in corpus.documents}
+        assert len(rank(*question, 10)) == 10
+
+
+def test_dense_is_exact_cosine_search(corpus, question, cached):
+    """The order of all paragraphs by their cosine, computed in full."""
+    _, vector = question
+    cosines = np.stack([unit(v) for v in cached.embed_documents(corpus.texts())]) @ vector
+    expected = [corpus.chunks[i].document for i in np.argsort(-cosines, kind="stable")[:20]]
+    with dense(corpus) as rank:
+        assert [found.document for found in rank(*question, 20)] == expected
+
+
+def test_lexical_finds_shared_words_only(cached):
+    """Of three, two share a word with the question, the rarer word wins."""
+    corpus = of(cached, a="the sky is blue", b="the grass is green", c="green apples, green pears")
+    with lexical(corpus) as rank:
+        assert documents(rank, "Pears, green?") == ["c", "b"]
+        assert documents(rank, "nothing of it") == []
+        assert documents(rank, "?!") == []
+
+
+def test_hybrid_adds_reciprocal_ranks(cached):
+    """What stands high in both lists wins: 1/61 + 1/62 for the best two, less for the others."""
+    corpus = of(cached, a="a green apple", b="green", c="the apple tree", d="quantum physics")
+    text = "green apple"
+    vector = unit(cached.embed_query(text))
+    with dense(corpus) as first, lexical(corpus) as second, hybrid(corpus) as both:
+        scores = {}
+        for ranking in (first(text, vector, 4), second(text, vector, 4)):
+            for place, found in enumerate(ranking, start=1):
+                scores[found.document] = scores.get(found.document, 0) + 1 / (60 + place)
+        expected = sorted(scores, key=scores.__getitem__, reverse=True)
+        assert [found.document for found in both(text, vector, 4)] == expected
+
+
+def test_long_documents_are_cut_alike_for_all(cached):
+    """Every method returns chunks of the same cut, none of them the whole text."""
+    long = " ".join(f"Sentence {n} tells of apples." for n in range(200))
+    corpus = of(cached, split=True, a=long, b="Pears are green.")
+    cut = {chunk.content for chunk in corpus.chunks}
+    assert len(cut) > 3
+    vector = unit(cached.embed_query("apples"))
+    for name, method in METHODS.items():
+        with method(corpus) as rank:
+            found = rank("apples", vector, 3)
+        assert {f.text for f in found} <= cut, name
+        assert "a" in {f.document for f in found}, name
+
+
+def test_unknown_methods_are_refused():
+    """With the names that there are."""
+    with pytest.raises(InvalidInputError, match=r"no method 'magic': choose among dense, lexical"):
+        chosen(["cold", "magic"])
+    with pytest.raises(InvalidInputError, match="no method is named"):
+        chosen([])
+
+
+def of(embeddings, *, split=False, **texts):
+    """A corpus of texts by id."""
+    from langchain_core.documents import Document
+
+    documents = [Document(id=name, page_content=text) for name, text in texts.items()]
+    return Corpus.of(documents, embeddings, split=split)
+
+
+def documents(rank, text):
+    """Ids found by words alone."""
+    return [found.document for found in rank(text, np.zeros(1, dtype=np.float32), 3)]

@@ -1,0 +1,191 @@
+"""No label can reach an index or a ranking before its question is answered and scored.
+
+Every check is also run on something that does leak, and must notice it.
+"""
+
+import gc
+from dataclasses import replace
+from types import FunctionType, ModuleType
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers.evaluation.asking import ask, tasks, vectors
+from crabpath_retrievers.evaluation.datasets import beir, hotpotqa, multihoprag, musique
+from crabpath_retrievers.evaluation.measures import measured
+from crabpath_retrievers.evaluation.methods import METHODS
+from crabpath_retrievers.evaluation.results import by_document
+
+LABEL = "zzsecretzz"
+ALLOWED = {"title", "url"}
+
+
+# Permuted labels
+
+
+def rows_of(small, *, turn):
+    """The sample as official JSON; labels and answers are those of ``turn`` places further."""
+    text = {d.id: d for d in small.documents}
+    names = list(small.queries)
+    rest = [d for d in small.documents if not any(d.id in gold for gold in small.qrels.values())]
+    rows = []
+    for place, query in enumerate(names):
+        own = [*(text[i] for i in sorted(small.qrels[query])), *rest[place * 3 : place * 3 + 3]]
+        own.sort(key=lambda document: document.page_content)
+        titles = [document.metadata["title"] for document in own]
+        start = titles.index(text[min(small.qrels[query])].metadata["title"]) + turn
+        rows.append(
+            {
+                "_id": query,
+                "question": small.queries[query],
+                "answer": names[(place + turn) % len(names)],
+                "supporting_facts": [[titles[start % len(titles)], 0]],
+                "context": [[d.metadata["title"], [d.page_content.split("\n", 1)[1]]] for d in own],
+            }
+        )
+    return rows
+
+
+def answers(dataset, embeddings, method="cold"):
+    """What a method returns for each question, chunk by chunk."""
+    asked = vectors(dataset.queries, embeddings)
+    return ask(method, METHODS[method], tasks(dataset, embeddings), asked, 10).found
+
+
+def leaking(dataset):
+    """The data set as a careless loader would make it: gold documents say whose gold they are."""
+    gold = {i: q for q, relevant in dataset.qrels.items() for i in relevant}
+    marked = (
+        replace_text(d, f"{d.page_content} {dataset.queries[gold[d.id]]}") if d.id in gold else d
+        for d in dataset.documents
+    )
+    return replace(dataset, documents=tuple(marked))
+
+
+def replace_text(document, text):
+    """The document with another text."""
+    return document.model_copy(update={"page_content": text})
+
+
+def test_permuted_labels_give_identical_cold_rankings(small, cached, write):
+    """The same questions and paragraphs with other labels: equal answers, other scores."""
+    labelled = hotpotqa(write("true/dev.json", rows_of(small, turn=0)))
+    permuted = hotpotqa(write("permuted/dev.json", rows_of(small, turn=2)))
+    assert all(labelled.qrels[q] != permuted.qrels[q] for q in labelled.qrels)
+    found = answers(labelled, cached)
+    assert found == answers(permuted, cached)
+    ranked = {q: [f.document for f in of] for q, of in found.items()}
+    assert measured(labelled.qrels, ranked, (5,)) != measured(permuted.qrels, ranked, (5,))
+    assert answers(leaking(labelled), cached) != answers(leaking(permuted), cached)
+
+
+# Labels in documents
+
+
+def exposed(documents):
+    """Documents that carry a label, or metadata beyond title and address."""
+    return [d.id for d in documents if LABEL in str(d) or not set(d.metadata) <= ALLOWED]
+
+
+def official(write, name):
+    """A data set whose every label is the secret word."""
+    titled = {"title": "A", "body": "The text of A.", "url": "https://x/a"}
+    if name == "hotpotqa":
+        facts = {"supporting_facts": [[LABEL, 0]], "evidences": [[LABEL] * 3]}
+        facts |= {"answer": LABEL, "type": LABEL, "level": LABEL, "answer_id": LABEL}
+        row = {"_id": "q", "question": LABEL, "context": [["A", ["The text of A."]]]}
+        return hotpotqa(write("dev.json", [{**row, **facts}]))
+    if name == "musique":
+        own = {"title": "A", "paragraph_text": "The text of A.", "idx": 0, "is_supporting": True}
+        parts = [{"question": LABEL, "answer": LABEL, "paragraph_support_idx": 0}]
+        row = {"id": "q", "question": LABEL, "answer": LABEL, "answer_aliases": [LABEL]}
+        row |= {"paragraphs": [own], "question_decomposition": parts}
+        return musique(write("dev.jsonl", [row]))
+    if name == "multihoprag":
+        given = {"title": "A", "fact": LABEL, "url": "https://x/a", "author": LABEL}
+        row = {"query": LABEL, "answer": LABEL, "evidence_list": [given]}
+        write("corpus.json", [{**titled, "category": LABEL, "source": LABEL, "author": LABEL}])
+        return multihoprag(write("MultiHopRAG.json", [row]).parent)
+    entry = {"_id": "d", "title": "A", "text": "The text of A.", "metadata": {"gold": LABEL}}
+    write("corpus.jsonl", [entry])
+    write("queries.jsonl", [{"_id": LABEL, "text": LABEL, "metadata": {"answer": LABEL}}])
+    return beir(write("qrels/test.tsv", f"q\td\ts\n{LABEL}\td\t1\n").parent.parent)
+
+
+@pytest.mark.parametrize("name", ["hotpotqa", "musique", "multihoprag", "beir"])
+def test_documents_carry_no_label(write, name):
+    """Title, text and address only, from every format."""
+    dataset = official(write, name)
+    assert dataset.queries
+    assert [d.page_content for d in dataset.documents] == ["A\nThe text of A."]
+    assert exposed(dataset.documents) == []
+    marked = dataset.documents[0].model_copy(update={"metadata": {"is_supporting": True}})
+    assert exposed([marked, replace_text(dataset.documents[0], LABEL)]) == [marked.id] * 2
+
+
+# What a method can reach
+
+
+def reachable(root):
+    """Ids of all objects that can be reached from one by any reference."""
+    seen, todo = {}, [root]
+    while todo:
+        item = todo.pop()
+        if id(item) not in seen and not isinstance(item, (type, ModuleType, FunctionType)):
+            seen[id(item)] = item
+            todo += gc.get_referents(item)
+    return set(seen)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, closed):
+    """Neither the qrels nor one of their sets, followed through every reference."""
+    dataset = hotpotqa(write("dev.json", rows_of(small, turn=0)))
+    labels = {id(dataset), id(dataset.qrels), *map(id, dataset.qrels.values())}
+    given = list(tasks(dataset, DeterministicFakeEmbedding(size=4), closed=closed))
+    assert len(given) == (len(dataset.queries) if closed else 1)
+    for task in given:
+        assert not labels & reachable(task.corpus)
+        assert not labels & reachable(task)
+    assert labels <= reachable([given, dataset])
+
+
+# Order
+
+
+def quality(dataset, embeddings, method):
+    """Mean measures and rankings."""
+    found = answers(dataset, embeddings, method)
+    ranked = {q: [f.document for f in by_document(of)] for q, of in found.items()}
+    scores = measured(dataset.qrels, ranked, (5,))
+    return {name: sum(values) / len(values) for name, values in scores.items()}, ranked
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_questions_changes_no_answer(small, cached, method):
+    """Nothing is learned from one question for the next."""
+    turned = replace(
+        small,
+        queries=dict(reversed(small.queries.items())),
+        qrels=dict(reversed(small.qrels.items())),
+    )
+    (figures, ranked), (again, ranked_again) = (
+        quality(dataset, cached, method) for dataset in (small, turned)
+    )
+    assert ranked == ranked_again
+    assert figures == pytest.approx(again)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_order_of_documents_does_not_decide_quality(small, cached, method):
+    """Gold documents do not profit from standing first in the corpus, nor last."""
+    gold = {i for relevant in small.qrels.values() for i in relevant}
+    first = sorted(small.documents, key=lambda d: d.id not in gold)
+    mixed = [first[place] for place in np.random.default_rng(0).permutation(len(first))]
+    figures = [
+        quality(replace(small, documents=tuple(order)), cached, method)[0]
+        for order in (first, first[::-1], mixed)
+    ]
+    assert figures[0] == pytest.approx(figures[1])
+    assert figures[0] == pytest.approx(figures[2])
