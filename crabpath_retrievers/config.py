@@ -61,7 +61,7 @@ class SeedSettings:
     lexical: float = 0.4
     name: float = 0.3
     hint: float = 0.25
-    postings: int = 600
+    postings: int = 300
     query_terms: int = 48
 
 

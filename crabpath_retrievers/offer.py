@@ -39,7 +39,7 @@ class Option(NamedTuple):
             self.pointer.target.id,
             self.pointer.kind.label,
             round(self.weight, _DIGITS),
-            self.tier.value,
+            _TIERS[self.tier],
             round(probability, _DIGITS),
         )
 

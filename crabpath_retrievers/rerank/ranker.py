@@ -87,7 +87,7 @@ class Ranker:
         odds = self.log_odds(matrix)[chosen]
         order, added = complementary(odds, evidence.held[chosen], weight, k)
         matrix[chosen, _COVERAGE] = added
-        return chosen[order].tolist()
+        return [int(chosen[place]) for place in order]
 
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``."""
