@@ -13,7 +13,8 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.rerank.features import Evidence, Hit
+from crabpath_retrievers.rerank.distinct import one_of_each
+from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router
@@ -22,7 +23,6 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.search import Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
@@ -184,7 +184,7 @@ class Retrieval:
         matrix = self.ranker.features(found.evidence)
         among: Sequence[int] = range(len(pool))
         if query.distinct:
-            among = yield from self._distinct(pool, self.ranker.log_odds(matrix))
+            among = yield from self._distinct(found.evidence, matrix)
         order = self.ranker.order(matrix, found.evidence, query.k, among)
         probabilities = self.ranker.probabilities(matrix)
         if not query.fill:
@@ -203,15 +203,13 @@ class Retrieval:
             for i in order[: query.k]
         ]
 
-    def _distinct(self, pool: Sequence[Hit], odds: Floats) -> Steps[list[int]]:
+    def _distinct(self, evidence: Evidence, matrix: Matrix) -> Steps[list[int]]:
         """The best chunk of every document, as indices into the pool."""
-        known = yield from perform(self.store.catalog.known, ids=[hit.head.id for hit in pool])
+        nodes = [hit.head.id for hit in evidence.pool]
+        known = yield from perform(self.store.catalog.known, ids=nodes)
         document = {node.id: node.document for node in known}
-        best: dict[str, int] = {}
-        for i in np.argsort(-odds, kind="stable").tolist():
-            node = pool[i].head.id
-            best.setdefault(document.get(node, node), i)
-        return list(best.values())
+        order = np.argsort(-self.ranker.log_odds(matrix), kind="stable").tolist()
+        return one_of_each([document.get(node, node) for node in nodes], order, evidence, matrix)
 
     def _within_budget(
         self, query: Query, max_tokens: int, pool: Sequence[Hit], order: Sequence[int]

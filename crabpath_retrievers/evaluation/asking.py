@@ -38,10 +38,13 @@ class Task:
     queries: Mapping[str, str]
 
 
-def tasks(dataset: Dataset, embeddings: Embeddings, *, closed: bool = False) -> Iterator[Task]:
+def tasks(
+    dataset: Dataset, embeddings: Embeddings, *, closed: bool = False, distinct: bool = False
+) -> Iterator[Task]:
     """What methods are given: one pooled corpus, or each question's own paragraphs."""
     if not closed:
-        yield Task(Corpus.of(dataset.documents, embeddings, split=dataset.split), dataset.queries)
+        corpus = Corpus.of(dataset.documents, embeddings, split=dataset.split, distinct=distinct)
+        yield Task(corpus, dataset.queries)
         return
     documents = {document.id: document for document in dataset.documents}
     for query, text in dataset.queries.items():

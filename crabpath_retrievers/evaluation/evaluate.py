@@ -3,19 +3,20 @@
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from crabpath_retrievers.evaluation.asking import Run, ask, tasks, vectors
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
 from crabpath_retrievers.evaluation.chunk_level import measured_chunks
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
 from crabpath_retrievers.evaluation.measures import DEPTH, PerQuery, measured
-from crabpath_retrievers.evaluation.methods import Found, chosen
+from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
 from crabpath_retrievers.evaluation.plan import Plan
 from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
 
-_CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
 _MIB = 1024 * 1024
 
 
@@ -34,11 +35,9 @@ def evaluate(plan: Plan) -> dict[str, Any]:
     dataset = plan.load()
     embeddings = embedder(plan.embedding, plan.cache)
     asked = vectors(dataset.queries, embeddings)
-    closed = plan.setting == "closed"
+    deep = depth(plan, dataset)
     runs = {
-        name: ask(
-            name, method, tasks(dataset, embeddings, closed=closed), asked, depth(plan, dataset)
-        )
+        name: ask(name, method, _tasks(plan, dataset, embeddings), asked, deep)
         for name, method in methods.items()
     }
     return {
@@ -50,11 +49,16 @@ def evaluate(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _tasks(plan: Plan, dataset: Dataset, embeddings: Embeddings) -> Iterator[Task]:
+    closed, distinct = plan.setting == "closed", plan.level == "document" and dataset.split
+    return tasks(dataset, embeddings, closed=closed, distinct=distinct)
+
+
 def depth(plan: Plan, dataset: Dataset) -> int:
     """Chunks that each method is asked for, the same for all."""
     if plan.level == "chunk":
         return DEPTH
-    return max(*plan.ks, DEPTH) * (_CHUNKS_PER_DOCUMENT if dataset.split else 1)
+    return max(*plan.ks, DEPTH) * (CHUNKS_PER_DOCUMENT if dataset.split else 1)
 
 
 def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:

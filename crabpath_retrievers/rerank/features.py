@@ -18,6 +18,7 @@ FEATURES = (
     "similarity",
     "information",
     "coverage",
+    "document",
     "name",
     "exact",
     "mention",
@@ -39,9 +40,10 @@ FEATURES = (
 
 bias: 1. similarity: cosine of query and node. information: idf of the query's words that the node
 holds, in units of 10 nats. coverage: the same without the words that documents ranked before it
-hold; the ranker fills it in. name: the query contains the node's name, times its rarity. exact:
-the query is the node's name and nothing else. mention … similar: strongest pointer of that kind,
-one hop from an entry. rare_mention: mention times the rarity of the mentioned name.
+hold; the ranker fills it in. document: what all found chunks of the node's document hold together,
+when documents are to be distinct. name: the query contains the node's name, times its rarity.
+exact: the query is the node's name and nothing else. mention … similar: strongest pointer of that
+kind, one hop from an entry. rare_mention: mention times the rarity of the mentioned name.
 likely_mention: how likely the node is relevant, without the graph, that mentions it. shared_term:
 the same for a node that shares a term with it. bridge: share of the query's information that the
 node adds to a node that points at it, times how likely that one is. learned: strongest pointer

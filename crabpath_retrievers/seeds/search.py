@@ -1,11 +1,12 @@
 """Entry search: dense, lexical and name hits of one query, joined, each with its scores."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.graph import NodeHead, Vector
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
@@ -17,7 +18,7 @@ from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
-_CHUNKS = 4  # of one document that search may find before it finds another document
+_CHUNKS = 3  # of one document that search may find before it finds another document
 
 
 class Wording(NamedTuple):
@@ -52,10 +53,14 @@ class Search:
     def find(self, query: Query, vector: Vector) -> Found:
         """Ask all engines once."""
         # At least k, so that the answer can be filled.
-        wanted = query.k * _CHUNKS if query.distinct else query.k
-        dense = self._index.search(vector, max(self._settings.seeds.hits, wanted), query.filter)
+        seeds = self._settings.seeds
+        wanted = query.k
+        if query.distinct:
+            wanted *= _CHUNKS
+            seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
+        dense = self._index.search(vector, max(seeds.hits, wanted), query.filter)
         with self._store.reading():
-            words = self._words(query.text[:_LONGEST_QUERY])
+            words = self._words(query.text[:_LONGEST_QUERY], seeds)
             ids = (*dense, *query.seed_ids)
             heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
             clock = self._store.walk.clock(query.namespace)
@@ -67,9 +72,9 @@ class Search:
         scored = _scored(heads, vector, words, set(query.seed_ids))
         return Found(clock, scored, words.information)
 
-    def _words(self, text: str) -> Wording:
-        terms = query_terms(self._store, tokens(text), self._settings.seeds)
-        scores = lexical_hits(self._store, terms, self._settings.seeds)
+    def _words(self, text: str, settings: SeedSettings) -> Wording:
+        terms = query_terms(self._store, tokens(text), settings)
+        scores = lexical_hits(self._store, terms, settings)
         best = max(scores.values(), default=0.0) or 1.0
         lexical = {key: score / best for key, score in scores.items()}
         information = Information.of(terms.idf)

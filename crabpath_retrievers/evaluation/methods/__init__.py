@@ -4,13 +4,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Method, Rank
+from crabpath_retrievers.evaluation.methods.base import (
+    CHUNKS_PER_DOCUMENT,
+    Corpus,
+    Found,
+    Method,
+    Rank,
+)
 from crabpath_retrievers.evaluation.methods.cold import cold
 from crabpath_retrievers.evaluation.methods.dense import dense
 from crabpath_retrievers.evaluation.methods.hybrid import hybrid
 from crabpath_retrievers.evaluation.methods.lexical import lexical
 
-__all__ = ["METHODS", "Corpus", "Found", "Method", "Rank", "chosen"]
+__all__ = ["CHUNKS_PER_DOCUMENT", "METHODS", "Corpus", "Found", "Method", "Rank", "chosen"]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {"dense": dense, "lexical": lexical, "hybrid": hybrid, "cold": cold}

@@ -13,6 +13,8 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
 
+CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
+
 
 class Found(NamedTuple):
     """A chunk that was retrieved: the document it is of, and the text that is returned."""
@@ -30,6 +32,7 @@ class Corpus:
         split: Whether documents are cut into chunks.
         chunks: What the documents are cut into; the same for every method.
         embeddings: The embedder; the same for every method.
+        distinct: Whether documents are asked for rather than chunks.
         shown: Whether indexing shows its progress; False below another progress bar.
     """
 
@@ -37,6 +40,7 @@ class Corpus:
     split: bool
     chunks: tuple[Node, ...]
     embeddings: Embeddings
+    distinct: bool = False
     shown: bool = True
 
     @classmethod
@@ -46,12 +50,13 @@ class Corpus:
         embeddings: Embeddings,
         *,
         split: bool,
+        distinct: bool = False,
         shown: bool = True,
     ) -> Self:
         """Cut documents as an ingest with default settings does."""
         given = tuple(documents)
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
-        return cls(given, split, tuple(nodes), embeddings, shown)
+        return cls(given, split, tuple(nodes), embeddings, distinct, shown)
 
     def texts(self) -> list[str]:
         """What an index reads of each chunk: its text, led by its title where that is missing."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
+from crabpath_retrievers.evaluation.methods.base import CHUNKS_PER_DOCUMENT, Corpus, Found, Rank
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
@@ -18,7 +18,10 @@ def cold(corpus: Corpus) -> Iterator[Rank]:
         )
 
         def rank(query: str, vector: Vector, depth: int) -> list[Found]:
-            answer = memory.retrieve(query, k=depth, vector=vector, record=False)
+            k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
+            answer = memory.retrieve(
+                query, k=k, vector=vector, distinct=corpus.distinct, record=False
+            )
             return [Found(item.node.document, item.node.content) for item in answer.documents]
 
         yield rank
