@@ -150,6 +150,26 @@ def test_without_fill_nothing_may_come(retriever):
     assert retriever.invoke("zebra crossing paint thickness", fill=False) == []
 
 
+def test_distinct_returns_one_chunk_of_each_document(embeddings):
+    """Of three documents cut into chunks, three come back, each by its best chunk."""
+    texts = {
+        name: "\n\n".join(f"{topic} {detail} are told here at length." * 12 for detail in "abcd")
+        for name, topic in (("tides", "Tides and moons"), ("crabs", "Crabs"), ("boats", "Boats"))
+    }
+    documents = [Document(text, metadata={"source": name}) for name, text in texts.items()]
+    with CrabPathRetriever.from_documents(documents, embeddings).memory as memory:
+        assert memory.info()["nodes"] > 5
+        retriever = CrabPathRetriever(memory=memory, k=3)
+        chunks = [d.metadata["source"] for d in retriever.invoke("What is told of crabs?")]
+        found = retriever.invoke("What is told of crabs?", distinct=True)
+        sources = [document.metadata["source"] for document in found]
+        assert len(set(chunks)) < 3
+        assert sorted(sources) == ["boats", "crabs", "tides"]
+        assert sources[0] == "crabs"
+        scores = [document.metadata["score"] for document in found]
+        assert scores == sorted(scores, reverse=True)
+
+
 def test_max_tokens_bounds_the_context(retriever):
     """The texts together stay within the budget at four characters a token."""
     found = retriever.invoke(QUESTION, k=10, max_tokens=200)

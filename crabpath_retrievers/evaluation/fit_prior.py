@@ -5,13 +5,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from langchain_core.embeddings import Embeddings
-
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, musique
-from crabpath_retrievers.evaluation.prior import Ranking, cross_validated, fit, measured, rankings
+from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.prior import (
+    HAND,
+    Ranking,
+    by_hand,
+    cross_validated,
+    fit,
+    measured,
+    rankings,
+)
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
-from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
+from crabpath_retrievers.seeds.embedder import MODEL
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
     "hotpotqa": hotpotqa,
@@ -37,12 +44,12 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         if "dev" in path.name or "test" in path.name:
             msg = f"{path.name} is not a training file: the prior is fitted on training files only"
             raise InvalidInputError(msg)
-    embeddings = cached(default_embeddings(), cache)
+    embeddings = embedder(cache=cache)
     found: dict[str, list[Ranking]] = {
         name: rankings(_LOADERS[name](path), embeddings, name=name) for name, path in paths.items()
     }
     everything = [ranking for part in found.values() for ranking in part]
-    ranker = fit(everything)
+    ranker, alone, hand = fit(everything), by_hand(similarity=1.0), by_hand(**HAND)
     return {
         "weights": dict(zip(FEATURES, ranker.weights.tolist(), strict=True)),
         "sources": dict(zip(SOURCE_FEATURES, ranker.sources.tolist(), strict=True)),
@@ -50,27 +57,12 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
             "command": "crabpath fit-prior",
             "embedder": MODEL,
             "files": {name: _file(path, found[name]) for name, path in paths.items()},
+            "similarity alone": {name: measured(part, alone) for name, part in found.items()},
+            "weights by hand": {name: measured(part, hand) for name, part in found.items()},
             "fitted": {name: measured(part, ranker) for name, part in found.items()},
             "held-out fifths": cross_validated(everything),
         },
     }
-
-
-def cached(embeddings: Embeddings, cache: Path | None) -> Embeddings:
-    """An embedder that keeps what it computed in a directory."""
-    if cache is None:
-        return embeddings
-    from langchain_classic.embeddings import CacheBackedEmbeddings
-    from langchain_classic.storage import LocalFileStore
-
-    stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
-        embeddings,
-        LocalFileStore(str(cache)),
-        namespace="minilm",
-        query_embedding_cache=True,
-        key_encoder="sha256",
-    )
-    return stored
 
 
 def _file(path: Path, found: list[Ranking]) -> dict[str, Any]:

@@ -40,6 +40,9 @@ FIXED = {
 FIXED |= {"sibling": 0.0, "similar": 0.0, "document": 0.4}
 COVERAGE = 0.8  # log-odds per 10 nats before calibration; docs/decisions.md has the figures
 DEPTH = 10  # documents that are chosen for what they add, when scores are calibrated
+# What the design's prototype ranked by (§9); its lexical score is worth about 5 units of words.
+HAND = {"similarity": 2.5, "information": 0.3, "name": 1.9, "mention": 3.0, "rare_mention": 0.8}
+HAND |= {"far": 1.2}
 _COVERAGE = FEATURES.index("coverage")
 _RIDGE = 1.0
 
@@ -90,6 +93,12 @@ def fit(rankings: Sequence[Ranking]) -> Ranker:
     scaled[[FEATURES.index(name) for name in FIXED]] = list(FIXED.values())
     scaled[FEATURES.index("bias")] = float(calibration.intercept_[0])
     return Ranker(scaled.round(4), sources.round(4), {})
+
+
+def by_hand(**weights: float) -> Ranker:
+    """A ranker with these weights, by feature, to compare with; coverage counts nothing in it."""
+    values = [weights.get(name, 0.0) for name in FEATURES]
+    return Ranker(np.array(values), np.zeros(len(SOURCE_FEATURES)), {})
 
 
 def _sources(rankings: Sequence[Ranking]) -> Floats:

@@ -5,11 +5,13 @@ Most lie in [0, 1], so that one set of weights serves corpora of any size.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.graph import EdgeKind, NodeHead
+from crabpath_retrievers.rerank.pagerank import pagerank
 from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.traversal import Arrival
 
@@ -32,6 +34,7 @@ FEATURES = (
     "similar",
     "learned",
     "bridge",
+    "pagerank",
     "far",
     "hint",
     "inhibition",
@@ -46,7 +49,8 @@ exact: the query is the node's name and nothing else. mention … similar: stron
 kind, one hop from an entry. rare_mention: mention times the rarity of the mentioned name.
 likely_mention: how likely the node is relevant, without the graph, that mentions it. shared_term:
 the same for a node that shares a term with it. bridge: share of the query's information that the
-node adds to a node that points at it, times how likely that one is. learned: strongest pointer
+node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
+comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. far: strongest route of two or more hops. hint: the caller
 suggested it. inhibition: how strongly pointers advise against it.
 
@@ -67,6 +71,8 @@ _KIND_COLUMN = {
     EdgeKind.TOOL: _COLUMN["learned"],
 }
 UNIT = 10.0  # nats
+_FOLLOW = 0.5
+_MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # nats that a question of one sentence asks for
 _MOST = 2.0  # in a small corpus no word is rare, and every question seems to ask for little
 SOURCE_FEATURES = ("similarity", "name", "information")
@@ -159,34 +165,50 @@ def _likelihood(matrix: Matrix, sources: Floats) -> Floats:
     return likelihood
 
 
+class _Read(NamedTuple):
+    """Pointers that lead to candidates, one entry each; row -1 is no candidate."""
+
+    targets: NDArray[np.intp]
+    sources: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    kinds: NDArray[np.intp]
+    strengths: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> "_Read":
+        place = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
+        read = [arrival for arrival in evidence.arrivals if arrival.target.key in place]
+        return cls(
+            np.array([place[arrival.target.key] for arrival in read], dtype=np.intp),
+            # A source that the filter hides counts by its energy only.
+            np.array([place.get(arrival.source.key, -1) for arrival in read], dtype=np.intp),
+            np.array([_column(arrival) for arrival in read], dtype=np.intp),
+            np.array([arrival.kind.value for arrival in read], dtype=np.intp),
+            np.array([arrival.strength for arrival in read]),
+            np.array([arrival.option.weight for arrival in read]),
+        )
+
+
 def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
-    place = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
-    read = [
-        (place[arrival.target.key], arrival)
-        for arrival in evidence.arrivals
-        if arrival.target.key in place
-    ]
-    if not read:
+    read = _Read.of(evidence)
+    if not len(read.targets):
         return
-    targets = np.array([row for row, _ in read])
-    # A source that the filter hides counts by its energy only.
-    sources = np.array([place.get(arrival.source.key, -1) for _, arrival in read])
-    kinds = np.array([arrival.kind.value for _, arrival in read])
-    columns = np.array([_column(arrival) for _, arrival in read])
-    strengths = np.array([arrival.strength for _, arrival in read])
-    direct = columns >= 0
-    np.maximum.at(matrix, (targets[direct], columns[direct]), strengths[direct])
+    direct, known = read.columns >= 0, read.sources >= 0
+    np.maximum.at(matrix, (read.targets[direct], read.columns[direct]), read.strengths[direct])
     rarity = 1.0 / np.sqrt(1.0 + np.array([hit.head.mentions for hit in evidence.pool]))
     matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
-    likely = np.where(sources >= 0, likelihood[sources], 0.0)
-    _strongest(matrix, "likely_mention", targets, likely, kinds == EdgeKind.MENTION.value)
-    if not evidence.asked:
-        return
-    likely *= min(_MOST, _TYPICAL / evidence.asked)
-    _strongest(matrix, "shared_term", targets, likely, kinds == EdgeKind.SHARED_TERM.value)
-    added = evidence.held[targets] * (evidence.held[sources] == 0)
-    gain = added.sum(axis=1) * (UNIT / evidence.asked)
-    _strongest(matrix, "bridge", targets, gain * likely, sources >= 0)
+    likely = np.where(known, likelihood[read.sources], 0.0)
+    _strongest(matrix, "likely_mention", read.targets, likely, read.kinds == _MENTION)
+    weights = np.zeros((len(matrix), len(matrix)))
+    np.maximum.at(weights, (read.sources[known], read.targets[known]), read.weights[known])
+    matrix[:, _COLUMN["pagerank"]] = pagerank(weights, likelihood, _FOLLOW)
+    if evidence.asked:
+        likely *= min(_MOST, _TYPICAL / evidence.asked)
+        _strongest(matrix, "shared_term", read.targets, likely, read.kinds == _SHARED)
+        added = evidence.held[read.targets] * (evidence.held[read.sources] == 0)
+        gain = added.sum(axis=1) * (UNIT / evidence.asked)
+        _strongest(matrix, "bridge", read.targets, gain * likely, known)
 
 
 def _column(arrival: Arrival) -> int:

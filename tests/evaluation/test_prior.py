@@ -7,7 +7,7 @@ import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.fit_prior import fit_files
-from crabpath_retrievers.evaluation.prior import Ranking, cross_validated, fit, measured
+from crabpath_retrievers.evaluation.prior import Ranking, by_hand, cross_validated, fit, measured
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit
@@ -87,6 +87,14 @@ def test_full_at_k_counts_gold_that_search_never_found():
     assert measured([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
     whole = Ranking(evidence, np.array([True, True, False]), 2, "x")
     assert measured([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
+
+
+def test_weights_by_hand_rank_by_what_they_weigh():
+    """Similarity alone orders by similarity: the less similar one comes second."""
+    evidence = Evidence.of([Hit(head(0), 0.2), Hit(head(1), 0.5)], [], {}, Information.of({}))
+    ranking = Ranking(evidence, np.array([True, False]), 1, "x")
+    assert measured([ranking], by_hand(similarity=1.0), k=1)["full@1"] == 0.0
+    assert measured([ranking], by_hand(similarity=-1.0), k=1)["full@1"] == 1.0
 
 
 def test_held_out_figures_come_per_data_set():

@@ -32,9 +32,11 @@ def matrix_of(hits, *arrivals, inhibition=None, sources=EVEN, asked=ASKED):
 
 
 def row(hit, *arrivals, **options):
-    """The features of one hit that are not zero, by name."""
+    """The features of one hit that are not zero, by name; alone, it has all of the PageRank."""
     values = matrix_of([hit], *arrivals, **options)[0]
-    return {name: value for name, value in zip(FEATURES, values, strict=True) if value}
+    found = {name: value for name, value in zip(FEATURES, values, strict=True) if value}
+    assert found.pop("pagerank", 0.0) == (1.0 if arrivals else 0.0)
+    return found
 
 
 def test_a_search_hit_alone_has_only_its_scores():
@@ -101,6 +103,15 @@ def test_a_bridge_adds_what_its_source_lacks():
     link = arrival(head(2), EdgeKind.LINK, 0.6, 1, source=1)
     features = matrix_of(hits, link)
     assert features[:, FEATURES.index("bridge")] == pytest.approx([0.0, 0.3])
+
+
+def test_pagerank_reaches_what_nobody_likely_points_at_directly():
+    """Half follow to the second, half of those to the third."""
+    hits = [Hit(head(1), 0.9), Hit(head(2), 0.0), Hit(head(3), 0.0)]
+    first = arrival(head(2), EdgeKind.MENTION, 0.5, 1, source=1)
+    second = arrival(head(3), EdgeKind.MENTION, 0.3, 2, source=2)
+    features = matrix_of(hits, first, second, sources=np.array([100.0, 0.0, 0.0]))
+    assert features[:, FEATURES.index("pagerank")] == pytest.approx([1.0, 0.5, 0.25])
 
 
 def test_a_source_that_is_no_candidate_builds_no_bridge():
