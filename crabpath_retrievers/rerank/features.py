@@ -55,6 +55,7 @@ that exists only because of feedback. far: strongest route of two or more hops. 
 suggested it. inhibition: how strongly pointers advise against it.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
+They count most at 25 nats; where the corpus is too small for rare words, they count less again.
 """
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
@@ -74,7 +75,7 @@ UNIT = 10.0  # nats
 _FOLLOW = 0.5
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # nats that a question of one sentence asks for
-_MOST = 2.0  # in a small corpus no word is rare, and every question seems to ask for little
+_LITTLE = 12.5  # in a small corpus no word is rare, and what a question asks for says little
 SOURCE_FEATURES = ("similarity", "name", "information")
 """Columns from which follows how likely a node is relevant, before anything points at it."""
 _SOURCE_COLUMNS = [_COLUMN[name] for name in SOURCE_FEATURES]
@@ -200,11 +201,10 @@ def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> Non
     matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
     likely = np.where(known, likelihood[read.sources], 0.0)
     _strongest(matrix, "likely_mention", read.targets, likely, read.kinds == _MENTION)
-    weights = np.zeros((len(matrix), len(matrix)))
-    np.maximum.at(weights, (read.sources[known], read.targets[known]), read.weights[known])
-    matrix[:, _COLUMN["pagerank"]] = pagerank(weights, likelihood, _FOLLOW)
+    pointers = (read.sources[known], read.targets[known], read.weights[known])
+    matrix[:, _COLUMN["pagerank"]] = pagerank(*pointers, likelihood, _FOLLOW)
     if evidence.asked:
-        likely *= min(_MOST, _TYPICAL / evidence.asked)
+        likely *= min(_TYPICAL / evidence.asked, evidence.asked / _LITTLE)
         _strongest(matrix, "shared_term", read.targets, likely, read.kinds == _SHARED)
         added = evidence.held[read.targets] * (evidence.held[read.sources] == 0)
         gain = added.sum(axis=1) * (UNIT / evidence.asked)

@@ -88,11 +88,11 @@ def test_a_pointer_counts_as_much_as_its_source_is_likely():
 
 
 def test_a_shared_term_says_less_to_a_query_that_asks_for_much():
-    """50 nats are typical; 200 nats leave a quarter, and few nats never more than double."""
+    """50 nats are typical, 25 count double; 200 leave a quarter, and so do few: 2.5 / 12.5."""
     hits = [Hit(head(1), 0.5), Hit(head(2), 0.5)]
     shared = arrival(head(2), EdgeKind.SHARED_TERM, 0.35, 1, source=1)
     column = FEATURES.index("shared_term")
-    for nats, expected in ((50.0, 1.0), (200.0, 0.25), (1.0, 2.0)):
+    for nats, expected in ((50.0, 1.0), (200.0, 0.25), (25.0, 2.0), (2.5, 0.2)):
         asked = Information.of({"crab": nats})
         assert matrix_of(hits, shared, asked=asked)[1, column] == pytest.approx(expected)
 
