@@ -81,7 +81,7 @@ class TurnWriter:
                     self._thread = None
                     self._changed.notify_all()
                 return
-            except CrabPathError as error:
+            except Exception as error:  # if the thread died here, readers would wait for ever
                 _log.warning("%d turn records could not be written: %s", len(batch), error)
 
     def _next(self) -> list[RecordTurn]:

@@ -91,6 +91,19 @@ def test_a_refused_write_is_logged_and_does_not_stop_the_next(caplog):
     assert written == ["t2"]
 
 
+def test_a_write_that_fails_in_any_way_keeps_nobody_waiting(caplog):
+    """An error that nobody foresaw is logged; whoever waits for the writer goes on."""
+
+    def write(_batch):
+        msg = "not JSON"
+        raise TypeError(msg)
+
+    writer = TurnWriter(write)
+    writer.put(record(1))
+    writer.settle()
+    assert "not JSON" in caplog.text
+
+
 def test_a_long_outage_keeps_the_latest(caplog):
     """256 records wait; the oldest of 300 are given up, and the log says so."""
 
