@@ -3,8 +3,9 @@
 Acting writes these records; learning reads them (design: act, record, learn, maintain).
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, overload
 
 Decider = Literal["reflex", "policy", "chat_model"]
 Origin = Literal["seed", "walk"]
@@ -59,6 +60,44 @@ class Step:
     stop_probability: float
     temperature: float
     decided_by: Decider
+
+
+class LateSteps(Sequence[Step]):
+    """Steps that are described when somebody first reads them, not while an answer waits."""
+
+    __slots__ = ("_described", "_taken")
+
+    def __init__(self, taken: Iterable[Callable[[], Step]]) -> None:
+        """Describe every decision of ``taken`` by calling it."""
+        self._taken = tuple(taken)
+        self._described: tuple[Step, ...] | None = None
+
+    @property
+    def all(self) -> tuple[Step, ...]:
+        """The steps."""
+        taken = self._taken  # first: another thread may clear it, but describes before it does
+        if self._described is None:
+            self._described = tuple(describe() for describe in taken)
+            self._taken = ()
+        return self._described
+
+    @overload
+    def __getitem__(self, index: int) -> Step: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Step]: ...
+    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+        """One step, or several."""
+        return self.all[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.all)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the steps are the same, late or not."""
+        return isinstance(other, Sequence) and self.all == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +158,7 @@ class Turn:
     created: float
     query: str
     seeds: tuple[SeedRecord, ...]
-    steps: tuple[Step, ...]
+    steps: Sequence[Step]
     visited: tuple[str, ...]
     returned: tuple[Returned, ...]
     guardrails: tuple[str, ...]
@@ -168,7 +207,11 @@ class Turn:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain, JSON-safe data."""
-        return asdict(self)
+        return asdict(self.described())
+
+    def described(self) -> "Turn":
+        """The same turn with its steps as plain data, for writers that know no other."""
+        return replace(self, steps=tuple(self.steps))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Turn":

@@ -6,6 +6,7 @@ Written once as a generator; a driver reads the edges of each frontier and asks 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector
 from crabpath_retrievers.offer import Offer, Option, probability
 from crabpath_retrievers.routing.policy import Decision, Router, RoutingRequest
-from crabpath_retrievers.trajectory import PathEdge, Step
+from crabpath_retrievers.trajectory import LateSteps, PathEdge, Step
 
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
 
@@ -66,15 +67,20 @@ class Walk:
 
     Attributes:
         visits: By node key, in the order of entry.
-        steps: The decisions, in order.
+        decisions: Describe what was decided, in order.
         arrivals: Every supporting pointer that was read, followed or not.
         inhibition: Per node key, how strongly pointers advise against it, in [0, 1].
     """
 
     visits: dict[int, Visit] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    decisions: list[Callable[[], Step]] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     inhibition: dict[int, tuple[NodeHead, float]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> LateSteps:
+        """The decisions as records."""
+        return LateSteps(self.decisions)
 
 
 class Walker:
@@ -213,10 +219,16 @@ class Walker:
                 self._take(offer, option, decision, hop)
                 entered.append(option)
         if any(option.tier is not Tier.DORMANT for option in offer.options):
-            step = offer.step(
-                decision, entered, hop=hop - 1, temperature=self._temperature, cut=cut
+            self._walk.decisions.append(
+                partial(
+                    offer.step,
+                    decision,
+                    tuple(entered),
+                    hop=hop - 1,
+                    temperature=self._temperature,
+                    cut=cut,
+                )
             )
-            self._walk.steps.append(step)
         return [option.key for option in entered]
 
     def _take(self, offer: Offer, option: Option, decision: Decision | None, hop: int) -> None:

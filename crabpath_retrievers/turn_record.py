@@ -86,7 +86,7 @@ def turn_record(
             for key, visit in walk.visits.items()
             if visit.hop == 0
         ),
-        steps=tuple(walk.steps),
+        steps=walk.steps,
         visited=tuple(visit.head.id for visit in walk.visits.values()),
         returned=tuple(ranked),
         guardrails=tuple(head.id for head, _ in walk.inhibition.values()),

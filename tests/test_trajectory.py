@@ -1,6 +1,10 @@
 """The record of one retrieval: lossless as JSON, and the views that hosts read."""
 
 import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from langchain_core.documents import Document
@@ -9,6 +13,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.trajectory import (
     Candidate,
+    LateSteps,
     PathEdge,
     Returned,
     SeedRecord,
@@ -94,3 +99,23 @@ def test_the_trace_gives_depth_and_score_of_visited_nodes():
         {"node_id": "b", "depth": 1, "energy": pytest.approx(0.72)},
         {"node_id": "c", "depth": 1, "energy": pytest.approx(0.4)},
     )
+
+
+def test_late_steps_are_described_once_and_by_whichever_thread_comes_first():
+    described = Counter[int]()
+
+    def describe(number):
+        described[number] += 1
+        return replace(STEP, node=f"n{number}")
+
+    late = LateSteps([partial(describe, number) for number in range(3)])
+
+    assert not described
+    with ThreadPoolExecutor(4) as pool:
+        seen = list(pool.map(lambda _: [step.node for step in late], range(8)))
+    assert seen == [["n0", "n1", "n2"]] * 8
+    before = described.copy()
+    assert late[1].node == "n1"
+    assert late[:2] == late.all[:2]
+    assert late == tuple(late)
+    assert described == before

@@ -128,7 +128,7 @@ def test_a_dormant_pointer_is_skipped_but_is_evidence():
     """Below .3 nothing is followed or offered, though the target is supported a little."""
     walk = Graph({1: {2: 0.29}}, relevant=frozenset({2})).walk(1)
     assert visited(walk) == [1]
-    assert walk.steps == []
+    assert len(walk.steps) == 0
     assert [(a.target.key, a.strength) for a in walk.arrivals] == [(2, pytest.approx(0.29))]
 
 

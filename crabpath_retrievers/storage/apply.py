@@ -217,7 +217,7 @@ class Writer:
             self._namespace(turn.namespace)
             ticked = self._connection.execute(_TICK, name).one()
         namespace, clock = ticked
-        record = to_json(replace(turn, clock=clock, query=storable(turn.query)))
+        record = to_json(replace(turn.described(), clock=clock, query=storable(turn.query)))
         self._connection.execute(
             _RECORD,
             {
