@@ -18,10 +18,10 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.demo import sample
 from crabpath_retrievers.evaluation.datasets import Dataset, beir
-from crabpath_retrievers.evaluation.measures import measured
-from crabpath_retrievers.evaluation.scale import measure_scale
-from crabpath_retrievers.evaluation.scores import compared
-from crabpath_retrievers.evaluation.timing import K, percentiles, timed, without_embedding
+from crabpath_retrievers.evaluation.scoring.comparison import compared
+from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.evaluation.speed.scale import measure_scale
+from crabpath_retrievers.evaluation.speed.timing import K, percentiles, timed, without_embedding
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings

@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy.stats import false_discovery_control
 
-from crabpath_retrievers.evaluation.figures import Figures, metrics_of
-from crabpath_retrievers.evaluation.plots import write_plots
+from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
+from crabpath_retrievers.evaluation.reporting.plots import write_plots
 
 _NAMED = 10  # most missing documents that are named
 _PROTOCOL = """\

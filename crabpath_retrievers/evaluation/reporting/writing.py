@@ -7,7 +7,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.evaluate import evaluate
 from crabpath_retrievers.evaluation.folders import usable_folder
 from crabpath_retrievers.evaluation.plan import Plan
-from crabpath_retrievers.evaluation.report import summary, write_report
+from crabpath_retrievers.evaluation.reporting.report import summary, write_report
 
 
 def evaluate_and_write(

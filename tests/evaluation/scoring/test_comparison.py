@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.evaluation.scores import compared, interval
+from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
 
 
 def test_a_paired_difference_has_an_interval_and_a_p():
