@@ -19,7 +19,7 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/deptry .
 
 bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR format
-	$(BIN)/python -m crabpath_retrievers.evaluation.bench $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m crabpath_retrievers.evaluation.speed.bench $(if $(DATA),--data $(DATA))
 
 env: $(STAMP)
 

@@ -205,7 +205,7 @@ def fit_prior(
     cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
 ) -> None:
     """Fit the ranker's prior on training files, never on development files."""
-    from crabpath_retrievers.evaluation.fit_prior import fit_files
+    from crabpath_retrievers.evaluation.fitting.fit_prior import fit_files
 
     prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
     write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
@@ -243,7 +243,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
     """Measure retrieval on a data set with labels; see docs/evaluation.md."""
     require_eval_extra()
     from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names
-    from crabpath_retrievers.evaluation.writing import evaluate_and_write
+    from crabpath_retrievers.evaluation.reporting.writing import evaluate_and_write
 
     plan = Plan(
         dataset=dataset,

@@ -34,6 +34,7 @@ class EdgeKind(Enum):
         self.label = self.name.lower()
         """The name shown to users and written into records, such as ``mentioned_by``."""
 
+    # Members are single: looking one up by its name, as Enum does, costs three times as much.
     __hash__ = object.__hash__
 
 
@@ -45,7 +46,7 @@ class Tier(Enum):
     DORMANT = "dormant"
     INHIBITORY = "inhibitory"
 
-    # Members are single: looking one up by its name, as Enum does, costs three times as much.
+    # As for EdgeKind.
     __hash__ = object.__hash__
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
+from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
 from crabpath_retrievers.storage import GraphStore
 
 POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
+TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +53,21 @@ def store(location: str) -> Iterator[GraphStore]:
     opened = GraphStore(location)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def retriever() -> Iterator[CrabPathRetriever]:
+    """Three documents under vectors that mean nothing; one more still fits into an answer."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    made = CrabPathRetriever.from_texts(TEXTS.values(), vectors, ids=list(TEXTS), k=len(TEXTS) + 1)
+    yield made
+    made.memory.close()
+
+
+@pytest.fixture
+def unchanged(retriever: CrabPathRetriever) -> Iterator[None]:
+    """Both stores hold afterwards what they held before, and no turn was recorded."""
+    before = {**retriever.memory.info(), "vectors": retriever.memory.index.count()}
+    yield
+    assert {**retriever.memory.info(), "vectors": retriever.memory.index.count()} == before
+    assert not retriever.memory.store.catalog.unfinished()

@@ -1,15 +1,12 @@
 """Bad documents: one clear error each, or a sensible result; nothing is lost or half-written."""
 
 import datetime as dt
-from collections.abc import Iterator
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, DuplicateIdError, InvalidInputError
-
-TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
+from crabpath_retrievers import CrabPath, DuplicateIdError, InvalidInputError
 
 
 class NotNumbers(DeterministicFakeEmbedding):
@@ -30,24 +27,6 @@ class TooFew(DeterministicFakeEmbedding):
         """Lose the last."""
         found = super().embed_documents(texts)
         return found[:-1] if len(found) > 1 else found
-
-
-@pytest.fixture
-def retriever() -> Iterator[CrabPathRetriever]:
-    """Three documents."""
-    embeddings = DeterministicFakeEmbedding(size=16)
-    made = CrabPathRetriever.from_texts(TEXTS.values(), embeddings, ids=list(TEXTS), k=4)
-    yield made
-    made.memory.close()
-
-
-@pytest.fixture
-def unchanged(retriever) -> Iterator[None]:
-    """Both stores hold afterwards what they held before."""
-    before = {**retriever.memory.info(), "vectors": retriever.memory.index.count()}
-    yield
-    assert {**retriever.memory.info(), "vectors": retriever.memory.index.count()} == before
-    assert not retriever.memory.store.catalog.unfinished()
 
 
 def by_id(retriever, query="anything", **options):

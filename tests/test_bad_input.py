@@ -1,13 +1,8 @@
 """Bad questions: one clear error each, or a sensible result; nothing is lost."""
 
-import hashlib
-import re
-from collections.abc import Iterator
-
-import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import (
     CrabPath,
@@ -17,51 +12,14 @@ from crabpath_retrievers import (
     NotFoundError,
 )
 
-TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
-
-class Words(Embeddings):
-    """Hashed bag of words: texts that share words are near."""
-
-    def __init__(self, size: int = 64) -> None:
-        """Vectors have ``size`` dimensions."""
-        self.size = size
-
-    def embed_documents(self, texts):
-        """One vector per text."""
-        return [self.embed_query(text) for text in texts]
-
-    def embed_query(self, text):
-        """Counts of the words, by hash."""
-        vector = np.full(self.size, 1e-3)
-        for word in re.findall(r"\w+", text.lower()):
-            vector[int(hashlib.sha256(word.encode()).hexdigest(), 16) % self.size] += 1
-        return vector.tolist()
-
-
-class NotNumbers(Words):
+class NotNumbers(DeterministicFakeEmbedding):
     """Gives NaN for texts that mention it, as half-broken servers do."""
 
     def embed_query(self, text):
         """NaN in one place."""
         vector = super().embed_query(text)
         return [float("nan"), *vector[1:]] if "nan" in text else vector
-
-
-@pytest.fixture
-def retriever() -> Iterator[CrabPathRetriever]:
-    """Three documents."""
-    made = CrabPathRetriever.from_texts(TEXTS.values(), Words(), ids=list(TEXTS), k=3)
-    yield made
-    made.memory.close()
-
-
-@pytest.fixture
-def unchanged(retriever) -> Iterator[None]:
-    """Both stores hold afterwards what they held before, and no turn was recorded."""
-    before = {**retriever.memory.info(), "vectors": retriever.memory.index.count()}
-    yield
-    assert {**retriever.memory.info(), "vectors": retriever.memory.index.count()} == before
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\n\t", "\x00"])
@@ -180,7 +138,7 @@ def test_filter_on_an_unknown_key(retriever):
     assert retriever.invoke("sky", filter={"colour": "blue"}) == []
 
 
-@pytest.mark.parametrize("vector", [[float("nan")] * 64, [0.0] * 64, [], [[1.0] * 64]])
+@pytest.mark.parametrize("vector", [[float("nan")] * 16, [0.0] * 16, [], [[1.0] * 16]])
 def test_unusable_query_vector(retriever, unchanged, vector):
     """A query vector that is no finite direction is refused."""
     with pytest.raises(InvalidInputError, match="must be a finite vector"):
@@ -189,13 +147,13 @@ def test_unusable_query_vector(retriever, unchanged, vector):
 
 def test_query_vector_of_wrong_dimension(retriever, unchanged):
     """A query vector of another dimension is refused and both dimensions are told."""
-    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 64"):
+    with pytest.raises(EmbeddingMismatchError, match="has 3 dimensions, the memory 16"):
         retriever.memory.retrieve("sky", vector=[1.0, 2.0, 3.0])
 
 
 def test_query_embedded_as_nan(retriever, unchanged):
     """An embedder that returns NaN for a question is told so, and nothing is recorded."""
-    with CrabPath.open(embeddings=NotNumbers()) as memory:
+    with CrabPath.open(embeddings=NotNumbers(size=16)) as memory:
         memory.add_documents([Document("The sky is blue.")])
         with pytest.raises(InvalidInputError, match="must be a finite vector"):
             memory.retrieve("nan")
@@ -204,7 +162,7 @@ def test_query_embedded_as_nan(retriever, unchanged):
 
 async def test_empty_corpus():
     """A memory without documents answers with nothing."""
-    empty = CrabPathRetriever.from_documents([], Words())
+    empty = CrabPathRetriever.from_documents([], DeterministicFakeEmbedding(size=16))
     assert empty.invoke("sky") == []
     assert await empty.ainvoke("sky", fill=False, filter={"a": 1}, max_tokens=5) == []
     empty.memory.close()

@@ -7,6 +7,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.folders import usable_folder
 from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 
@@ -25,7 +26,9 @@ def embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
 
     stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
         default_embeddings() if name == MODEL else _model(name),
-        InMemoryByteStore() if cache is None else LocalFileStore(str(_usable(cache))),
+        InMemoryByteStore()
+        if cache is None
+        else LocalFileStore(str(usable_folder(cache, "keep embeddings"))),
         # The default shares its cache with fit-prior.
         namespace="minilm" if name == MODEL else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
         query_embedding_cache=True,
@@ -45,12 +48,3 @@ def _model(name: str) -> Embeddings:
             "give the name or the directory of a sentence-transformers model"
         )
         raise InvalidInputError(msg) from error
-
-
-def _usable(cache: Path) -> Path:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"{cache} cannot keep embeddings ({error.strerror}): give a writable directory"
-        raise InvalidInputError(msg) from error
-    return cache

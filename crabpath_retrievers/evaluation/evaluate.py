@@ -9,13 +9,13 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
-from crabpath_retrievers.evaluation.chunk_level import measured_chunks
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
-from crabpath_retrievers.evaluation.measures import DEPTH, PerQuery, measured
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
 from crabpath_retrievers.evaluation.plan import Plan
 from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
+from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
+from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, measured
 
 _MIB = 1024 * 1024
 

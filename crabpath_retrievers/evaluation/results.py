@@ -7,10 +7,10 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.asking import Run
-from crabpath_retrievers.evaluation.measures import PerQuery
 from crabpath_retrievers.evaluation.methods import Found
-from crabpath_retrievers.evaluation.scores import compared, interval
-from crabpath_retrievers.evaluation.timing import percentiles
+from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
+from crabpath_retrievers.evaluation.scoring.measures import PerQuery
+from crabpath_retrievers.evaluation.speed.timing import percentiles
 
 OWN = ("cold",)  # methods of this project, each compared with all others
 _LLM_CALLS = 0  # no method here calls a language model

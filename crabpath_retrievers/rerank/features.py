@@ -145,6 +145,22 @@ def feature_matrix(evidence: Evidence, sources: Floats) -> Matrix:
         evidence: The candidates.
         sources: Weights of ``SOURCE_FEATURES``, in log-odds, shape ``[3]``.
     """
+    matrix = own_features(evidence)
+    if not len(matrix):
+        return matrix
+    if evidence.inhibition:
+        advised = [evidence.inhibition.get(hit.head.key, (None, 0.0))[1] for hit in evidence.pool]
+        matrix[:, _COLUMN["inhibition"]] = advised
+    _add_pointers(matrix, evidence, _likelihood(matrix, sources))
+    return matrix
+
+
+def own_features(evidence: Evidence) -> Matrix:
+    """What every candidate says itself, without any pointer; the other columns are 0.
+
+    Args:
+        evidence: The candidates.
+    """
     pool = evidence.pool
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):
@@ -152,10 +168,6 @@ def feature_matrix(evidence: Evidence, sources: Floats) -> Matrix:
     own = [(1.0, hit.similarity, hit.name, hit.exact, hit.hint) for hit in pool]
     matrix[:, _OWN] = np.array(own)
     matrix[:, _COLUMN["information"]] = evidence.held.sum(axis=1)
-    if evidence.inhibition:
-        advised = [evidence.inhibition.get(hit.head.key, (None, 0.0))[1] for hit in pool]
-        matrix[:, _COLUMN["inhibition"]] = advised
-    _add_pointers(matrix, evidence, _likelihood(matrix, sources))
     return matrix
 
 

@@ -18,7 +18,7 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.node_writer import NodeWriter
-from crabpath_retrievers.storage.walk_queries import pack
+from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.text import storable
 
 _TICK = (

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
@@ -20,10 +22,6 @@ from crabpath_retrievers.storage.schema import (
     trash,
     turns,
 )
-from crabpath_retrievers.storage.walk_queries import unpack
-
-if TYPE_CHECKING:
-    from crabpath_retrievers.storage.store import GraphStore
 
 
 class _Content(NamedTuple):
@@ -72,7 +70,7 @@ _KNOWN = sa.select(
 class Catalog:
     """Reads by document id and source."""
 
-    def __init__(self, store: "GraphStore") -> None:
+    def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.fulltext_reader import FullTextReader
 from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     addresses,
     contents,
@@ -18,9 +20,6 @@ from crabpath_retrievers.storage.schema import (
     terms,
 )
 from crabpath_retrievers.text import titled
-
-if TYPE_CHECKING:
-    from crabpath_retrievers.storage.store import GraphStore
 
 
 class LinkNode(NamedTuple):
@@ -68,9 +67,10 @@ def _looked_up(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> Ho
 class LinkQueries:
     """Lookups whose cost depends on the document and its matches, not on the corpus."""
 
-    def __init__(self, store: "GraphStore") -> None:
-        """Read from ``store``."""
+    def __init__(self, store: Readable, fulltext: FullTextReader) -> None:
+        """Read from ``store`` and its full-text index."""
         self._store = store
+        self._fulltext = fulltext
 
     def _rows(
         self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
@@ -96,7 +96,7 @@ class LinkQueries:
 
     def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
         """Keys of nodes whose text holds the tokens side by side."""
-        return self._store.fulltext.phrase(tokens, limit)
+        return self._fulltext.phrase(tokens, limit)
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
         """In how many nodes each word stands; unknown words are left out."""

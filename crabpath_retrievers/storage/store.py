@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.fulltext import full_text
+from crabpath_retrievers.storage.fulltext_reader import FullTextReader
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
@@ -32,6 +32,7 @@ class GraphStore:
 
     Attributes:
         walk: Reads of the hot path.
+        fulltext: Searches of the full-text index.
         links: Reads of the linkers.
         catalog: Documents, staged work, statistics.
         turns: Turn records and the change journal.
@@ -63,7 +64,8 @@ class GraphStore:
             self.close()
             raise
         self.walk = WalkQueries(self)
-        self.links = LinkQueries(self)
+        self.fulltext = FullTextReader(self, self._fulltext)
+        self.links = LinkQueries(self, self.fulltext)
         self.catalog = Catalog(self)
         self.turns = TurnLog(self)
 
@@ -94,11 +96,6 @@ class GraphStore:
                 yield connection
             finally:
                 self._current.reset(token)
-
-    @cached_property
-    def fulltext(self) -> "FullTextReader":
-        """The full-text index."""
-        return FullTextReader(self)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes in one transaction, or none of them, and journal them.
@@ -158,25 +155,3 @@ class GraphStore:
             _log.warning("turn records are lost: %s", error)
         self._reader.dispose()
         self._engine.dispose()
-
-
-class FullTextReader:
-    """Searches of the full-text index on a reading connection."""
-
-    def __init__(self, store: GraphStore) -> None:
-        """Read from ``store``."""
-        self._store = store
-
-    def search(
-        self, idf: dict[str, float], limit: int, mean_length: float
-    ) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of nodes that hold any of the terms, best first."""
-        if not idf:
-            return []
-        with self._store.reading() as connection:
-            return self._store._fulltext.search(connection, idf, limit, mean_length)  # noqa: SLF001
-
-    def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that hold the tokens side by side."""
-        with self._store.reading() as connection:
-            return self._store._fulltext.phrase(connection, tokens, limit)  # noqa: SLF001

@@ -1,22 +1,20 @@
 """Turn records and the change journal."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
-
-if TYPE_CHECKING:
-    from crabpath_retrievers.storage.store import GraphStore
 
 
 class TurnLog:
     """Reads of what happened."""
 
-    def __init__(self, store: "GraphStore") -> None:
+    def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 

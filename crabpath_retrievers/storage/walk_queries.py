@@ -1,13 +1,14 @@
 """Reads of the hot path: entry nodes, and the outgoing edges of a whole frontier."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Vector, effective_weight
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, effective_weight
 from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     edges,
     meta,
@@ -17,22 +18,6 @@ from crabpath_retrievers.storage.schema import (
     overlay,
     terms,
 )
-
-if TYPE_CHECKING:
-    from crabpath_retrievers.storage.store import GraphStore
-
-_STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes
-
-
-def pack(vector: Vector) -> bytes:
-    """A unit vector as stored."""
-    return np.asarray(vector, dtype=_STORED).tobytes()
-
-
-def unpack(data: bytes) -> Vector:
-    """The inverse of :func:`pack`; half precision, read-only view."""
-    return np.frombuffer(data, dtype=_STORED)
-
 
 _KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of EdgeKind(value)
 
@@ -129,7 +114,7 @@ _OUTGOING = HotSelect(_outgoing())
 class WalkQueries:
     """Reads whose cost depends on what is asked for, never on the size of the corpus."""
 
-    def __init__(self, store: "GraphStore") -> None:
+    def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 

@@ -68,7 +68,7 @@ def test_a_single_method_has_no_comparison(run, tmp_path):
         (("musique",), "does not hold exactly one file of the data set"),
         (("multihoprag",), "corpus.json does not exist"),
         (("beir", "--json", "."), "is a directory"),
-        (("beir", "--report", __file__), "cannot be written"),
+        (("beir", "--report", __file__), "cannot hold the report"),
         (("beir", "--cache", __file__, "--limit", "1"), "cannot keep embeddings"),
         (("beir", "--embedding", "./none", "--limit", "1"), "cannot be loaded"),
     ],

@@ -13,9 +13,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers.evaluation.asking import ask, tasks, vectors
 from crabpath_retrievers.evaluation.datasets import beir, hotpotqa, multihoprag, musique
-from crabpath_retrievers.evaluation.measures import measured
 from crabpath_retrievers.evaluation.methods import METHODS
 from crabpath_retrievers.evaluation.results import by_document
+from crabpath_retrievers.evaluation.scoring.measures import measured
 
 LABEL = "zzsecretzz"
 ALLOWED = {"title", "url"}

@@ -5,7 +5,14 @@ import pytest
 
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit, feature_matrix
+from crabpath_retrievers.rerank.features import (
+    FEATURES,
+    SOURCE_FEATURES,
+    Evidence,
+    Hit,
+    feature_matrix,
+    own_features,
+)
 from crabpath_retrievers.terms import Information, term_codes
 from crabpath_retrievers.traversal import Arrival
 
@@ -135,6 +142,17 @@ def test_a_query_without_known_words_can_be_ranked():
     matrix = matrix_of([Hit(head(1), 0.2), Hit(head(2), 0.1)], link, asked=nothing)
     assert np.isfinite(matrix).all()
     assert not matrix[:, FEATURES.index("shared_term")].any()
+
+
+def test_what_a_node_says_itself_needs_no_pointer():
+    """Its columns are the same with and without the graph; those of the graph stay 0."""
+    hits = [Hit(head(1, text="sea crab"), 0.6, name=0.7, hint=1.0), Hit(head(2), 0.1, exact=1.0)]
+    inhibition = {1: (head(1), 0.3)}
+    evidence = Evidence.of(hits, [arrival(head(2), EdgeKind.LINK, 0.4, 1)], inhibition, ASKED)
+    own, whole = own_features(evidence), feature_matrix(evidence, EVEN)
+    said = [FEATURES.index(name) for name in ("bias", "exact", "hint", *SOURCE_FEATURES)]
+    assert own[:, said].tolist() == whole[:, said].tolist()
+    assert not np.delete(own, said, axis=1).any()
 
 
 def test_no_hits_give_an_empty_matrix():

@@ -18,9 +18,10 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.demo import sample
 from crabpath_retrievers.evaluation.datasets import Dataset, beir
-from crabpath_retrievers.evaluation.scale import measure_scale
-from crabpath_retrievers.evaluation.scores import compared, scores
-from crabpath_retrievers.evaluation.timing import K, percentiles, timed, without_embedding
+from crabpath_retrievers.evaluation.scoring.comparison import compared
+from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.evaluation.speed.scale import measure_scale
+from crabpath_retrievers.evaluation.speed.timing import K, percentiles, timed, without_embedding
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
@@ -111,12 +112,12 @@ def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any
         runs["plain_chroma"][query_id] = [str(document.id) for document in found]
         answer = memory.retrieve(text, k=K, record=False)
         runs["crabpath"][query_id] = [item.node.id for item in answer.documents]
-    measured = {name: scores(dataset.qrels, run, K) for name, run in runs.items()}
-    difference = compared(measured["crabpath"]["full"], measured["plain_chroma"]["full"])
+    scored = {name: measured(dataset.qrels, run, (K,)) for name, run in runs.items()}
+    full = {name: found[f"full@{K}"] for name, found in scored.items()}
     return {
-        name: {metric: round(float(np.mean(values)), 4) for metric, values in found.items()}
-        for name, found in measured.items()
-    } | {"full@5 difference": difference}
+        name: {of: round(float(np.mean(found[f"{of}@{K}"])), 4) for of in ("recall", "full")}
+        for name, found in scored.items()
+    } | {"full@5 difference": compared(full["crabpath"], full["plain_chroma"])}
 
 
 def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str, Any]:

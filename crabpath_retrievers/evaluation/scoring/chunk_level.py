@@ -6,7 +6,7 @@ field's: any one gold fact is a hit, and "MAP" counts facts found at a rank, not
 
 from collections.abc import Mapping, Sequence
 
-from crabpath_retrievers.evaluation.measures import DEPTH, PerQuery
+from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery
 
 _HITS = (4, 10)
 

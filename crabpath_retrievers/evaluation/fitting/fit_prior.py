@@ -8,7 +8,7 @@ from typing import Any
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, musique
 from crabpath_retrievers.evaluation.embedding import embedder
-from crabpath_retrievers.evaluation.prior import (
+from crabpath_retrievers.evaluation.fitting.prior import (
     HAND,
     Ranking,
     by_hand,

@@ -3,8 +3,8 @@
 import pytest
 
 from crabpath_retrievers.demo import sample
-from crabpath_retrievers.evaluation import bench
 from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.speed import bench
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy.stats import false_discovery_control
 
-Figures = Mapping[str, Any]
-"""What :func:`crabpath_retrievers.evaluation.evaluate.evaluate` returns."""
+from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
+from crabpath_retrievers.evaluation.reporting.plots import write_plots
 
 _NAMED = 10  # most missing documents that are named
 _PROTOCOL = """\
@@ -22,16 +22,8 @@ methods. Indexing contains the embedding of chunks that were not cached. Tokens 
 the returned texts over 4; of a document that was cut, the chunk that was found first counts."""
 
 
-def metrics_of(figures: Figures) -> list[str]:
-    """Names of the measures in a run, in the order of computation."""
-    first = next(iter(figures["methods"].values()))
-    return [name.removesuffix("_ci95") for name in first if name.endswith("_ci95")]
-
-
 def write_report(figures: Figures, folder: Path) -> None:
     """Write ``report.md`` and its plots into a directory that exists."""
-    from crabpath_retrievers.evaluation.plots import write_plots
-
     shown = [f"![{title}]({name})" for name, title in write_plots(figures, folder).items()]
     text = "\n\n".join([summary(figures), *shown])
     (folder / "report.md").write_text(text + "\n", encoding="utf-8")

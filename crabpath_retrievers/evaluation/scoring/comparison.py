@@ -1,32 +1,15 @@
-"""Scores per query and paired comparisons, from ir-measures and scipy."""
+"""Intervals of means and paired comparisons, by scipy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from ir_measures import R
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, permutation_test
-
-from crabpath_retrievers.evaluation.measures import full, per_query
 
 _SEED = 0
 _RESAMPLES = 9999
 _AT_ONCE = 4_000_000  # numbers that one batch of resamples may hold
-
-
-def scores(
-    qrels: Mapping[str, frozenset[str]], run: Mapping[str, Sequence[str]], k: int
-) -> dict[str, list[float]]:
-    """Per query, in the order of ``qrels``: recall@k, and full@k (all gold among the first k).
-
-    Args:
-        qrels: Relevant documents by query; a query without an answer in ``run`` scores 0.
-        run: Ranked documents by query, best first.
-        k: Cut-off.
-    """
-    found = per_query({"recall": R @ k}, qrels, run)
-    return found | {"full": full(found["recall"])}
 
 
 def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:

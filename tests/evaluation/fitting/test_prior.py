@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.fit_prior import fit_files
-from crabpath_retrievers.evaluation.prior import Ranking, by_hand, cross_validated, fit, measured
+from crabpath_retrievers.evaluation.fitting.fit_prior import fit_files
+from crabpath_retrievers.evaluation.fitting.prior import (
+    Ranking,
+    by_hand,
+    cross_validated,
+    fit,
+    measured,
+)
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
 from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.evaluation.chunk_level import measured_chunks
+from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
 
 
 def test_by_hand():

@@ -23,16 +23,16 @@ def measured(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) 
         run: Documents by query, best first, each once; a query without any scores 0.
         ks: Cut-offs.
     """
-    found = per_query(
+    found = _per_query(
         {f"recall@{k}": R @ k for k in ks}
         | {f"mrr@{DEPTH}": RR @ DEPTH, f"ndcg@{DEPTH}": nDCG @ DEPTH},
         qrels,
         run,
     )
-    return found | {f"full@{k}": full(found[f"recall@{k}"]) for k in ks}
+    return found | {f"full@{k}": _full(found[f"recall@{k}"]) for k in ks}
 
 
-def per_query(
+def _per_query(
     measures: Mapping[str, Measure], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> PerQuery:
     """Any measures by name, as :func:`measured`."""
@@ -51,6 +51,6 @@ def per_query(
     }
 
 
-def full(recall: Sequence[float]) -> list[float]:
+def _full(recall: Sequence[float]) -> list[float]:
     """1 where all gold was found, else 0."""
     return [float(value > _WHOLE) for value in recall]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.evaluation.report import Figures, metrics_of
+from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

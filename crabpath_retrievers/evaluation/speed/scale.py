@@ -12,7 +12,7 @@ import numpy as np
 
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.timing import percentiles, timed, without_embedding
+from crabpath_retrievers.evaluation.speed.timing import percentiles, timed, without_embedding
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.memory import CrabPath
@@ -108,7 +108,7 @@ def _batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
 def graph_side(folder: Path) -> dict[str, float]:
     """Opening time and peak memory of the graph store alone, in a process of its own."""
     result = subprocess.run(  # noqa: S603  our own interpreter and module
-        [sys.executable, "-m", "crabpath_retrievers.evaluation.graph_side", str(folder)],
+        [sys.executable, "-m", "crabpath_retrievers.evaluation.speed.graph_side", str(folder)],
         check=True,
         capture_output=True,
         text=True,

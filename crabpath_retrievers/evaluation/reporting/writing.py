@@ -5,8 +5,9 @@ from pathlib import Path
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.evaluate import evaluate
+from crabpath_retrievers.evaluation.folders import usable_folder
 from crabpath_retrievers.evaluation.plan import Plan
-from crabpath_retrievers.evaluation.report import summary, write_report
+from crabpath_retrievers.evaluation.reporting.report import summary, write_report
 
 
 def evaluate_and_write(
@@ -26,12 +27,12 @@ def evaluate_and_write(
         InvalidInputError: The plan, the data or a place to write to cannot be used.
     """
     if json_file is not None:
-        _require_writable(json_file.parent)
+        usable_folder(json_file.parent, "hold the figures")
         if json_file.is_dir():
             msg = f"{json_file} is a directory: give the name of a file for --json"
             raise InvalidInputError(msg)
     if folder is not None:
-        _require_writable(folder)
+        usable_folder(folder, "hold the report")
     try:
         figures = evaluate(plan)
     except json.JSONDecodeError as error:  # data sets are checked; vectors in the cache are not
@@ -42,11 +43,3 @@ def evaluate_and_write(
     if folder is not None:
         write_report(figures, folder)
     return summary(figures)
-
-
-def _require_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        msg = f"{folder} cannot be written ({error.strerror}): give a writable directory"
-        raise InvalidInputError(msg) from error

@@ -1,16 +1,8 @@
-"""Scores per query and paired comparisons."""
+"""Intervals of means and paired comparisons."""
 
 import pytest
 
-from crabpath_retrievers.evaluation.scores import compared, interval, scores
-
-
-def test_recall_and_full_evidence_by_hand():
-    """q1 finds 1 of 2 among the first two, q2 finds its only one, q3 has no answer."""
-    qrels = {"q1": frozenset("ab"), "q2": frozenset("c"), "q3": frozenset("d")}
-    run = {"q1": ["a", "x", "b"], "q2": ["y", "c"]}
-    found = scores(qrels, run, 2)
-    assert found == {"recall": [0.5, 1.0, 0.0], "full": [0.0, 1.0, 0.0]}
+from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
 
 
 def test_a_paired_difference_has_an_interval_and_a_p():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from crabpath_retrievers.evaluation.measures import measured
+from crabpath_retrievers.evaluation.scoring.measures import measured
 
 
 def test_by_hand():

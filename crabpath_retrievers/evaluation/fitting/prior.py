@@ -24,6 +24,7 @@ from crabpath_retrievers.rerank.features import (
     Evidence,
     Matrix,
     feature_matrix,
+    own_features,
 )
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.terms import Floats
@@ -104,8 +105,7 @@ def by_hand(**weights: float) -> Ranker:
 def _sources(rankings: Sequence[Ranking]) -> Floats:
     """How likely a candidate is relevant by what it says itself: weights ``[3]``."""
     columns = [FEATURES.index(name) for name in SOURCE_FEATURES]
-    unread = np.zeros(len(SOURCE_FEATURES))
-    own = [feature_matrix(r.evidence, unread)[:, columns] for r in rankings]
+    own = [own_features(r.evidence)[:, columns] for r in rankings]
     return _conditional_logit(own, rankings)
 
 

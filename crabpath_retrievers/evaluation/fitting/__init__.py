@@ -1,0 +1,1 @@
+"""Fitting the prior of the ranker on training files."""

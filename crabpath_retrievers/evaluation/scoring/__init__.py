@@ -1,0 +1,1 @@
+"""From rankings to scores, and from scores to intervals and differences."""

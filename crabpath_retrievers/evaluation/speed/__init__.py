@@ -1,0 +1,1 @@
+"""Time and memory, beside plain Chroma and on a large store."""

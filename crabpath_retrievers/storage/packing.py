@@ -1,0 +1,17 @@
+"""Vectors as they are stored."""
+
+import numpy as np
+
+from crabpath_retrievers.graph import Vector
+
+_STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes
+
+
+def pack(vector: Vector) -> bytes:
+    """A unit vector as stored."""
+    return np.asarray(vector, dtype=_STORED).tobytes()
+
+
+def unpack(data: bytes) -> Vector:
+    """The inverse of :func:`pack`; half precision, read-only view."""
+    return np.frombuffer(data, dtype=_STORED)
