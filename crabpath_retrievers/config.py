@@ -21,6 +21,9 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.TOOL: 0.5,
     }
 )
+_SOURCES: Mapping[str, float] = MappingProxyType(
+    {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
+)
 _FADING = frozenset({EdgeKind.SIBLING, EdgeKind.SIMILAR})
 
 
@@ -177,6 +180,44 @@ class RankSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearningSettings:
+    """Learning from outcomes; every mechanism can be switched off.
+
+    Attributes:
+        policy_gradient, hebbian, ranker, usage, episodes, decay: Whether the mechanism learns.
+        rule: Credit over the full trajectory; ``myopic`` (last decision only) and ``heuristic``
+            (the chosen edge only) are for comparison (document 003 §3).
+        rate: η, step of the policy gradient.
+        discount: γ in (0, 1], per hop from the document that is credited.
+        half_life: Turns after which a learned weight has come half-way back to its floor.
+        hebbian_rate: h, an edge between two nodes used together moves by ``h · (1 - w)``.
+        promotion_threshold: Distinct turns of joint use from which a new edge stands.
+        blame_threshold: Distinct failed turns from which an inhibitory edge stands.
+        window_turns, window_seconds: How far back feedback without a turn id looks.
+        delay: λ, feedback without a turn id counts ``exp(-λ · turns ago)``, normalised.
+        sources: How much each source of reward counts, in [0, 1].
+    """
+
+    policy_gradient: bool = True
+    hebbian: bool = True
+    ranker: bool = True
+    usage: bool = True
+    episodes: bool = True
+    decay: bool = True
+    rule: Literal["full", "myopic", "heuristic"] = "full"
+    rate: float = 0.05
+    discount: float = 0.9
+    half_life: float = 2000.0
+    hebbian_rate: float = 0.1
+    promotion_threshold: int = 2
+    blame_threshold: int = 2
+    window_turns: int = 10
+    window_seconds: float = 900.0
+    delay: float = 0.3
+    sources: Mapping[str, float] = field(default_factory=lambda: _SOURCES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``."""
 
@@ -187,6 +228,7 @@ class Settings:
     links: LinkSettings = field(default_factory=LinkSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
     rank: RankSettings = field(default_factory=RankSettings)
+    learning: LearningSettings = field(default_factory=LearningSettings)
 
     @classmethod
     def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":

@@ -1,0 +1,1 @@
+"""Feedback: kept first, then applied, once (design §5)."""

@@ -1,0 +1,19 @@
+"""A change of one learned weight, by the ids that turn records use."""
+
+from typing import NamedTuple
+
+
+class LearnedDelta(NamedTuple):
+    """Add ``delta`` to the weight of one edge.
+
+    Attributes:
+        source: Id of the node that the edge leaves.
+        target: Id of the node it leads to; None for STOP.
+        kind: Label of its kind, as in records (``EdgeKind.label``).
+        delta: To add to the weight, which stays in [-1, 1].
+    """
+
+    source: str
+    target: str | None
+    kind: str
+    delta: float

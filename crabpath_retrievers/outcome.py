@@ -1,0 +1,106 @@
+"""What became of a turn: the feedback that a host gives, and the credit that follows from it."""
+
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.text import storable
+
+RewardSource = Literal["human", "self", "harvested", "teacher"]
+"""Who says so; settings weigh each."""
+
+_LONGEST_ID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a host says about a turn.
+
+    Attributes:
+        turn_id: The turn, or the host's run that asked; None for the last turns of the namespace.
+        outcome: How well the chain did, in [-1, 1].
+        used: Ids of the returned documents that the answer rests on; None when not known.
+        unused: Ids of returned documents that it does not rest on; None when not known.
+        answer: What the chain answered; which documents it rests on is then found out.
+        correction: What would have been right, in words.
+        source: Who says so.
+        feedback_id: The same id again changes nothing.
+        namespace: Whose turn it was; None for that of the turn.
+    """
+
+    turn_id: str | None
+    outcome: float
+    used: Sequence[str] | None = None
+    unused: Sequence[str] | None = None
+    answer: str | None = None
+    correction: str | None = None
+    source: RewardSource = "human"
+    feedback_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    namespace: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be learned from, and bring texts into storable form.
+
+        Raises:
+            InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong kind.
+        """
+        set_ = object.__setattr__
+        set_(self, "outcome", _outcome(self.outcome))
+        for name in ("used", "unused"):
+            ids = getattr(self, name)
+            set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
+        for name in ("turn_id", "answer", "correction"):
+            value = getattr(self, name)
+            set_(self, name, None if value is None else storable(str(value)))
+        if self.namespace is not None:
+            set_(self, "namespace", namespace_of(self.namespace))
+        if self.source not in get_args(RewardSource):
+            msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
+            raise InvalidInputError(msg)
+        name = storable(str(self.feedback_id))
+        if not 1 <= len(name) <= _LONGEST_ID:
+            msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
+            raise InvalidInputError(msg)
+        set_(self, "feedback_id", name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The feedback as plain, JSON-safe data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
+        """The inverse of :meth:`to_dict`."""
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What one feedback says about one turn.
+
+    Attributes:
+        outcome: z, how well the turn did, in [-1, 1].
+        weight: How much this counts: weight of the source times the share of the turn, in [0, 1].
+        documents: Credit in [-1, 1] of every returned document about which something finer is
+            known: above 0 used in a success, below 0 used in a failure, 0 returned and not used.
+    """
+
+    outcome: float
+    weight: float = 1.0
+    documents: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Documents that a success rests on."""
+        return tuple(node for node, credit in self.documents.items() if credit > 0)
+
+
+def _outcome(value: object) -> float:
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not math.isfinite(value) or not -1 <= value <= 1:  # type: ignore[operator, arg-type]
+        msg = f"outcome must be a number from -1 (failure) to 1 (success), not {value!r}"
+        raise InvalidInputError(msg)
+    return float(value)  # type: ignore[arg-type]
