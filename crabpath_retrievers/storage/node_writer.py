@@ -93,7 +93,14 @@ class NodeWriter:
         keys = list(self._keys(ids).values())
         beside = self.beside(ids)
         self._strip(keys, [kind.value for kind in EdgeKind])
-        for column in (s.overlay.c.source, s.overlay.c.target, s.nodes.c.key):
+        for column in (
+            s.overlay.c.source,
+            s.overlay.c.target,
+            s.counts.c.source,
+            s.counts.c.target,
+            s.usage.c.node,
+            s.nodes.c.key,
+        ):
             self._delete(column, keys)
         return beside
 
