@@ -58,11 +58,12 @@ def test_information_is_the_idf_of_the_words_held():
 
 
 @pytest.mark.parametrize(
-    "kind", [k for k in EdgeKind if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM)]
+    "kind",
+    [k for k in EdgeKind if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM, EdgeKind.INHIBITS)],
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     """One hop from an entry each kind has a column; feedback edges share ``learned``."""
-    learned = kind in (EdgeKind.FOLLOWS, EdgeKind.TOOL)
+    learned = kind in (EdgeKind.FOLLOWS, EdgeKind.TOOL, EdgeKind.CO_USED)
     features = row(Hit(head(1), 0), arrival(head(1), kind, 0.4, 1))
     features.pop("rare_mention", None)
     assert features == {"bias": 1, "learned" if learned else kind.label: 0.4}
