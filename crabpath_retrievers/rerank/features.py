@@ -70,6 +70,7 @@ _KIND_COLUMN = {
     EdgeKind.SIMILAR: _COLUMN["similar"],
     EdgeKind.FOLLOWS: _COLUMN["learned"],
     EdgeKind.TOOL: _COLUMN["learned"],
+    EdgeKind.CO_USED: _COLUMN["learned"],
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5
