@@ -45,17 +45,17 @@ def merits(
         turn: The turn.
         known: Credit by document.
         decided: Moves that were decided, not followed by reflex.
-        last_only: Whether only the last decision of every route counts (myopic rule).
+        last_only: Leave out moves that were the last decision of no such route (myopic rule).
     """
     found: dict[Move, Merit] = {}
+    last: set[Move] = set()
     for item in turn.returned:
-        if item.node not in known:
-            continue
-        route = list(_decisions(item, decided))
-        for move, hops in route[-1:] if last_only else route:
+        route = list(_decisions(item, decided)) if item.node in known else []
+        for move, hops in route:
             merit = Merit(known[item.node], hops)
             found[move] = max(found.get(move, merit), merit, key=_better)
-    return found
+        last.update(move for move, _ in route[-1:])
+    return {move: found[move] for move in found if not last_only or move in last}
 
 
 def _decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:

@@ -31,6 +31,13 @@ def test_only_the_last_decision_counts_for_the_myopic_rule(turn_of):
     assert merits(turn, {"d": 1.0}, {AB, BC}, last_only=True) == {BC: (1, 1)}
 
 
+def test_the_myopic_rule_blames_no_decision_behind_which_something_was_useful(turn_of):
+    """The last decision of the route to b is the one that led on to c."""
+    turn = turn_of(returned=[("a", "b"), ("a", "b", "c")])
+    known = {"b": -1.0, "c": 1.0}
+    assert merits(turn, known, {AB, BC}, last_only=True) == {AB: (1, 1), BC: (1, 0)}
+
+
 def test_where_nothing_finer_is_known_the_outcome_is_that_of_all(turn_of):
     """With credit by document, only returned documents with credit are known."""
     turn = turn_of(returned=[("a",), ("a", "b")])
