@@ -19,6 +19,8 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.SIMILAR: 0.3,
         EdgeKind.FOLLOWS: 0.5,
         EdgeKind.TOOL: 0.5,
+        EdgeKind.CO_USED: 0.0,
+        EdgeKind.INHIBITS: 0.0,
     }
 )
 _SOURCES: Mapping[str, float] = MappingProxyType(
@@ -122,7 +124,7 @@ class LinkSettings:
     """What the linkers may add.
 
     Attributes:
-        priors: First weight per kind of edge.
+        priors: First weight per kind of edge; 0 for kinds that only outcomes make.
         fading: Kinds whose decay floor is 0; all others keep their prior as floor.
         max_mentions: A name mentioned by more nodes than this gets no further edges.
         max_back: Edges back per named node, so that hubs stay cheap to read.

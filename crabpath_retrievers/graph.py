@@ -40,8 +40,11 @@ class EdgeKind(Enum):
     __hash__ = object.__hash__
 
 
-LEARNED_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS)
-"""Kinds that only feedback creates: prior and floor are 0, and each namespace has its own."""
+LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, EdgeKind.CO_USED, EdgeKind.INHIBITS})
+"""Kinds that come from use, not from a text: they stay when the text of a node is read again."""
+
+OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS)
+"""Those of them that stand in the overlay of a namespace alone; prior and floor are 0."""
 
 
 class Tier(Enum):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.graph import EdgeKind, Vector, effective_weight
+from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, Vector, effective_weight
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
@@ -142,7 +142,7 @@ class LearnedQueries:
             sa.select(overlay, namespaces.c.exponent)
             .join(namespaces, namespaces.c.key == overlay.c.namespace)
             .where(namespaces.c.name == namespace, overlay.c.source.in_(list(sources)))
-            .where(overlay.c.kind >= EdgeKind.CO_USED.value)
+            .where(overlay.c.kind.in_([kind.value for kind in OVERLAY_KINDS]))
         )
         with self._store.reading() as connection:
             return {

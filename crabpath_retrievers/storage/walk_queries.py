@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import LEARNED_KINDS, EdgeKind, NodeHead, Pointer, effective_weight
+from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, NodeHead, Pointer, effective_weight
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
@@ -102,7 +102,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         .where(
             overlay.c.namespace == sa.bindparam("namespace"),
             overlay.c.source.in_(frontier),
-            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in LEARNED_KINDS]),
+            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]),
         )
     )
     stops = sa.select(
