@@ -85,7 +85,7 @@ class CrabPath:
         self._retrieval = Retrieval(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        self._recorder = Recorder(store, Learner(store, episodes, minds.prior, settings.learning))
+        self._recorder = Recorder(store, Learner(store, episodes, minds.prior, settings))
         self._ingest.recover()
         episodes.catch_up()
 

@@ -1,13 +1,13 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes
@@ -23,18 +23,16 @@ class Mind:
 
     Attributes:
         posterior: Over the weights of the ranker.
-        outcome: Running mean of its outcomes, in [-1, 1]: the baseline of the policy gradient.
-        outcomes: How many there were.
+        baseline: Of the policy gradient: the mean of the outcomes so far.
     """
 
     posterior: Posterior
-    outcome: float = 0.0
-    outcomes: float = 0.0
+    baseline: Baseline = field(default_factory=Baseline)
 
     def to_json(self) -> str:
         """As it is stored."""
-        data: dict[str, Any] = {"outcome": self.outcome, "outcomes": self.outcomes}
-        return json.dumps({**data, "ranker": self.posterior.to_dict()})
+        baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
+        return json.dumps({"baseline": baseline, "ranker": self.posterior.to_dict()})
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
@@ -43,7 +41,7 @@ class Mind:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        return cls(posterior, data["outcome"], data["outcomes"])
+        return cls(posterior, Baseline(**data["baseline"]))
 
 
 class Minds:

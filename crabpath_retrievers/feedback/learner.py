@@ -1,4 +1,4 @@
-"""Learning from one turn: what is read, what follows from it, and that it is applied once."""
+"""Learning from judged turns: what is read, and all the changes that follow from it."""
 
 import math
 from collections.abc import Sequence
@@ -6,9 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes import Change, ConsumeFeedback, CountUse
-from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.changes import (
+    AdjustWeights,
+    Change,
+    ConsumeFeedback,
+    CountTogether,
+    CountUse,
+)
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.feedback.lessons import Lessons
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.learning.blame import blame
+from crabpath_retrievers.learning.delta import LearnedDelta
+from crabpath_retrievers.learning.hebbian import co_use
+from crabpath_retrievers.learning.policy_gradient import policy_gradient
 from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
@@ -17,12 +28,10 @@ from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Turn
 
-_SLOWEST = 200.0  # outcomes that the running mean remembers
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A turn and what feedback says about it."""
+    """A turn with its unit query vector, and what feedback says about it."""
 
     turn: Turn
     credit: Credit
@@ -36,7 +45,7 @@ class Learner:
     store: GraphStore
     episodes: Episodes
     prior: Posterior
-    settings: LearningSettings
+    settings: Settings
 
     def changes(self, namespace: str, feedback_id: str, judged: Sequence[Judged]) -> list[Change]:
         """All that follows from one feedback about turns of one namespace.
@@ -49,27 +58,38 @@ class Learner:
         mind = Mind.from_json(known.mind, self.prior)
         found: list[Change] = []
         for item in judged:
-            found += self._of_turn(namespace, item)
-            mind = _taught(mind, item, self.settings)
-        decay = math.log(2.0) / self.settings.half_life if self.settings.decay else 0.0
+            found += self._of_turn(namespace, feedback_id, item, mind)
+            mind = self._taught(mind, item)
+        learning = self.settings.learning
+        decay = math.log(2.0) / learning.half_life if learning.decay else 0.0
+        turns = tuple(item.turn.id for item in judged)
         consumed = ConsumeFeedback(
-            namespace,
-            feedback_id,
-            tuple(item.turn.id for item in judged),
-            known.version,
-            mind.to_json(),
-            exponent=decay * len(judged),
+            namespace, feedback_id, turns, known.version, mind.to_json(), decay * len(turns)
         )
         return [consumed, *found]
 
-    def _of_turn(self, namespace: str, judged: Judged) -> list[Change]:
-        credit = judged.credit
-        nodes = [*credit.documents]
-        keys = self.store.learned.keys(nodes)
+    def _of_turn(
+        self, namespace: str, feedback_id: str, judged: Judged, mind: Mind
+    ) -> list[Change]:
+        learning, credit = self.settings.learning, judged.credit
+        lessons = Lessons.of(self.store, namespace, judged.turn, credit)
+        deltas = list[LearnedDelta]()
         found: list[Change] = []
-        if self.settings.usage and keys:
-            found.append(CountUse(namespace, _use(credit, keys)))
-        if self.settings.episodes and credit.outcome > 0 and credit.used:
+        if learning.policy_gradient:
+            stop = self.settings.policy.stop
+            deltas += policy_gradient(judged.turn, credit, mind.baseline.mean, learning, stop=stop)
+        if learning.hebbian and credit.documents:
+            habitual = self.settings.tiers.habitual
+            together = co_use(credit, lessons.weights, lessons.protos, learning, habitual=habitual)
+            against = blame(judged.turn, credit, lessons.weights, lessons.blamed, learning)
+            deltas += [*together.deltas, *against.deltas]
+            counted = lessons.counted(together.counted, against.counted)
+            found += [CountTogether(namespace, counted)] if counted else []
+        weights = lessons.known(deltas)
+        found += [AdjustWeights(namespace, weights, feedback_id)] if weights else []
+        if learning.usage and (use := lessons.use(credit)):
+            found.append(CountUse(namespace, use))
+        if learning.episodes and credit.outcome > 0 and credit.used:
             found += self._episode(namespace, judged)
         return found
 
@@ -81,25 +101,12 @@ class Learner:
         vector = np.asarray(judged.vector, dtype=np.float32)
         return [self.episodes.change(namespace, clock, judged.turn.query, vector, used)]
 
-
-def _use(credit: Credit, keys: dict[str, int]) -> tuple[tuple[int, float, float], ...]:
-    return tuple(
-        (keys[node], credit.weight * max(0.0, c), credit.weight * (1.0 if c <= 0 else 0.0))
-        for node, c in credit.documents.items()
-        if node in keys
-    )
-
-
-def _taught(mind: Mind, judged: Judged, settings: LearningSettings) -> Mind:
-    credit = judged.credit
-    count = mind.outcomes + credit.weight
-    mean = mind.outcome
-    if count > 0:
-        mean += (credit.outcome - mean) * credit.weight / min(count, _SLOWEST)
-    taught = replace(mind, outcome=mean, outcomes=count)
-    shown = [r for r in judged.turn.returned if r.node in credit.documents]
-    if not settings.ranker or not shown:
-        return taught
-    matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
-    used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
-    return replace(taught, posterior=mind.posterior.updated(matrix, used, credit.weight))
+    def _taught(self, mind: Mind, judged: Judged) -> Mind:
+        credit = judged.credit
+        taught = replace(mind, baseline=mind.baseline.updated(credit.outcome))
+        shown = [r for r in judged.turn.returned if r.node in credit.documents]
+        if not self.settings.learning.ranker or not shown:
+            return taught
+        matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
+        used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
+        return replace(taught, posterior=mind.posterior.updated(matrix, used, credit.weight))
