@@ -10,11 +10,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.driver import Steps, perform, perform_either
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector, cosines
 from crabpath_retrievers.offer import Offer, Option, probability
 from crabpath_retrievers.routing.policy import Decision, Router, RoutingRequest
 from crabpath_retrievers.trajectory import LateSteps, PathEdge, Step
@@ -175,10 +173,9 @@ class Walker:
         """All pointers by the node they leave."""
         if not pointers:
             return {}
-        targets = np.stack([pointer.target.vector for pointer in pointers])
-        relevance = np.asarray(targets, dtype=np.float32) @ self._vector
+        relevance = cosines([pointer.target for pointer in pointers], self._vector)
         grouped: dict[int, list[Option]] = {}
-        for pointer, cosine in zip(pointers, relevance.tolist(), strict=True):
+        for pointer, cosine in zip(pointers, relevance, strict=True):
             weight = self._damped(pointer)
             option = Option(pointer, weight, cosine, self._tiers.tier_of(weight))
             grouped.setdefault(pointer.source, []).append(option)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.graph import NodeHead, Vector
+from crabpath_retrievers.graph import NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
 from crabpath_retrievers.seeds.index import VectorIndex
@@ -100,7 +98,6 @@ def _scored(
 ) -> dict[int, Hit]:
     if not heads:
         return {}
-    cosines = np.stack([head.vector for head in heads]).astype(np.float32) @ vector
     return {
         head.key: Hit(
             head,
@@ -110,5 +107,5 @@ def _scored(
             exact=words.named.get(head.key, 0.0),
             hint=1.0 if head.id in hinted else 0.0,
         )
-        for head, similarity in zip(heads, cosines.tolist(), strict=True)
+        for head, similarity in zip(heads, cosines(heads, vector), strict=True)
     }
