@@ -1,6 +1,7 @@
 """What one node offers a walk: its pointers with their tiers, the choice and its record."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,10 +65,10 @@ class Offer:
     def of(
         cls,
         head: NodeHead,
-        options: Iterable[Option],
+        options: Sequence[Option],
         stop_weight: float,
         *,
-        open_to: Callable[[int], bool],
+        closed: AbstractSet[int],
     ) -> "Offer":
         """Sort the pointers of a node.
 
@@ -75,33 +76,32 @@ class Offer:
             head: The node.
             options: Its pointers; of several to one target the strongest of each sign counts.
             stop_weight: Learned weight of STOP.
-            open_to: Whether a node, by key, may still be entered.
+            closed: Keys of nodes that may not be entered any more.
         """
-        strongest: dict[tuple[int, bool], Option] = {}
-        for option in options:
-            place = (option.key, option.tier is Tier.INHIBITORY)
-            if place not in strongest or abs(strongest[place].weight) < abs(option.weight):
-                strongest[place] = option
-        ranked = sorted(strongest.values(), key=lambda o: -(o.weight + o.relevance))
-        habitual = tuple(o for o in ranked if o.tier is Tier.HABITUAL and open_to(o.key))
-        return cls(head, tuple(ranked), habitual, stop_weight)
+        ranked = sorted(_strongest(options), key=lambda o: -(o.weight + o.relevance))
+        habitual = [
+            option
+            for option in ranked
+            if option.tier is Tier.HABITUAL and option.pointer.target.key not in closed
+        ]
+        return cls(head, tuple(ranked), tuple(habitual), stop_weight)
 
     @property
     def reflexes(self) -> tuple[Option, ...]:
         """Pointers that are followed without a decision."""
-        return tuple(option for option in self.options if option.tier is Tier.REFLEX)
+        return tuple([option for option in self.options if option.tier is Tier.REFLEX])
 
     def choice(self) -> Choice:
         """The decision to be made, for a router."""
+        advised = [o.pointer.target.title for o in self.options if o.tier is Tier.INHIBITORY]
+        pointers, weights, relevance, _ = zip(*self.habitual, strict=True)
         return Choice(
             source=self.head.id,
-            pointers=tuple(option.pointer for option in self.habitual),
-            relevance=np.array([option.relevance for option in self.habitual]),
-            weights=np.array([option.weight for option in self.habitual]),
+            pointers=pointers,
+            relevance=np.array(relevance),
+            weights=np.array(weights),
             stop_weight=self.stop_weight,
-            inhibited=tuple(
-                o.pointer.target.title for o in self.options if o.tier is Tier.INHIBITORY
-            ),
+            inhibited=tuple(advised),
         )
 
     def probabilities(self, decision: Decision | None) -> dict[int, float]:
@@ -147,6 +147,18 @@ class Offer:
             temperature=temperature,
             decided_by="reflex" if decision is None else decision.decided_by,
         )
+
+
+def _strongest(options: Sequence[Option]) -> Collection[Option]:
+    """Of several pointers to one target the strongest of each sign."""
+    found: dict[tuple[int, bool], Option] = {}
+    if len({option.pointer.target.key for option in options}) == len(options):
+        return options
+    for option in options:
+        place = (option.key, option.tier is Tier.INHIBITORY)
+        if place not in found or abs(found[place].weight) < abs(option.weight):
+            found[place] = option
+    return found.values()
 
 
 def probability(option: Option, probabilities: Mapping[int, float]) -> float:

@@ -5,7 +5,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -158,12 +158,12 @@ class Retrieval:
         self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk
     ) -> Steps[list[Hit]]:
         """Everything that search found or a visited node points at, as the filter allows."""
-        seen = {
-            arrival.target.key: Hit(arrival.target, arrival.option.relevance, found=False)
-            for arrival in walk.arrivals
-            if arrival.target.key not in hits
-        }
-        reached = list(seen.values())
+        options = {a.option.pointer.target.key: a.option for a in walk.arrivals}
+        reached = [
+            Hit(option.pointer.target, option.relevance, found=False)
+            for key, option in options.items()
+            if key not in hits
+        ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
             allowed = yield from perform(self.index.matching, ids, vector, query.filter)
@@ -176,7 +176,7 @@ class Retrieval:
     def _experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
         usage = self.minds.usage([hit.head.key for hit in pool], clock)
         return [
-            replace(hit, usage=usage[hit.head.key]) if hit.head.key in usage else hit
+            hit._replace(usage=usage[hit.head.key]) if hit.head.key in usage else hit
             for hit in pool
         ]
 
@@ -184,7 +184,7 @@ class Retrieval:
         documents = self.store.catalog.documents([hit.head.id for hit in pool])
         wanted = set(tags)
         return [
-            replace(hit, hint=1.0)
+            hit._replace(hint=1.0)
             if (node := documents.get(hit.head.id)) and wanted & _values(node.metadata.values())
             else hit
             for hit in pool
@@ -203,7 +203,8 @@ class Retrieval:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
         if query.max_tokens is not None:
             order = yield from self._within_budget(query, query.max_tokens, pool, order)
-        best = strongest(found.walk.arrivals)
+        chosen = order[: query.k]
+        best = strongest(found.walk.arrivals, {pool[i].head.key for i in chosen})
         return [
             returned(
                 pool[i],
@@ -212,7 +213,7 @@ class Retrieval:
                 found.walk,
                 best.get(pool[i].head.key),
             )
-            for i in order[: query.k]
+            for i in chosen
         ]
 
     def _distinct(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:

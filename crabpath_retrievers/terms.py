@@ -57,9 +57,9 @@ class Information(NamedTuple):
         """1 where a text holds a word, shape ``[n, Q]``, for texts as :func:`term_codes`."""
         column = np.full(_CODES, _ABSENT, dtype=np.uint8)
         column[[_code(word) for word in self.words]] = np.arange(len(self.words))
-        held = column[np.frombuffer(b"".join(packed), dtype=_CODE)]
-        row = np.repeat(np.arange(len(packed)), [len(codes) // _CODE.itemsize for codes in packed])
-        known = held != _ABSENT
+        held = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))
+        known = np.flatnonzero(held != _ABSENT)
+        ends = np.cumsum([len(codes) // _CODE.itemsize for codes in packed])
         found = np.zeros((len(packed), len(self.words)))
-        found[row[known], held[known]] = 1.0
+        found[np.searchsorted(ends, known, side="right"), held[known]] = 1.0
         return found

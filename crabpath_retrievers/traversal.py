@@ -10,11 +10,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.driver import Steps, perform, perform_either
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector, cosines
 from crabpath_retrievers.offer import Offer, Option, probability
 from crabpath_retrievers.routing.policy import Decision, Router, RoutingRequest
 from crabpath_retrievers.trajectory import LateSteps, PathEdge, Step
@@ -139,13 +137,9 @@ class Walker:
         options = self._options(pointers)
         for key in frontier:
             self._gather(self._walk.visits[key], options.get(key, ()), hop)
+        closed = self._closed()
         offers = [
-            Offer.of(
-                self._walk.visits[key].head,
-                options[key],
-                stops.get(key, 0.0),
-                open_to=self._may_enter,
-            )
+            Offer.of(self._walk.visits[key].head, options[key], stops.get(key, 0.0), closed=closed)
             for key in frontier
             if key in options
         ]
@@ -175,13 +169,13 @@ class Walker:
         """All pointers by the node they leave."""
         if not pointers:
             return {}
-        targets = np.stack([pointer.target.vector for pointer in pointers])
-        relevance = np.asarray(targets, dtype=np.float32) @ self._vector
+        relevance = cosines([pointer.target for pointer in pointers], self._vector)
+        weights = [self._damped(pointer) for pointer in pointers]
+        tiers = map(self._tiers.tier_of, weights)
+        columns = zip(pointers, weights, relevance, tiers, strict=True)
         grouped: dict[int, list[Option]] = {}
-        for pointer, cosine in zip(pointers, relevance.tolist(), strict=True):
-            weight = self._damped(pointer)
-            option = Option(pointer, weight, cosine, self._tiers.tier_of(weight))
-            grouped.setdefault(pointer.source, []).append(option)
+        for option in map(partial(tuple.__new__, Option), columns):
+            grouped.setdefault(option.pointer.source, []).append(option)
         return grouped
 
     def _damped(self, pointer: Pointer) -> float:
@@ -193,22 +187,27 @@ class Walker:
 
     def _gather(self, visit: Visit, options: Sequence[Option], hop: int) -> None:
         """Note what the pointers of a node say about their targets."""
+        head, energy, rarity = visit.head, visit.energy, visit.head.rarity
         for option in options:
-            target, kind = option.pointer.target, option.pointer.kind
-            if option.tier is Tier.INHIBITORY:
-                advice = min(1.0, -option.weight * min(1.0, max(0.0, visit.energy)))
-                _, known = self._walk.inhibition.get(target.key, (target, 0.0))
-                self._walk.inhibition[target.key] = (target, max(known, advice))
-            elif option.weight > 0:
+            pointer, weight, _, tier = option
+            if tier is Tier.INHIBITORY:
+                self._advise(pointer.target, -weight * min(1.0, max(0.0, energy)))
+            elif weight > 0:
+                strength = energy * weight
                 # A name that many texts mention says little about each of them.
-                rarity = visit.head.rarity if kind in _BACKWARD else 1.0
-                strength = visit.energy * option.weight * rarity
-                self._walk.arrivals.append(Arrival(visit.head, option, strength, hop))
+                if pointer.kind in _BACKWARD:
+                    strength *= rarity
+                self._walk.arrivals.append(Arrival(head, option, strength, hop))
+
+    def _advise(self, target: NodeHead, advice: float) -> None:
+        _, known = self._walk.inhibition.get(target.key, (target, 0.0))
+        self._walk.inhibition[target.key] = (target, max(known, min(1.0, advice)))
 
     def _follow(self, offer: Offer, decision: Decision | None, hop: int) -> list[int]:
         """Enter what was chosen, as far as the budgets allow, and record the step."""
         followed = decision.followed if decision else ()
         wanted = (*offer.reflexes, *(offer.habitual[index] for index in followed))
+        chances = offer.probabilities(decision) if wanted else {}
         entered: list[Option] = []
         cut = False
         for option in wanted:
@@ -216,7 +215,7 @@ class Walker:
             if cut:
                 break
             if self._may_enter(option.key):
-                self._take(offer, option, decision, hop)
+                self._take(offer.head, option, probability(option, chances), hop)
                 entered.append(option)
         if any(option.tier is not Tier.DORMANT for option in offer.options):
             self._walk.decisions.append(
@@ -231,16 +230,19 @@ class Walker:
             )
         return [option.key for option in entered]
 
-    def _take(self, offer: Offer, option: Option, decision: Decision | None, hop: int) -> None:
-        visit, pointer = self._walk.visits[offer.head.key], option.pointer
+    def _take(self, source: NodeHead, option: Option, probability: float, hop: int) -> None:
+        visit, pointer = self._walk.visits[source.key], option.pointer
         self._used[(pointer.source, pointer.target.key, pointer.kind)] += 1
-        edge = option.edge(offer.head, probability(option, offer.probabilities(decision)))
+        edge = option.edge(source, probability)
         energy = visit.energy * option.weight
         self._enter(Visit(pointer.target, energy, hop, (*visit.path, edge)))
 
     def _enter(self, visit: Visit) -> None:
         self._entered[visit.head.key] += 1
         self._walk.visits.setdefault(visit.head.key, visit)
+
+    def _closed(self) -> set[int]:
+        return {key for key in self._entered if not self._may_enter(key)}
 
     def _may_enter(self, key: int) -> bool:
         return self._entered[key] < self._settings.visits_per_node

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from crabpath_retrievers.graph import NodeHead
 from crabpath_retrievers.query import Query
@@ -15,12 +15,12 @@ _DIGITS = 5
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
 
-def strongest(arrivals: Iterable[Arrival]) -> dict[int, Arrival]:
-    """The strongest pointer to every node that has one, by node key."""
+def strongest(arrivals: Iterable[Arrival], keys: Container[int]) -> dict[int, Arrival]:
+    """The strongest pointer to each of the nodes with these keys that has one, by node key."""
     found: dict[int, Arrival] = {}
     for arrival in arrivals:
         key = arrival.option.pointer.target.key
-        if key not in found or found[key].strength < arrival.strength:
+        if key in keys and (key not in found or found[key].strength < arrival.strength):
             found[key] = arrival
     return found
 

@@ -66,9 +66,7 @@ LEARNED_FEATURES = frozenset({"learned", "episode", "usage"})
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = [
-    _COLUMN[name] for name in ("bias", "similarity", "name", "exact", "hint", "episode", "usage")
-]
+_OWN = ("similarity", "name", "exact", "hint", "episode", "usage")
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -82,6 +80,7 @@ _KIND_COLUMN = {
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5
+_CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # nats that a question of one sentence asks for
 _LITTLE = 12.5  # in a small corpus no word is rare, and what a question asks for says little
@@ -92,8 +91,7 @@ _SOURCE_COLUMNS = [_COLUMN[name] for name in SOURCE_FEATURES]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A node that may be returned, with what search says about it.
 
     Attributes:
@@ -178,10 +176,9 @@ def own_features(evidence: Evidence) -> Matrix:
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):
         return matrix
-    own = [
-        (1.0, hit.similarity, hit.name, hit.exact, hit.hint, hit.episode, hit.usage) for hit in pool
-    ]
-    matrix[:, _OWN] = np.array(own)
+    matrix[:, _COLUMN["bias"]] = 1.0
+    for name in _OWN:
+        matrix[:, _COLUMN[name]] = [getattr(hit, name) for hit in pool]
     matrix[:, _COLUMN["information"]] = evidence.held.sum(axis=1)
     return matrix
 
@@ -198,7 +195,7 @@ class _Read(NamedTuple):
 
     targets: NDArray[np.intp]
     sources: NDArray[np.intp]
-    columns: NDArray[np.intp]
+    columns: NDArray[np.intp]  # where a pointer is noted by its strength; -1 for nowhere
     kinds: NDArray[np.intp]
     strengths: Floats
     weights: Floats
@@ -206,16 +203,16 @@ class _Read(NamedTuple):
     @classmethod
     def of(cls, evidence: Evidence) -> "_Read":
         place = {hit.head.key: row for row, hit in enumerate(evidence.pool)}
-        read = [arrival for arrival in evidence.arrivals if arrival.target.key in place]
-        return cls(
-            np.array([place[arrival.target.key] for arrival in read], dtype=np.intp),
-            # A source that the filter hides counts by its energy only.
-            np.array([place.get(arrival.source.key, -1) for arrival in read], dtype=np.intp),
-            np.array([_column(arrival) for arrival in read], dtype=np.intp),
-            np.array([arrival.kind.value for arrival in read], dtype=np.intp),
-            np.array([arrival.strength for arrival in read]),
-            np.array([arrival.option.weight for arrival in read]),
-        )
+        found: list[tuple[float, ...]] = []
+        for source, (pointer, weight, _, _), strength, hop in evidence.arrivals:
+            target, kind = place.get(pointer.target.key, -1), pointer.kind
+            if target >= 0:
+                # A source that the filter hides counts by its energy only.
+                row = place.get(source.key, -1)
+                column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
+                found.append((target, row, column, _CODES[kind], strength, weight))
+        columns = np.array(found).reshape(-1, 6).T
+        return cls(*columns[:4].astype(np.intp), *columns[4:])
 
 
 def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
@@ -236,11 +233,6 @@ def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> Non
         added = evidence.held[read.targets] * (evidence.held[read.sources] == 0)
         gain = added.sum(axis=1) * (UNIT / evidence.asked)
         _strongest(matrix, "bridge", read.targets, gain * likely, known)
-
-
-def _column(arrival: Arrival) -> int:
-    """Where a pointer is noted by its strength; -1 for nowhere."""
-    return _KIND_COLUMN.get(arrival.kind, -1) if arrival.hop == 1 else _FAR
 
 
 def _strongest(

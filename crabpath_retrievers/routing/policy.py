@@ -8,6 +8,7 @@ Several pointers may be followed from one node: sampling without replacement unt
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,10 +86,16 @@ class Router(Protocol):
         """As :meth:`route`, without blocking the event loop."""
 
 
-def action_probabilities(logits: Floats) -> Floats:
-    """Softmax of ``logits``, shape ``[n]``; stable for large values."""
-    shifted = np.exp(logits - logits.max())
-    probabilities: Floats = shifted / shifted.sum()
+def action_probabilities(logits: Floats, sizes: NDArray[np.intp]) -> Floats:
+    """Softmax of each run of ``logits``, shape ``[Σ sizes]``; stable for large values.
+
+    Args:
+        logits: Of all choices, one choice after the other.
+        sizes: Number of actions of each choice, at least 1.
+    """
+    starts = sizes.cumsum() - sizes
+    shifted = np.exp(logits - np.maximum.reduceat(logits, starts).repeat(sizes))
+    probabilities: Floats = shifted / np.add.reduceat(shifted, starts).repeat(sizes)
     return probabilities
 
 
@@ -108,24 +115,40 @@ class SoftmaxRouter:
 
     def route(self, request: RoutingRequest) -> Sequence[Decision]:
         """One decision per choice of the request, in order."""
-        return [self._decide(choice, request.budget) for choice in request.choices]
+        choices, budget = request.choices, request.budget
+        if not choices:
+            return []
+        sizes = np.array([len(choice.pointers) + 1 for choice in choices])
+        logits = self._logits(choices)
+        sampled = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
+        keys, probabilities = sampled.tolist(), action_probabilities(logits, sizes)
+        ends = sizes.cumsum().tolist()
+        runs = [slice(start, end) for start, end in pairwise([0, *ends])]
+        return [_decision(keys[run], probabilities[run], budget) for run in runs]
+
+    def _logits(self, choices: Sequence[Choice]) -> Floats:
+        """Scores of the pointers and, last, of STOP, one choice after the other."""
+        parts: list[Floats] = []
+        for choice in choices:
+            stop = self._settings.stop + choice.stop_weight
+            parts += [choice.relevance + choice.weights, np.array([stop])]
+        return np.concatenate(parts) / self._settings.temperature
 
     async def aroute(self, request: RoutingRequest) -> Sequence[Decision]:
         """As :meth:`route`; it is a small computation and blocks nobody."""
         return self.route(request)
 
-    def _decide(self, choice: Choice, budget: int) -> Decision:
-        stop = self._settings.stop + choice.stop_weight
-        logits = np.append(choice.relevance + choice.weights, stop) / self._settings.temperature
-        sampled = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
-        *keys, threshold = sampled.tolist()
-        beating = sorted(
-            (index for index, key in enumerate(keys) if key >= threshold),
-            key=lambda index: -keys[index],
-        )
-        return Decision(
-            followed=tuple(beating[:budget]),
-            stopped=len(beating) < min(budget, len(choice.pointers)),
-            probabilities=action_probabilities(logits),
-            decided_by="policy",
-        )
+
+def _decision(keys: Sequence[float], probabilities: Floats, budget: int) -> Decision:
+    """Follow the pointers whose key is at least that of STOP, which is the last one."""
+    *pointers, threshold = keys
+    beating = sorted(
+        [index for index, key in enumerate(pointers) if key >= threshold],
+        key=lambda index: -pointers[index],
+    )
+    return Decision(
+        followed=tuple(beating[:budget]),
+        stopped=len(beating) < min(budget, len(pointers)),
+        probabilities=probabilities,
+        decided_by="policy",
+    )

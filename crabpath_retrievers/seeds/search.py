@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.graph import NodeHead, Vector
+from crabpath_retrievers.graph import NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
 from crabpath_retrievers.seeds.index import VectorIndex
@@ -80,7 +78,7 @@ class Search:
         scored = _scored(heads, vector, words, set(query.seed_ids))
         for key, hit in scored.items():
             if hit.head.id in recalled:
-                scored[key] = replace(hit, episode=recalled[hit.head.id])
+                scored[key] = hit._replace(episode=recalled[hit.head.id])
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:
@@ -111,7 +109,6 @@ def _scored(
 ) -> dict[int, Hit]:
     if not heads:
         return {}
-    cosines = np.stack([head.vector for head in heads]).astype(np.float32) @ vector
     return {
         head.key: Hit(
             head,
@@ -121,5 +118,5 @@ def _scored(
             exact=words.named.get(head.key, 0.0),
             hint=1.0 if head.id in hinted else 0.0,
         )
-        for head, similarity in zip(heads, cosines.tolist(), strict=True)
+        for head, similarity in zip(heads, cosines(heads, vector), strict=True)
     }

@@ -24,7 +24,7 @@ _PRAGMAS = (
     "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=10000",
     "PRAGMA cache_size=-32768",
-    "PRAGMA mmap_size=134217728",
+    "PRAGMA mmap_size=2147418112",  # the most that SQLite allows; pages beyond it are copied
     "PRAGMA temp_store=MEMORY",
 )
 

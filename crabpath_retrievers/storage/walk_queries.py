@@ -1,13 +1,14 @@
 """Reads of the hot path: entry nodes, and the outgoing edges of a whole frontier."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, NodeHead, Pointer, effective_weight
 from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.packing import unpack_all
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     edges,
@@ -19,6 +20,7 @@ from crabpath_retrievers.storage.schema import (
     terms,
 )
 
+_STOP = EdgeKind.STOP.value
 _KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of EdgeKind(value)
 
 
@@ -78,9 +80,8 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             edges.c.kind,
             edges.c.prior,
             edges.c.floor,
-            edges.c.born,
-            overlay.c.weight,
-            overlay.c.mark,
+            sa.func.coalesce(overlay.c.weight, edges.c.prior),
+            sa.func.coalesce(overlay.c.mark, edges.c.born),
             *_HEAD,
         )
         .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, seen))
@@ -91,7 +92,6 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         sa.select(
             overlay.c.source,
             overlay.c.kind,
-            zero,
             zero,
             zero,
             overlay.c.weight,
@@ -108,7 +108,6 @@ def _outgoing() -> sa.CompoundSelect[Any]:
     stops = sa.select(
         overlay.c.source,
         overlay.c.kind,
-        zero,
         zero,
         zero,
         overlay.c.weight,
@@ -141,31 +140,20 @@ class WalkQueries:
         """The nodes with these ids or keys; unknown ones are left out."""
         with self._store.reading() as connection:
             rows = _HEADS.rows(connection, {"ids": list(ids), "keys": list(keys)})
-        return [_head(row) for row in {row[0]: row for row in rows}.values()]
+        distinct = {row[0]: row for row in rows}.values()
+        return _heads(*zip(*distinct, strict=True)) if distinct else []
 
     def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """The outgoing edges of all given nodes as one namespace sees them now, in one query."""
         with self._store.reading() as connection:
             rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
-        pointers: list[Pointer] = []
-        stops: dict[int, float] = {}
-        heads: dict[int, NodeHead] = {}
-        for row in rows:
-            source, kind, prior, floor, born, weight, mark, target = row[:8]
-            touched = weight is not None
-            now = effective_weight(
-                weight if touched else prior,
-                floor,
-                mark if touched else min(born, clock.exponent),
-                clock.exponent,
-            )
-            if kind == EdgeKind.STOP.value:
-                stops[source] = now
-            else:
-                if target not in heads:
-                    heads[target] = _head(row[7:])
-                pointers.append(Pointer(source, heads[target], _KINDS[kind], now, prior))
-        return Frontier(pointers, stops)
+        learned = [row for row in rows if row[1] == _STOP]
+        stops = {
+            source: effective_weight(weight, floor, mark, clock.exponent)
+            for source, _, _, floor, weight, mark, *_ in learned
+        }
+        read = [row for row in rows if row[1] != _STOP] if learned else rows
+        return Frontier(_pointers(read, clock.exponent), stops)
 
     def clock(self, namespace: str) -> Clock:
         """Where the namespace stands; all zero for one that has never been used."""
@@ -190,6 +178,29 @@ class WalkQueries:
         return found, total, max(1.0, counters.get("tokens", 0) / max(1, total))
 
 
-def _head(row: Sequence[Any]) -> NodeHead:
-    key, node_id, title, mentions, embedding, terms = row
-    return NodeHead(key, node_id, title, mentions, unpack(embedding), terms)
+def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[Pointer]:
+    """Edges with their targets; whole columns at a time, because there are hundreds of rows."""
+    if not rows:
+        return []
+    sources, kinds, priors, floors, weights, marks, *targets = zip(*rows, strict=True)
+    now = [
+        # Most pointers do not decay: a comparison is all that they should cost.
+        weight
+        if weight == floor or exponent <= mark
+        else effective_weight(weight, floor, mark, exponent)
+        for weight, floor, mark in zip(weights, floors, marks, strict=True)
+    ]
+    found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
+    return list(map(partial(tuple.__new__, Pointer), found))
+
+
+def _heads(
+    keys: Sequence[int],
+    ids: Sequence[str],
+    titles: Sequence[str],
+    mentions: Sequence[int],
+    embeddings: Sequence[bytes],
+    terms: Sequence[bytes],
+) -> list[NodeHead]:
+    columns = zip(keys, ids, titles, mentions, unpack_all(embeddings), terms, strict=True)
+    return list(map(partial(tuple.__new__, NodeHead), columns))

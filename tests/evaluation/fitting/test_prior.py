@@ -75,7 +75,7 @@ def test_evidence_never_gets_a_negative_weight():
             evidence=replace(
                 ranking.evidence,
                 pool=[
-                    replace(hit, name=float(not relevant))
+                    hit._replace(name=float(not relevant))
                     for hit, relevant in zip(ranking.evidence.pool, ranking.relevant, strict=True)
                 ],
             ),
