@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    ConflictError,
     CrabPathError,
     DuplicateIdError,
     EmbeddingMismatchError,
@@ -21,17 +22,20 @@ from crabpath_retrievers.errors import (
 
 if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.outcome import Feedback
     from crabpath_retrievers.retriever import CrabPathRetriever
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ConfigurationError",
+    "ConflictError",
     "CrabPath",
     "CrabPathError",
     "CrabPathRetriever",
     "DuplicateIdError",
     "EmbeddingMismatchError",
+    "Feedback",
     "InvalidInputError",
     "MissingExtraError",
     "NotFoundError",
@@ -47,6 +51,7 @@ __all__ = [
 _LAZY = {
     "CrabPath": "crabpath_retrievers.memory",
     "CrabPathRetriever": "crabpath_retrievers.retriever",
+    "Feedback": "crabpath_retrievers.outcome",
 }
 
 

@@ -4,9 +4,11 @@ Ingest, learning and maintenance compute these; ``GraphStore.apply`` applies the
 in one transaction, and journals them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from crabpath_retrievers.graph import Edge, EdgeKind, Node
+from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
 
 
@@ -112,9 +114,110 @@ class AdvanceClock:
 
 @dataclass(frozen=True, slots=True)
 class RecordTurn:
-    """Keep the record of one retrieval and advance its namespace's clock by one turn."""
+    """Keep the record of one retrieval and advance its namespace's clock by one turn.
+
+    Attributes:
+        vector: Unit query vector, shape ``[d]``, for what is learned from the turn later.
+    """
 
     turn: Turn
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepFeedback:
+    """Keep feedback until it is applied; an id that is known changes nothing."""
+
+    feedback: Feedback
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeFeedback:
+    """Mark feedback as applied, together with all that follows from it in the same call.
+
+    Raises ``ConflictError`` when the feedback was applied already, one of the turns was consumed
+    by another feedback, or the namespace has learned since ``version`` was read.
+
+    Attributes:
+        turns: Ids of the turns that it is about.
+        version: How often the namespace had learned when it was read.
+        mind: What the namespace knows of ranking from now on, as JSON.
+        exponent: Decay exponent to add.
+    """
+
+    namespace: str
+    feedback_id: str
+    turns: tuple[str, ...]
+    version: int
+    mind: str
+    exponent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseFeedback:
+    """Mark feedback as one from which nothing can be learned, and say why."""
+
+    feedback_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class CountUse:
+    """Add to how often documents were used, and returned without use.
+
+    Attributes:
+        counts: As ``(key, wins, losses)``.
+    """
+
+    namespace: str
+    counts: tuple[tuple[int, float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CountTogether:
+    """Add to the turns that speak for an edge which does not stand yet.
+
+    Attributes:
+        pairs: As ``(source, target, kind, count)``, by key.
+    """
+
+    namespace: str
+    pairs: tuple[tuple[int, int, EdgeKind, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepEpisode:
+    """Remember a success; the same id again adds to it.
+
+    Attributes:
+        id: Identity of the episode within the store.
+        query: What was asked.
+        vector: Its unit vector, shape ``[d]``.
+        wins: Successes to add; taken back when negative.
+        documents: Credit to add, by id of the node that was used.
+    """
+
+    namespace: str
+    id: str
+    query: str
+    vector: Vector
+    wins: float
+    documents: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodesIndexed:
+    """The vectors of these episodes can be searched."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Let a namespace learn nothing, or learn again."""
+
+    namespace: str
+    frozen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +247,12 @@ Change = (
     | RecordTurn
     | ForgetNamespace
     | PutMeta
+    | KeepFeedback
+    | ConsumeFeedback
+    | RefuseFeedback
+    | CountUse
+    | CountTogether
+    | KeepEpisode
+    | EpisodesIndexed
+    | Freeze
 )

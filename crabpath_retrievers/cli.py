@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -233,6 +233,15 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
     level: Annotated[
         str, typer.Option(help="document, or chunk: the measures of MultiHop-RAG itself.")
     ] = "document",
+    stream: Annotated[
+        str | None, typer.Option(help="prequential: retrieve, score, then learn.")
+    ] = None,
+    feedback: Annotated[str, typer.Option(help="used, answer or outcome.")] = "used",
+    noise: Annotated[float, typer.Option(help="Share of the feedback that is flipped.")] = 0.0,
+    epochs: Annotated[int, typer.Option(help="Passes over the questions.")] = 1,
+    dropped: Annotated[
+        float, typer.Option(help="Share of a question's words that later passes leave out.")
+    ] = 0.0,
     write: Annotated[
         Path | None, typer.Option("--json", help="Where to write the figures.")
     ] = None,
@@ -256,6 +265,11 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
         cache=cache,
         setting=setting,
         level=level,
+        stream=stream,
+        feedback=cast("Any", feedback),
+        noise=noise,
+        epochs=epochs,
+        dropped=dropped,
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
 

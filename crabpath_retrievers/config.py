@@ -19,6 +19,8 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.SIMILAR: 0.3,
         EdgeKind.FOLLOWS: 0.5,
         EdgeKind.TOOL: 0.5,
+        EdgeKind.CO_USED: 0.0,
+        EdgeKind.INHIBITS: 0.0,
     }
 )
 _SOURCES: Mapping[str, float] = MappingProxyType(
@@ -53,6 +55,7 @@ class SeedSettings:
         entries: Best hits from which the walk leaves.
         similarity, lexical, name: Weights of cosine, of the lexical score relative to the best
             hit, and of "the query contains the node's name" times the rarity of that name.
+        episode: Entry score of what a success of the very same query used.
         hint: Entry score of nodes that the caller suggests (document 002 §1.4).
         postings: Most matches that a lexical query may touch; common words are dropped first.
         query_terms: Most distinct words of a query that are looked up.
@@ -63,6 +66,7 @@ class SeedSettings:
     similarity: float = 0.6
     lexical: float = 0.4
     name: float = 0.3
+    episode: float = 0.9
     hint: float = 0.25
     postings: int = 300
     query_terms: int = 48
@@ -120,7 +124,7 @@ class LinkSettings:
     """What the linkers may add.
 
     Attributes:
-        priors: First weight per kind of edge.
+        priors: First weight per kind of edge; 0 for kinds that only outcomes make.
         fading: Kinds whose decay floor is 0; all others keep their prior as floor.
         max_mentions: A name mentioned by more nodes than this gets no further edges.
         max_back: Edges back per named node, so that hubs stay cheap to read.
@@ -180,6 +184,23 @@ class RankSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSettings:
+    """Remembered successes.
+
+    Attributes:
+        neighbours: Most similar episodes that a query recalls.
+        min_similarity: Cosine from which an episode speaks for its documents.
+        same: Cosine from which two successes are one episode.
+        scanned: Latest episodes that are compared where the vector index keeps none.
+    """
+
+    neighbours: int = 5
+    min_similarity: float = 0.6
+    same: float = 0.92
+    scanned: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSettings:
     """Learning from outcomes; every mechanism can be switched off.
 
@@ -196,6 +217,9 @@ class LearningSettings:
         window_turns, window_seconds: How far back feedback without a turn id looks.
         delay: λ, feedback without a turn id counts ``exp(-λ · turns ago)``, normalised.
         sources: How much each source of reward counts, in [0, 1].
+        prior_strength, learned_strength: Precision of the ranker's prior weights, and of those
+            for what was learned; the larger, the slower the ranker learns.
+        usage_prior: Uses and passes that every document starts with.
     """
 
     policy_gradient: bool = True
@@ -215,6 +239,9 @@ class LearningSettings:
     window_seconds: float = 900.0
     delay: float = 0.3
     sources: Mapping[str, float] = field(default_factory=lambda: _SOURCES)
+    prior_strength: float = 100.0
+    learned_strength: float = 5.0
+    usage_prior: tuple[float, float] = (2.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +256,7 @@ class Settings:
     ingest: IngestSettings = field(default_factory=IngestSettings)
     rank: RankSettings = field(default_factory=RankSettings)
     learning: LearningSettings = field(default_factory=LearningSettings)
+    episode: EpisodeSettings = field(default_factory=EpisodeSettings)
 
     @classmethod
     def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":

@@ -51,6 +51,10 @@ class StoreLockedError(StoreError):
     """Another process holds the store."""
 
 
+class ConflictError(StoreError):
+    """Somebody else changed the same in the meantime; nothing of this call is kept."""
+
+
 class StoreReadOnlyError(StoreError):
     """The store cannot be written."""
 

@@ -28,6 +28,8 @@ class EdgeKind(Enum):
     SIMILAR = 7
     FOLLOWS = 8
     TOOL = 9
+    CO_USED = 10
+    INHIBITS = 11
 
     def __init__(self, _value: int) -> None:
         """Keep the label: it is read for every pointer of a walk."""
@@ -36,6 +38,13 @@ class EdgeKind(Enum):
 
     # Members are single: looking one up by its name, as Enum does, costs three times as much.
     __hash__ = object.__hash__
+
+
+LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, EdgeKind.CO_USED, EdgeKind.INHIBITS})
+"""Kinds that come from use, not from a text: they stay when the text of a node is read again."""
+
+OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS)
+"""Those of them that stand in the overlay of a namespace alone; prior and floor are 0."""
 
 
 class Tier(Enum):

@@ -25,10 +25,14 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
+from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.recorder import Receipt, Recorder
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
+from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import Query, namespace_of, texts_of
 from crabpath_retrievers.rerank.features import Evidence
@@ -36,6 +40,7 @@ from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Answer, Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder, unit
+from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
@@ -74,15 +79,15 @@ class CrabPath:
             else default_linkers(settings.links, self._neighbours),
             settings.ingest.batch,
         )
+        episodes = Episodes(store, index, settings.episode)
+        self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
+        minds = Minds(store, episodes, self._ranker, settings.learning)
         self._retrieval = Retrieval(
-            store,
-            index,
-            embedder,
-            ranker or Ranker.load(inhibition=settings.rank.inhibition),
-            router or SoftmaxRouter(settings.policy),
-            settings,
+            store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
+        self._recorder = Recorder(store, Learner(store, episodes, minds.prior, settings))
         self._ingest.recover()
+        episodes.catch_up()
 
     @classmethod
     def open(
@@ -224,6 +229,21 @@ class CrabPath:
         answer = yield from self._retrieval.steps(query, router=router)
         return answer
 
+    def record(self, feedback: Feedback) -> Receipt:
+        """Learn from what became of a turn.
+
+        The feedback is kept durably before anything is learned from it.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
+        self._require_open()
+        return self._recorder.record(feedback)
+
+    async def arecord(self, feedback: Feedback) -> Receipt:
+        """As :meth:`record`, off the event loop."""
+        return await arun(perform(self.record, feedback))
+
     def evidence(self, text: str, **options: Any) -> Evidence:
         """All that a query would rank with what speaks for it, for fitting and analysis.
 
@@ -281,7 +301,7 @@ class CrabPath:
         scope = None if namespace is None else namespace_of(namespace)
         turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
         documents = self.store.catalog.documents(nodes_shown(turn))
-        return explain(turn, documents, self._retrieval.ranker)
+        return explain(turn, documents, self._ranker)
 
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""

@@ -1,6 +1,5 @@
 """What became of a turn: the feedback that a host gives, and the credit that follows from it."""
 
-import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +48,7 @@ class Feedback:
             InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong kind.
         """
         set_ = object.__setattr__
-        set_(self, "outcome", _outcome(self.outcome))
+        set_(self, "outcome", learnable(self.outcome))
         for name in ("used", "unused"):
             ids = getattr(self, name)
             set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
@@ -92,15 +91,37 @@ class Credit:
     weight: float = 1.0
     documents: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse what would make a learned weight senseless.
+
+        Raises:
+            InvalidInputError: A value that is no number in its range.
+        """
+        learnable(self.outcome)
+        learnable(self.weight, name="weight", least=0.0)
+        for node, credit in self.documents.items():
+            learnable(credit, name=f"the credit of {node!r}")
+
     @property
     def used(self) -> tuple[str, ...]:
         """Documents that a success rests on."""
         return tuple(node for node, credit in self.documents.items() if credit > 0)
 
 
-def _outcome(value: object) -> float:
+def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
+    """A number that may be learned from, in [``least``, 1]: -1 is failure, 1 is success.
+
+    Args:
+        value: What somebody gave.
+        name: What it is, for the message.
+        least: The lowest that it may be.
+
+    Raises:
+        InvalidInputError: It is no number, not finite or out of range.
+    """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not math.isfinite(value) or not -1 <= value <= 1:  # type: ignore[operator, arg-type]
-        msg = f"outcome must be a number from -1 (failure) to 1 (success), not {value!r}"
+    if not known or not least <= value <= 1:  # type: ignore[operator]
+        words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
+        msg = f"{name} must be a number from {words}, not {value!r}"
         raise InvalidInputError(msg)
     return float(value)  # type: ignore[arg-type]

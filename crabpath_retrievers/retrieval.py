@@ -12,10 +12,10 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
+from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
-from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.embedder import Embedder
@@ -23,6 +23,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.search import Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
@@ -54,6 +55,7 @@ class _Found:
     """Everything that may be returned, with the evidence for it."""
 
     clock: Clock
+    vector: Vector
     hits: dict[int, Hit]
     walk: Walk
     evidence: Evidence
@@ -77,7 +79,7 @@ class Retrieval:
     store: GraphStore
     index: VectorIndex
     embedder: Embedder
-    ranker: Ranker
+    minds: Minds
     router: Router
     settings: Settings
 
@@ -105,7 +107,7 @@ class Retrieval:
             latency_ms=watch.laps,
         )
         if query.record:
-            yield from perform(self.store.record, turn)
+            yield from perform(self.store.record, turn, found.vector)
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
     def evidence(self, query: Query) -> Steps[Evidence]:
@@ -114,7 +116,7 @@ class Retrieval:
         return found.evidence
 
     def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Found]:
-        search = Search(self.store, self.index, self.settings)
+        search = Search(self.store, self.index, self.settings, self.minds.recall)
         vector = yield from self._embed(query)
         watch.lap("embed")
         clock, hits, information = yield from perform(search.find, query, vector)
@@ -122,8 +124,10 @@ class Retrieval:
         walk = yield from self._walk(query, vector, hits, clock, router)
         watch.lap("walk")
         pool = yield from self._pool(query, vector, hits, walk)
+        if clock.learned:
+            pool = yield from perform(self._experienced, pool, clock)
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
-        return _Found(clock, hits, walk, evidence)
+        return _Found(clock, vector, hits, walk, evidence)
 
     def _embed(self, query: Query) -> Steps[Vector]:
         if query.vector is not None:
@@ -169,6 +173,13 @@ class Retrieval:
             pool = yield from perform(self._boosted, pool, query.boost_tags)
         return pool
 
+    def _experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
+        usage = self.minds.usage([hit.head.key for hit in pool], clock)
+        return [
+            replace(hit, usage=usage[hit.head.key]) if hit.head.key in usage else hit
+            for hit in pool
+        ]
+
     def _boosted(self, pool: Sequence[Hit], tags: Sequence[str]) -> list[Hit]:
         documents = self.store.catalog.documents([hit.head.id for hit in pool])
         wanted = set(tags)
@@ -181,12 +192,13 @@ class Retrieval:
 
     def _rank(self, query: Query, found: _Found) -> Steps[list[Returned]]:
         pool = found.evidence.pool
-        matrix = self.ranker.features(found.evidence)
+        ranker = yield from perform(self.minds.ranker, query.namespace, found.clock)
+        matrix = ranker.features(found.evidence)
         among: Sequence[int] = range(len(pool))
         if query.distinct:
-            among = yield from self._distinct(found.evidence, matrix)
-        order = self.ranker.order(matrix, found.evidence, query.k, among)
-        probabilities = self.ranker.probabilities(matrix)
+            among = yield from self._distinct(found.evidence, matrix, ranker.log_odds(matrix))
+        order = ranker.order(matrix, found.evidence, query.k, among)
+        probabilities = ranker.probabilities(matrix)
         if not query.fill:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
         if query.max_tokens is not None:
@@ -203,12 +215,12 @@ class Retrieval:
             for i in order[: query.k]
         ]
 
-    def _distinct(self, evidence: Evidence, matrix: Matrix) -> Steps[list[int]]:
+    def _distinct(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:
         """The best chunk of every document, as indices into the pool."""
         nodes = [hit.head.id for hit in evidence.pool]
         known = yield from perform(self.store.catalog.known, ids=nodes)
         document = {node.id: node.document for node in known}
-        order = np.argsort(-self.ranker.log_odds(matrix), kind="stable").tolist()
+        order = np.argsort(-odds, kind="stable").tolist()
         return one_of_each([document.get(node, node) for node in nodes], order, evidence, matrix)
 
     def _within_budget(
@@ -230,6 +242,7 @@ def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, flo
                 seeds.similarity * hit.similarity
                 + seeds.lexical * hit.lexical
                 + seeds.name * hit.name,
+                seeds.episode * hit.episode,
             ),
             hit.hint,
             hit.head,

@@ -4,6 +4,7 @@ import os
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import sqlalchemy as sa
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
@@ -14,6 +15,9 @@ from crabpath_retrievers.storage import GraphStore
 
 POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
+
+hypothesis.settings.register_profile("shared", deadline=None)  # cores may be busy elsewhere
+hypothesis.settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")

@@ -57,10 +57,12 @@ def test_the_budgets_of_a_walk_are_those_of_the_design():
 def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
     """Nothing that the text alone says is followed blindly; fading kinds are forgotten fully."""
     links = LinkSettings()
-    kinds = [kind for kind in EdgeKind if kind is not EdgeKind.STOP]
+    made_by_outcomes = {EdgeKind.CO_USED, EdgeKind.INHIBITS}
+    kinds = set(EdgeKind) - made_by_outcomes - {EdgeKind.STOP}
     assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
     assert links.floor(EdgeKind.SIBLING) == links.floor(EdgeKind.SIMILAR) == 0.0
     assert links.floor(EdgeKind.MENTION) == links.priors[EdgeKind.MENTION]
+    assert all(links.priors[kind] == links.floor(kind) == 0 for kind in made_by_outcomes)
 
 
 def test_settings_cannot_be_changed_in_place():

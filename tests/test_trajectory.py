@@ -102,6 +102,7 @@ def test_the_trace_gives_depth_and_score_of_visited_nodes():
 
 
 def test_late_steps_are_described_once_and_by_whichever_thread_comes_first():
+    """Whoever reads first describes; nobody describes twice."""
     described = Counter[int]()
 
     def describe(number):

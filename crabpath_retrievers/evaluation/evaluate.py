@@ -12,12 +12,16 @@ from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
-from crabpath_retrievers.evaluation.plan import Plan
+from crabpath_retrievers.evaluation.plan import LEARNERS, Plan
 from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
 from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
 from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, measured
+from crabpath_retrievers.evaluation.streams.prequential import Course
+from crabpath_retrievers.evaluation.streams.signals import Judge
+from crabpath_retrievers.evaluation.streams.streaming import Stream, Streamed
 
 _MIB = 1024 * 1024
+_READ = 5
 
 
 def evaluate(plan: Plan) -> dict[str, Any]:
@@ -31,7 +35,7 @@ def evaluate(plan: Plan) -> dict[str, Any]:
         InvalidInputError: The data or the plan cannot be used.
     """
     begun = time.perf_counter()
-    methods = chosen(plan.methods)
+    methods = chosen([name for name in plan.methods if name not in LEARNERS])
     dataset = plan.load()
     embeddings = embedder(plan.embedding, plan.cache)
     asked = vectors(dataset.queries, embeddings)
@@ -40,13 +44,32 @@ def evaluate(plan: Plan) -> dict[str, Any]:
         name: ask(name, method, _tasks(plan, dataset, embeddings), asked, deep)
         for name, method in methods.items()
     }
+    streams = _stream(plan, dataset, embeddings)
+    found = judged(plan, dataset, runs | {name: one.run for name, one in streams.items()})
+    for name, one in streams.items():
+        found["methods"][name]["stream"] = one.figures
     return {
         "dataset": described(plan, dataset),
         "embedding": plan.embedding,
-        **judged(plan, dataset, runs),
+        **found,
         "wall_s": round(time.perf_counter() - begun, 1),
         "peak_memory_mb": _peak_memory_mb(),
     }
+
+
+def _stream(plan: Plan, dataset: Dataset, embeddings: Embeddings) -> dict[str, Streamed]:
+    """What each learner answered in its stream; nothing without one."""
+    learners = tuple(name for name in plan.methods if name in LEARNERS)
+    if not learners:
+        return {}
+    judge = Judge(plan.feedback, plan.noise, needed=_needed(plan))
+    course = Course(plan.epochs, plan.seed or 0, plan.dropped)
+    return Stream(learners, judge, course, plan.ks).run(dataset, embeddings)
+
+
+def _needed(plan: Plan) -> int:
+    """Documents that a chain reads: five, or as many as are asked for."""
+    return min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
 
 
 def _tasks(plan: Plan, dataset: Dataset, embeddings: Embeddings) -> Iterator[Task]:
@@ -73,10 +96,18 @@ def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
         "level": plan.level,
         "limit": plan.limit,
         "seed": plan.seed,
+        "stream": _described_stream(plan),
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
         "unmapped_gold_ids": unmapped,
     }
+
+
+def _described_stream(plan: Plan) -> dict[str, Any] | None:
+    if plan.stream is None:
+        return None
+    names = ("feedback", "noise", "epochs", "dropped")
+    return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 
 def judged(plan: Plan, dataset: Dataset, runs: Mapping[str, Run]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.streams.signals import KINDS, Kind
 from crabpath_retrievers.seeds.embedder import MODEL
 
 DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
@@ -19,6 +20,8 @@ DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
         "beir": datasets.beir,
     }
 )
+LEARNERS = ("learned", "beta", "average", "cache")  # methods that only a stream has
+STREAMS = ("prequential",)
 SETTINGS = ("pooled", "closed")
 LEVELS = ("document", "chunk")
 
@@ -38,6 +41,11 @@ class Plan:
         cache: Directory that keeps embeddings between runs.
         setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
         level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
+        stream: ``prequential`` retrieves, scores, then learns, question by question.
+        feedback: What a stream's learners are told: ``used``, ``answer`` or ``outcome``.
+        noise: Share of what they are told that is flipped, in [0, 0.5].
+        epochs: Passes of a stream over the questions.
+        dropped: Share of the words of a question that later passes leave out, in [0, 1).
     """
 
     dataset: str
@@ -50,6 +58,11 @@ class Plan:
     cache: Path | None = None
     setting: str = "pooled"
     level: str = "document"
+    stream: str | None = None
+    feedback: Kind = "used"
+    noise: float = 0.0
+    epochs: int = 1
+    dropped: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -62,6 +75,32 @@ class Plan:
         _require("--level", self.level, LEVELS)
         if self.seed is not None and self.seed < 0:
             msg = f"--seed must be at least 0, not {self.seed}"
+            raise InvalidInputError(msg)
+        self._require_stream()
+
+    def _require_stream(self) -> None:
+        _require("--feedback", self.feedback, KINDS)
+        if self.stream is not None:
+            _require("--stream", self.stream, STREAMS)
+        learners = [name for name in self.methods if name in LEARNERS]
+        if learners and self.stream is None:
+            msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
+            raise InvalidInputError(msg)
+        if self.stream and not learners:
+            msg = (
+                f"a stream needs somebody who learns: add one of {', '.join(LEARNERS)} to --methods"
+            )
+            raise InvalidInputError(msg)
+        if self.stream and (self.setting, self.level) != ("pooled", "document"):
+            msg = "a stream is measured on pooled documents: leave out --setting and --level"
+            raise InvalidInputError(msg)
+        bounds = {"--noise": (self.noise, 0.0, 0.5), "--dropped": (self.dropped, 0.0, 0.9)}
+        for name, (value, least, most) in bounds.items():
+            if not least <= value <= most:
+                msg = f"{name} must be from {least} to {most}, not {value}"
+                raise InvalidInputError(msg)
+        if self.epochs < 1:
+            msg = f"--epochs must be at least 1, not {self.epochs}"
             raise InvalidInputError(msg)
 
     def load(self) -> Dataset:

@@ -12,7 +12,7 @@ from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
 from crabpath_retrievers.evaluation.speed.timing import percentiles
 
-OWN = ("cold",)  # methods of this project, each compared with all others
+OWN = ("cold", "learned")  # methods of this project, each compared with all others
 _LLM_CALLS = 0  # no method here calls a language model
 
 

@@ -2,6 +2,15 @@
 
 from typing import NamedTuple
 
+EdgeName = tuple[str, str, str]
+"""An edge: id of the node that it leaves, id of the one it leads to, label of its kind."""
+
+Pair = tuple[str, str]
+"""Ids of two nodes between which no edge stands yet."""
+
+ROUNDING = 1e-9
+"""A count of fractions may miss a whole number by this."""
+
 
 class LearnedDelta(NamedTuple):
     """Add ``delta`` to the weight of one edge.

@@ -38,6 +38,8 @@ FEATURES = (
     "far",
     "hint",
     "inhibition",
+    "episode",
+    "usage",
 )
 """Columns of the feature matrix, in order.
 
@@ -52,15 +54,21 @@ the same for a node that shares a term with it. bridge: share of the query's inf
 node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. far: strongest route of two or more hops. hint: the caller
-suggested it. inhibition: how strongly pointers advise against it.
+suggested it. inhibition: how strongly pointers advise against it. episode: how strongly successes
+of similar queries speak for it. usage: how much more often than usual it was used when returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
 """
 
+LEARNED_FEATURES = frozenset({"learned", "episode", "usage"})
+"""Columns that are 0 before any feedback."""
+
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = [_COLUMN[name] for name in ("bias", "similarity", "name", "exact", "hint")]
+_OWN = [
+    _COLUMN[name] for name in ("bias", "similarity", "name", "exact", "hint", "episode", "usage")
+]
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -70,6 +78,7 @@ _KIND_COLUMN = {
     EdgeKind.SIMILAR: _COLUMN["similar"],
     EdgeKind.FOLLOWS: _COLUMN["learned"],
     EdgeKind.TOOL: _COLUMN["learned"],
+    EdgeKind.CO_USED: _COLUMN["learned"],
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5
@@ -94,6 +103,8 @@ class Hit:
         exact: 1 when the query is the node's name and nothing else, else 0.
         hint: 1 when the caller suggested the node, else 0.
         found: Whether a search engine found it, rather than a pointer.
+        episode: How strongly successes of similar queries speak for it, in [0, 1].
+        usage: Share of its returns in which it was used, above what is usual, in [-1, 1].
     """
 
     head: NodeHead
@@ -103,6 +114,8 @@ class Hit:
     exact: float = 0.0
     hint: float = 0.0
     found: bool = True
+    episode: float = 0.0
+    usage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +178,9 @@ def own_features(evidence: Evidence) -> Matrix:
     matrix = np.zeros((len(pool), len(FEATURES)))
     if not len(pool):
         return matrix
-    own = [(1.0, hit.similarity, hit.name, hit.exact, hit.hint) for hit in pool]
+    own = [
+        (1.0, hit.similarity, hit.name, hit.exact, hit.hint, hit.episode, hit.usage) for hit in pool
+    ]
     matrix[:, _OWN] = np.array(own)
     matrix[:, _COLUMN["information"]] = evidence.held.sum(axis=1)
     return matrix

@@ -5,7 +5,7 @@ The prior is fitted on training splits by ``crabpath fit-prior`` and shipped wit
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,10 @@ class Ranker:
         weights = np.array([float(data["weights"].get(name, 0.0)) for name in FEATURES])
         odds = np.array([float(sources[name]) for name in SOURCE_FEATURES])
         return cls(weights, odds, data.get("provenance", {}), inhibition)
+
+    def with_weights(self, weights: Floats) -> "Ranker":
+        """The same ranker with other weights, shape ``[len(FEATURES)]``."""
+        return replace(self, weights=weights)
 
     def ranked(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
         """All candidates in order, best first, and their features."""

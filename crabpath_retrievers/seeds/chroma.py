@@ -68,7 +68,7 @@ class ChromaIndex:
         except BaseException:
             _release(lock, client)
             raise
-        index._lock, index._client = lock, client  # noqa: SLF001  its own class
+        index._lock = lock  # noqa: SLF001  its own class
         return index
 
     @classmethod
@@ -94,7 +94,24 @@ class ChromaIndex:
                 "choose another collection name, or wrap the existing store with from_vectorstore"
             )
             raise InvalidInputError(msg)
-        return cls(collection, batch=batch, where=where)
+        index = cls(collection, batch=batch, where=where)
+        index._client = client
+        return index
+
+    def beside(self, name: str) -> "ChromaIndex":
+        """Another collection in the same place; it is released with this one."""
+        if self._client is None:
+            msg = f"{self._where} is closed: open the memory again"
+            raise StoreError(msg)
+        full = f"{self._records.name}-{name}"
+        return ChromaIndex.from_client(self._client, full, where=self._where)
+
+    def drop(self) -> None:
+        """Delete the collection with all its vectors."""
+        assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
+        with _translated(self._where):
+            self._client.delete_collection(self._records.name)
+        self._collection = None
 
     @property
     def description(self) -> str:

@@ -1,6 +1,6 @@
 """Entry search: dense, lexical and name hits of one query, joined, each with its scores."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,12 +43,19 @@ class Found(NamedTuple):
     information: Information
 
 
+Recall = Callable[[Vector, Clock], Mapping[str, float]]
+"""How strongly past successes of a namespace speak for documents, by node id."""
+
+
 class Search:
     """Finds where a walk may start."""
 
-    def __init__(self, store: GraphStore, index: VectorIndex, settings: Settings) -> None:
-        """Search ``store`` and ``index``."""
+    def __init__(
+        self, store: GraphStore, index: VectorIndex, settings: Settings, recall: Recall
+    ) -> None:
+        """Search ``store`` and ``index``; ``recall`` finds documents of past successes."""
         self._store, self._index, self._settings = store, index, settings
+        self._recall = recall
 
     def find(self, query: Query, vector: Vector) -> Found:
         """Ask all engines once."""
@@ -60,16 +67,20 @@ class Search:
             seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
         dense = self._index.search(vector, max(seeds.hits, wanted), query.filter)
         with self._store.reading():
-            words = self._words(query.text[:_LONGEST_QUERY], seeds)
-            ids = (*dense, *query.seed_ids)
-            heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
             clock = self._store.walk.clock(query.namespace)
+            recalled = self._recall(vector, clock)
+            words = self._words(query.text[:_LONGEST_QUERY], seeds)
+            ids = (*dense, *query.seed_ids, *recalled)
+            heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.matching(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
         scored = _scored(heads, vector, words, set(query.seed_ids))
+        for key, hit in scored.items():
+            if hit.head.id in recalled:
+                scored[key] = replace(hit, episode=recalled[hit.head.id])
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:

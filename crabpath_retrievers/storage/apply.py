@@ -17,6 +17,7 @@ from crabpath_retrievers.graph import EdgeKind, Node, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.learned_writer import LearnedWriter
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.text import storable
@@ -38,6 +39,7 @@ class Writer:
         self._connection = connection
         self._insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._nodes = NodeWriter(connection, fulltext, self._insert)
+        self._learned = LearnedWriter(connection, self._insert, lambda n: self._namespace(n)[0])
 
     def apply(self, change: c.Change) -> None:
         """Carry out one change."""
@@ -45,8 +47,7 @@ class Writer:
 
     @singledispatchmethod
     def _apply(self, change: object) -> None:
-        msg = f"unknown change {type(change).__name__}"
-        raise TypeError(msg)
+        self._learned.apply(change)
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
@@ -227,6 +228,7 @@ class Writer:
                 "created": turn.created,
                 "run_id": turn.run_id,
                 "record": record.decode(),
+                "embedding": None if change.vector is None else pack(change.vector),
             },
         )
 
@@ -237,8 +239,13 @@ class Writer:
         )
         if key is None:
             return
-        self._connection.execute(s.overlay.delete().where(s.overlay.c.namespace == key))
-        self._connection.execute(s.turns.delete().where(s.turns.c.namespace == key))
+        turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
+        self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
+        for table in (s.overlay, s.counts, s.usage, s.episodes, s.turns):
+            self._connection.execute(table.delete().where(table.c.namespace == key))
+        self._connection.execute(
+            s.feedback.delete().where(s.feedback.c.namespace == change.namespace)
+        )
         self._connection.execute(s.namespaces.delete().where(s.namespaces.c.key == key))
         self._connection.execute(
             s.journal.delete().where(s.journal.c.namespace == change.namespace)

@@ -3,17 +3,27 @@
 from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
+from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.schema import meta, metadata
+from crabpath_retrievers.storage.schema import meta, metadata, namespaces, turns
 
-VERSION = 1
+VERSION = 2
 
 Migration = Callable[[sa.Connection], None]
 
+
+def _learning(connection: sa.Connection) -> None:
+    """Version 2 keeps feedback and what was learned from it."""
+    for column in (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding):
+        text = CreateColumn(column).compile(dialect=connection.dialect)
+        connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+    metadata.create_all(connection)
+
+
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning}
 
 
 def prepare(

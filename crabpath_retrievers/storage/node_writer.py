@@ -7,17 +7,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.graph import LEARNED, EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.terms import term_codes
 from crabpath_retrievers.text import titled, tokens
 
-# Read off a text, and so read again when it changes. Learned edges (FOLLOWS, TOOL) stay.
-TEXTUAL = tuple(
-    kind.value for kind in EdgeKind if kind not in (EdgeKind.STOP, EdgeKind.FOLLOWS, EdgeKind.TOOL)
-)
+# Read off a text, and so read again when it changes. Learned edges stay.
+TEXTUAL = tuple(kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED})
 
 
 def indexed_tokens(title: str, content: str) -> list[str]:
@@ -93,7 +91,14 @@ class NodeWriter:
         keys = list(self._keys(ids).values())
         beside = self.beside(ids)
         self._strip(keys, [kind.value for kind in EdgeKind])
-        for column in (s.overlay.c.source, s.overlay.c.target, s.nodes.c.key):
+        for column in (
+            s.overlay.c.source,
+            s.overlay.c.target,
+            s.counts.c.source,
+            s.counts.c.target,
+            s.usage.c.node,
+            s.nodes.c.key,
+        ):
             self._delete(column, keys)
         return beside
 

@@ -98,6 +98,10 @@ namespaces = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("turn", BigInteger, nullable=False, default=0),
     Column("exponent", Float, nullable=False, default=0.0),
+    # How often it learned; what it learned of the ranking; whether it may learn.
+    Column("learned", BigInteger, nullable=False, server_default="0"),
+    Column("frozen", SmallInteger, nullable=False, server_default="0"),
+    Column("mind", Text),
 )
 
 overlay = Table(
@@ -123,6 +127,7 @@ turns = Table(
     Column("created", Float, nullable=False),
     Column("run_id", String(64), index=True),
     Column("record", Text, nullable=False),
+    Column("embedding", LargeBinary),
 )
 Index("ix_crabpath_turns_clock", turns.c.namespace, turns.c.clock)
 
@@ -156,3 +161,66 @@ staging = Table(
 )
 
 trash = Table("crabpath_trash", metadata, Column("id", Text, primary_key=True))
+
+feedback = Table(
+    "crabpath_feedback",
+    metadata,
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("created", Float, nullable=False),
+    Column("payload", Text, nullable=False),
+    # "waiting", "applied", or "refused" with a note that says why.
+    Column("status", String(8), nullable=False, index=True),
+    Column("note", Text),
+    Column("namespace", Text),
+    sqlite_autoincrement=True,
+)
+
+consumed = Table(
+    "crabpath_consumed",
+    metadata,
+    Column("turn", String(64), primary_key=True),
+    Column("feedback", Text, nullable=False, index=True),
+)
+
+counts = Table(
+    "crabpath_counts",
+    metadata,
+    # Turns in which two nodes were used together, or one led to another that was blamed.
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("source", Key, primary_key=True, autoincrement=False),
+    Column("target", Key, primary_key=True, autoincrement=False),
+    Column("kind", SmallInteger, primary_key=True, autoincrement=False),
+    Column("count", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_crabpath_counts_source", counts.c.source)
+Index("ix_crabpath_counts_target", counts.c.target)
+
+usage = Table(
+    "crabpath_usage",
+    metadata,
+    Column("namespace", Key, primary_key=True, autoincrement=False),
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("wins", Float, nullable=False),
+    Column("losses", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+Index("ix_crabpath_usage_node", usage.c.node)
+
+episodes = Table(
+    "crabpath_episodes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("clock", BigInteger, nullable=False),
+    Column("query", Text, nullable=False),
+    Column("wins", Float, nullable=False),
+    # What was used, as credit by node id; a node that is gone is passed over.
+    Column("documents", Text, nullable=False),
+    Column("embedding", LargeBinary, nullable=False),
+    # 0 until its vector can be searched.
+    Column("indexed", SmallInteger, nullable=False),
+)
+Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)
+Index("ix_crabpath_episodes_indexed", episodes.c.indexed)

@@ -11,11 +11,13 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.changes import Change, RecordTurn
 from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
+from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
@@ -36,6 +38,7 @@ class GraphStore:
         links: Reads of the linkers.
         catalog: Documents, staged work, statistics.
         turns: Turn records and the change journal.
+        learned: What namespaces have learned, and feedback.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -68,6 +71,7 @@ class GraphStore:
         self.links = LinkQueries(self, self.fulltext)
         self.catalog = Catalog(self)
         self.turns = TurnLog(self)
+        self.learned = LearnedQueries(self)
 
     @property
     def name(self) -> str:
@@ -111,9 +115,9 @@ class GraphStore:
             for change in changes:
                 writer.apply(change)
 
-    def record(self, turn: Turn) -> None:
+    def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Keep a turn record: it is written behind the answer, see :mod:`turn_writer`."""
-        self._recorder.put(RecordTurn(turn))
+        self._recorder.put(RecordTurn(turn, vector))
 
     def settle(self) -> None:
         """Wait until all turn records that were handed over are written."""

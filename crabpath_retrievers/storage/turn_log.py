@@ -6,6 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
@@ -44,6 +46,12 @@ class TurnLog:
             msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"
             raise NotFoundError(msg)
         return Turn.from_dict(json.loads(record))
+
+    def vector(self, turn_id: str) -> Vector | None:
+        """The unit query vector of a turn, shape ``[d]``; None when it is not kept."""
+        with self._store.reading() as connection:
+            data = connection.scalar(sa.select(turns.c.embedding).where(turns.c.id == turn_id))
+        return None if data is None else unpack(data)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the namespace's last turn."""

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, effective_weight
+from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, NodeHead, Pointer, effective_weight
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
@@ -23,11 +23,12 @@ _KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of E
 
 
 class Clock(NamedTuple):
-    """Where a namespace stands: its surrogate key (0 if unseen), turns and decay exponent."""
+    """Where a namespace stands: its surrogate key (0 if unseen), turns, decay, times learned."""
 
     key: int
     turn: int
     exponent: float
+    learned: int = 0
 
 
 class Frontier(NamedTuple):
@@ -42,9 +43,9 @@ _BY_ID = sa.select(*_HEAD).where(nodes.c.id.in_(sa.bindparam("ids", expanding=Tr
 _BY_KEY = sa.select(*_HEAD).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
 _CLOCK = HotSelect(
-    sa.select(namespaces.c.key, namespaces.c.turn, namespaces.c.exponent).where(
-        namespaces.c.name == sa.bindparam("name")
-    )
+    sa.select(
+        namespaces.c.key, namespaces.c.turn, namespaces.c.exponent, namespaces.c.learned
+    ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _OWNERS = HotSelect(
     sa.select(names.c.name, names.c.node).where(
@@ -86,6 +87,24 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         .where(edges.c.source.in_(frontier))
     )
     zero = sa.literal_column("0.0", sa.Float)
+    learned = (
+        sa.select(
+            overlay.c.source,
+            overlay.c.kind,
+            zero,
+            zero,
+            zero,
+            overlay.c.weight,
+            overlay.c.mark,
+            *_HEAD,
+        )
+        .select_from(overlay.join(nodes, nodes.c.key == overlay.c.target))
+        .where(
+            overlay.c.namespace == sa.bindparam("namespace"),
+            overlay.c.source.in_(frontier),
+            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]),
+        )
+    )
     stops = sa.select(
         overlay.c.source,
         overlay.c.kind,
@@ -105,7 +124,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         overlay.c.source.in_(frontier),
         overlay.c.target == sa.literal_column("0"),
     )
-    return sa.union_all(pointers, stops)
+    return sa.union_all(pointers, learned, stops)
 
 
 _OUTGOING = HotSelect(_outgoing())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
+from crabpath_retrievers.graph import LEARNED, EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
 from crabpath_retrievers.rerank.features import (
     FEATURES,
@@ -58,14 +58,18 @@ def test_information_is_the_idf_of_the_words_held():
 
 
 @pytest.mark.parametrize(
-    "kind", [k for k in EdgeKind if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM)]
+    "kind",
+    [
+        k
+        for k in EdgeKind
+        if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM, EdgeKind.INHIBITS)  # never support
+    ],
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     """One hop from an entry each kind has a column; feedback edges share ``learned``."""
-    learned = kind in (EdgeKind.FOLLOWS, EdgeKind.TOOL)
     features = row(Hit(head(1), 0), arrival(head(1), kind, 0.4, 1))
     features.pop("rare_mention", None)
-    assert features == {"bias": 1, "learned" if learned else kind.label: 0.4}
+    assert features == {"bias": 1, "learned" if kind in LEARNED else kind.label: 0.4}
 
 
 def test_the_strongest_pointer_of_a_kind_counts():

@@ -3,7 +3,7 @@
 import pytest
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.changes import Freeze, PutMeta
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
@@ -84,3 +84,25 @@ def test_a_gap_in_the_migrations_is_refused(store):
     """A store that no step leads on from is refused, with the step that is missing."""
     with pytest.raises(SchemaVersionError, match=f"schema {VERSION} to {VERSION + 1}"):
         migrate(store, version=VERSION + 1, migrations={})
+
+
+def test_a_store_without_learning_learns_after_migration(location, store, graph, make):
+    """Version 1 had neither feedback nor what follows from it; its documents and turns stay."""
+    graph.publish(make("a"))
+    with store._engine.begin() as connection:
+        for table in ("feedback", "consumed", "counts", "usage", "episodes"):
+            connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
+        for table, column in (
+            ("namespaces", "learned"),
+            ("namespaces", "frozen"),
+            ("namespaces", "mind"),
+            ("turns", "embedding"),
+        ):
+            connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
+    store.apply([PutMeta((("schema", "1"),))])
+    migrated = GraphStore(location)
+    migrated.apply([Freeze("ann", frozen=True)])
+    assert version_of(migrated) == VERSION
+    assert migrated.learned.learned("ann") == (0, None, True)
+    assert [node.id for node in migrated.catalog.known(ids=["a"])] == ["a"]
+    migrated.close()

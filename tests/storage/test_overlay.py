@@ -142,7 +142,7 @@ def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
     store.apply([ForgetNamespace("ann"), ForgetNamespace("never seen")])
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.7)
-    assert store.walk.clock("ann") == (0, 0, 0.0)
+    assert store.walk.clock("ann") == (0, 0, 0.0, 0)
     assert store.walk.clock("bob").turn == 3
     tables = graph.contents()
     assert len(tables[overlay.name]) == 1

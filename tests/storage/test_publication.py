@@ -16,7 +16,7 @@ from crabpath_retrievers.changes import (
     WeightDelta,
 )
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.graph import Edge, EdgeKind
+from crabpath_retrievers.graph import LEARNED, Edge, EdgeKind
 from crabpath_retrievers.storage.schema import overlay
 
 
@@ -63,13 +63,13 @@ def test_a_replaced_node_keeps_its_key_and_what_was_learned(store, graph, make):
 
 
 def test_a_replaced_node_loses_textual_edges_and_keeps_learned_ones(store, graph, make):
-    """Edges read off the old text go; an edge that usage made stays."""
+    """Edges read off the old text go; edges that usage made stay."""
     a, b = graph.publish(make("a"), make("b"))
-    graph.join(a, b, EdgeKind.MENTION)
-    graph.join(a, b, EdgeKind.FOLLOWS)
+    for kind in (EdgeKind.MENTION, *LEARNED):
+        graph.join(a, b, kind)
     graph.publish(make("a", "new words"))
     pointers = store.walk.outgoing([a], store.walk.clock("default")).pointers
-    assert [p.kind for p in pointers] == [EdgeKind.FOLLOWS]
+    assert {p.kind for p in pointers} == LEARNED
 
 
 def test_removing_a_node_leaves_nothing_of_it(store, graph, make):

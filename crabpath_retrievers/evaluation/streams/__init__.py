@@ -1,0 +1,1 @@
+"""Streams: retrieve, score, then learn, question by question (prequential evaluation)."""

@@ -1,0 +1,101 @@
+"""A stream: every learner answers each question, is scored, and is then told how it did."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.streams.learners import Learner, Ranked
+from crabpath_retrievers.evaluation.streams.signals import Judge
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.seeds.embedder import Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The order of a stream, the same for every learner.
+
+    Attributes:
+        epochs: Passes over the questions.
+        seed: Draws the order, the words that are dropped, and the noise.
+        dropped: Share of the words of a question that later passes leave out, in [0, 1).
+    """
+
+    epochs: int = 1
+    seed: int = 0
+    dropped: float = 0.0
+
+    def order(self, queries: Sequence[str]) -> list[str]:
+        """The questions in the order in which they are asked."""
+        rng = np.random.default_rng(self.seed)
+        return [queries[place] for place in rng.permutation(len(queries))]
+
+    def text(self, text: str, epoch: int, place: int) -> str:
+        """A question as it is asked in one pass."""
+        if not epoch or not self.dropped:
+            return text
+        words = text.split()
+        rng = np.random.default_rng([self.seed, epoch, place])
+        kept = [word for word in words if rng.random() >= self.dropped]
+        return " ".join(kept or words)
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one learner answered in one pass, by query id, and what that took."""
+
+    found: dict[str, list[Ranked]] = field(default_factory=dict)
+    rank_ms: list[float] = field(default_factory=list)
+    learn_ms: list[float] = field(default_factory=list)
+
+
+def follow(
+    name: str,
+    learner: Learner,
+    dataset: Dataset,
+    answers: Mapping[str, str],
+    embedder: Embedder,
+    judge: Judge,
+    course: Course,
+    k: int,
+) -> list[Pass]:
+    """Ask one learner the whole stream.
+
+    Args:
+        name: Shown beside the progress bar.
+        learner: Answers and learns.
+        dataset: Its labels are read after each answer.
+        answers: Right answers by query id, for feedback that carries them.
+        embedder: Embeds questions; not timed.
+        judge: Says what is reported.
+        course: Order and passes.
+        k: Documents per question.
+
+    Returns:
+        One pass per epoch, queries in the order in which they were asked.
+    """
+    order = course.order(list(dataset.queries))
+    rng = np.random.default_rng([course.seed, 1])
+    passes = []
+    with bar(len(order) * course.epochs, description=f"{name}: stream") as advance:
+        for epoch in range(course.epochs):
+            done = Pass()
+            for place, query in enumerate(order):
+                text = course.text(dataset.queries[query], epoch, place)
+                vector = embedder.query(text)
+                begun = time.perf_counter()
+                found = learner.rank(text, vector, k)
+                ranked = time.perf_counter()
+                gold = dataset.qrels[query]
+                shown = [item.shown for item in found]
+                signal = judge.signal(shown, gold, answers.get(query), rng)
+                told = time.perf_counter()
+                learner.learn(vector, found, signal)
+                done.found[query] = found
+                done.rank_ms.append((ranked - begun) * 1000)
+                done.learn_ms.append((time.perf_counter() - told) * 1000)
+                advance(1)
+            passes.append(done)
+    return passes

@@ -1,0 +1,80 @@
+"""Hebbian co-use: documents that an answer needs together point at each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
+from crabpath_retrievers.outcome import Credit
+
+_MOST = 8  # 28 pairs a turn: a document that is always there must not become a hub at once
+_KIND = EdgeKind.CO_USED.label
+
+
+@dataclass(frozen=True, slots=True)
+class CoUse:
+    """What joint use in one turn changes.
+
+    Attributes:
+        deltas: Changes of edges of kind ``co_used``, in both directions.
+        counted: To add to the count of each proto-edge, by ``(a, b)`` with a < b; in (0, 1].
+        promoted: Proto-edges that become edges now; their first weight is among the deltas.
+    """
+
+    deltas: tuple[LearnedDelta, ...] = ()
+    counted: Mapping[Pair, float] = field(default_factory=dict)
+    promoted: tuple[Pair, ...] = ()
+
+
+def co_use(
+    credit: Credit,
+    existing: Mapping[EdgeName, float],
+    protos: Mapping[Pair, float],
+    settings: LearningSettings,
+    *,
+    habitual: float,
+) -> CoUse:
+    """Strengthen edges between documents used together, or count towards them.
+
+    Documents 000 §3.3 and §4.2, but never after a failure (design §8): an edge moves by
+    ``h (1 - w)``. A pair without an edge is counted; with ``promotion_threshold`` counts, of which
+    one turn gives at most one, it becomes an edge. That edge starts one Hebbian step above the
+    habitual bar, ``bar + h (1 - bar)``: a walk sees it at once, and it fades below the bar when
+    it is never used again.
+
+    Args:
+        credit: What became of the turn; its weight scales steps and counts.
+        existing: Weights of the edges that this namespace has learned, by name; what only
+            another one has learned is no edge yet.
+        protos: Counts by ``(a, b)`` with a < b.
+        settings: h and the threshold.
+        habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
+    """
+    if credit.outcome < 0 or not credit.weight:
+        return CoUse()
+    pairs = list(combinations(sorted(_best(credit)), 2))
+    standing = [edge for pair in pairs for edge in _edges(pair) if edge in existing]
+    counted = [pair for pair in pairs if any(edge not in existing for edge in _edges(pair))]
+    promoted = [
+        pair
+        for pair in counted
+        if protos.get(pair, 0.0) + credit.weight >= settings.promotion_threshold - ROUNDING
+    ]
+    new = [edge for pair in promoted for edge in _edges(pair) if edge not in existing]
+    rate = settings.hebbian_rate
+    first = habitual + rate * (1 - habitual)
+    grown = [LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in standing]
+    born = [LearnedDelta(*edge, first) for edge in new]
+    return CoUse((*grown, *born), dict.fromkeys(counted, credit.weight), tuple(promoted))
+
+
+def _best(credit: Credit) -> Sequence[str]:
+    """The documents used, at most 8, best credited first."""
+    return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MOST]
+
+
+def _edges(pair: Pair) -> tuple[EdgeName, EdgeName]:
+    a, b = pair
+    return (a, b, _KIND), (b, a, _KIND)

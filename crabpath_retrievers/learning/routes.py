@@ -1,0 +1,70 @@
+"""Which decisions led to which documents, and what became of those."""
+
+from collections.abc import Container, Iterator
+from typing import NamedTuple
+
+from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.trajectory import Returned, Turn
+
+Move = tuple[str, str]
+"""Following a pointer: id of the node that it leaves, id of the node that it leads to."""
+
+
+class Merit(NamedTuple):
+    """What became of one move.
+
+    Attributes:
+        credit: z of the best-credited document reached through it, in [-1, 1].
+        hops: Pointers between it and that document; 0 when it led to the document itself.
+    """
+
+    credit: float
+    hops: int
+
+
+def known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
+    """Credit in [-1, 1] of the returned documents about which something is known.
+
+    Where nothing finer is known, the outcome is that of every returned document.
+    """
+    nodes = [item.node for item in turn.returned]
+    if not credit.documents:
+        return dict.fromkeys(nodes, credit.outcome)
+    return {node: credit.documents[node] for node in nodes if node in credit.documents}
+
+
+def merits(
+    turn: Turn, known: dict[str, float], decided: Container[Move], *, last_only: bool = False
+) -> dict[Move, Merit]:
+    """What became of every decided move that led to a document with known credit (design §5).
+
+    Of several documents behind one move the best credited counts: a decision that found one
+    useful document did not fail because of the others. Moves that led to nothing known have none.
+
+    Args:
+        turn: The turn.
+        known: Credit by document.
+        decided: Moves that were decided, not followed by reflex.
+        last_only: Leave out moves that were the last decision of no such route (myopic rule).
+    """
+    found: dict[Move, Merit] = {}
+    last: set[Move] = set()
+    for item in turn.returned:
+        route = list(_decisions(item, decided)) if item.node in known else []
+        for move, hops in route:
+            merit = Merit(known[item.node], hops)
+            found[move] = max(found.get(move, merit), merit, key=_better)
+        last.update(move for move, _ in route[-1:])
+    return {move: found[move] for move in found if not last_only or move in last}
+
+
+def _decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:
+    """The decided moves on the route to a document, with the hops left after each."""
+    for passed, edge in enumerate(item.path, start=1):
+        move = (edge.source, edge.target)
+        if move in decided:
+            yield move, len(item.path) - passed
+
+
+def _better(merit: Merit) -> tuple[float, int]:
+    return merit.credit, -merit.hops

@@ -1,0 +1,95 @@
+"""What one namespace knows of ranking and of its usual outcome, and how it is read back."""
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.learning.baseline import Baseline
+from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
+
+_KEPT = 64  # namespaces whose ranking is kept at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """What a namespace knows.
+
+    Attributes:
+        posterior: Over the weights of the ranker.
+        baseline: Of the policy gradient: the mean of the outcomes so far.
+    """
+
+    posterior: Posterior
+    baseline: Baseline = field(default_factory=Baseline)
+
+    def to_json(self) -> str:
+        """As it is stored."""
+        baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
+        return json.dumps({"baseline": baseline, "ranker": self.posterior.to_dict()})
+
+    @classmethod
+    def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
+        """The inverse of :meth:`to_json`; None is a namespace that never learned."""
+        if text is None:
+            return cls(prior)
+        data = json.loads(text)
+        posterior = Posterior.from_dict(data["ranker"], prior)
+        return cls(posterior, Baseline(**data["baseline"]))
+
+
+class Minds:
+    """Applies to a query what its namespace has learned."""
+
+    def __init__(
+        self, store: GraphStore, episodes: Episodes, ranker: Ranker, settings: LearningSettings
+    ) -> None:
+        """Read from ``store``; ``ranker`` is the shipped prior."""
+        self._store, self._episodes, self._ranker = store, episodes, ranker
+        self._settings = settings
+        self.prior = Posterior.of(
+            ranker.weights, settings.prior_strength, settings.learned_strength
+        )
+        self._rankers: dict[int, tuple[int, Ranker]] = {}
+
+    def ranker(self, namespace: str, clock: Clock) -> Ranker:
+        """The ranker as this namespace has taught it."""
+        if not clock.learned or not self._settings.ranker:
+            return self._ranker
+        version, ranker = self._rankers.get(clock.key, (0, self._ranker))
+        if version != clock.learned:
+            learned = self._store.learned.learned(namespace)
+            mind = Mind.from_json(learned.mind, self.prior)
+            ranker = self._ranker.with_weights(mind.posterior.mean)
+            if len(self._rankers) >= _KEPT:
+                self._rankers.pop(next(iter(self._rankers)), None)
+            self._rankers[clock.key] = (learned.version, ranker)
+        return ranker
+
+    def explorer(self, namespace: str, rng: np.random.Generator) -> Ranker:
+        """The ranker with weights drawn from what the namespace knows of them."""
+        mind = Mind.from_json(self._store.learned.learned(namespace).mind, self.prior)
+        return self._ranker.with_weights(mind.posterior.sampled(rng))
+
+    def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
+        """How strongly past successes speak for documents, in [0, 1], by node id."""
+        if not clock.learned or not self._settings.episodes:
+            return {}
+        return self._episodes.recall(vector, clock)
+
+    def usage(self, keys: list[int], clock: Clock) -> dict[int, float]:
+        """How much more often than usual nodes were used when returned, in [-1, 1], by key."""
+        if not clock.learned or not self._settings.usage:
+            return {}
+        wins, losses = self._settings.usage_prior
+        usual = wins / (wins + losses)
+        return {
+            key: (wins + won) / (wins + won + losses + lost) - usual
+            for key, (won, lost) in self._store.learned.usage(clock.key, keys).items()
+        }

@@ -1,0 +1,210 @@
+"""Reads of what namespaces have learned, and of the feedback that waits."""
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, Vector, effective_weight
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.schema import (
+    consumed,
+    counts,
+    episodes,
+    feedback,
+    namespaces,
+    nodes,
+    overlay,
+    usage,
+)
+
+Triple = tuple[int, int, EdgeKind]
+"""An edge: keys of its source and target, and its kind."""
+
+
+class Learned(NamedTuple):
+    """What a namespace has learned of ranking.
+
+    Attributes:
+        version: How often it has learned.
+        mind: What it knows, as JSON; None before the first time.
+        frozen: Whether it may learn no more.
+    """
+
+    version: int
+    mind: str | None
+    frozen: bool
+
+
+class Episode(NamedTuple):
+    """A remembered success, with the credit of what was used by node id."""
+
+    id: str
+    query: str
+    wins: float
+    documents: dict[str, float]
+    vector: Vector
+
+
+class Kept(NamedTuple):
+    """Feedback as it stands in the store."""
+
+    sequence: int
+    feedback: Feedback
+    status: str
+    note: str | None
+    created: float
+
+
+_MIND = HotSelect(
+    sa.select(namespaces.c.learned, namespaces.c.mind, namespaces.c.frozen).where(
+        namespaces.c.name == sa.bindparam("name")
+    )
+)
+_USAGE = HotSelect(
+    sa.select(usage.c.node, usage.c.wins, usage.c.losses).where(
+        usage.c.namespace == sa.bindparam("namespace"),
+        usage.c.node.in_(sa.bindparam("keys", expanding=True)),
+    )
+)
+_EPISODE = (
+    episodes.c.id,
+    episodes.c.query,
+    episodes.c.wins,
+    episodes.c.documents,
+    episodes.c.embedding,
+)
+_EPISODES = HotSelect(
+    sa.select(*_EPISODE).where(
+        episodes.c.namespace == sa.bindparam("namespace"),
+        episodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+)
+
+
+class LearnedQueries:
+    """Reads whose cost depends on what is asked for, never on how much was learned."""
+
+    def __init__(self, store: Readable) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def learned(self, namespace: str) -> Learned:
+        """What the namespace has learned of ranking."""
+        with self._store.reading() as connection:
+            rows = _MIND.rows(connection, {"name": namespace})
+        version, mind, frozen = rows[0] if rows else (0, None, 0)
+        return Learned(version, mind, bool(frozen))
+
+    def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, tuple[float, float]]:
+        """Wins and losses of those nodes that have any; ``namespace`` and nodes by key."""
+        with self._store.reading() as connection:
+            rows = _USAGE.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        return {key: (wins, losses) for key, wins, losses in rows}
+
+    def episodes(self, namespace: int, ids: Sequence[str]) -> list[Episode]:
+        """The episodes with these ids; those that are gone are left out."""
+        with self._store.reading() as connection:
+            rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
+        return [_episode(row) for row in rows]
+
+    def latest_episodes(self, namespace: int, limit: int) -> list[Episode]:
+        """The last episodes of a namespace, for indexes that keep none."""
+        query = (
+            sa.select(*_EPISODE)
+            .where(episodes.c.namespace == namespace)
+            .order_by(episodes.c.clock.desc())
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            return [_episode(row) for row in connection.execute(query)]
+
+    def unindexed(self) -> list[tuple[int, Episode]]:
+        """Episodes whose vectors cannot be searched yet, with the key of their namespace."""
+        query = sa.select(episodes.c.namespace, *_EPISODE).where(episodes.c.indexed == 0)
+        with self._store.reading() as connection:
+            return [(row[0], _episode(row[1:])) for row in connection.execute(query)]
+
+    def keys(self, ids: Sequence[str]) -> dict[str, int]:
+        """Keys of the nodes with these ids; unknown ones are left out."""
+        query = sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(list(ids)))
+        with self._store.reading() as connection:
+            return {node: key for node, key in connection.execute(query)}
+
+    def weights(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
+        """Effective weights of the learned edges that leave these nodes."""
+        query = (
+            sa.select(overlay, namespaces.c.exponent)
+            .join(namespaces, namespaces.c.key == overlay.c.namespace)
+            .where(namespaces.c.name == namespace, overlay.c.source.in_(list(sources)))
+            .where(overlay.c.kind.in_([kind.value for kind in OVERLAY_KINDS]))
+        )
+        with self._store.reading() as connection:
+            return {
+                (row.source, row.target, EdgeKind(row.kind)): effective_weight(
+                    row.weight, 0.0, row.mark, row.exponent
+                )
+                for row in connection.execute(query)
+            }
+
+    def counts(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
+        """How many turns speak for edges that leave these nodes and do not stand yet."""
+        query = (
+            sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c.count)
+            .join(namespaces, namespaces.c.key == counts.c.namespace)
+            .where(namespaces.c.name == namespace, counts.c.source.in_(list(sources)))
+        )
+        with self._store.reading() as connection:
+            return {
+                (source, target, EdgeKind(kind)): count
+                for source, target, kind, count in connection.execute(query)
+            }
+
+    def feedback(self, feedback_id: str) -> Kept:
+        """Feedback by its id.
+
+        Raises:
+            NotFoundError: There is none with that id.
+        """
+        with self._store.reading() as connection:
+            row = connection.execute(
+                sa.select(feedback).where(feedback.c.id == feedback_id)
+            ).one_or_none()
+        if row is None:
+            msg = f"no feedback {feedback_id!r} is kept here: check the id"
+            raise NotFoundError(msg)
+        return _kept(row)
+
+    def waiting(self, limit: int, after: int = 0) -> list[Kept]:
+        """Feedback that was not applied yet, in the order in which it came."""
+        query = (
+            sa.select(feedback)
+            .where(feedback.c.status == "waiting", feedback.c.sequence > after)
+            .order_by(feedback.c.sequence)
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            return [_kept(row) for row in connection.execute(query)]
+
+    def consumed(self, turns: Sequence[str]) -> dict[str, str]:
+        """Which of these turns were consumed, and by which feedback."""
+        query = sa.select(consumed.c.turn, consumed.c.feedback).where(
+            consumed.c.turn.in_(list(turns))
+        )
+        with self._store.reading() as connection:
+            return {turn: by for turn, by in connection.execute(query)}
+
+
+def _episode(row: Sequence[object]) -> Episode:
+    episode, query, wins, documents, embedding = row
+    return Episode(episode, query, wins, json.loads(documents), unpack(embedding))  # type: ignore[arg-type]
+
+
+def _kept(row: sa.Row[tuple[object, ...]]) -> Kept:
+    given = Feedback.from_dict(json.loads(row.payload))
+    return Kept(row.sequence, given, row.status, row.note, row.created)

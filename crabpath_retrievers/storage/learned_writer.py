@@ -1,0 +1,168 @@
+"""How changes that come from feedback are carried out."""
+
+import json
+import time
+from collections.abc import Callable
+from functools import singledispatchmethod
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers import changes as c
+from crabpath_retrievers.errors import ConflictError
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.packing import pack
+
+_MOST_DOCUMENTS = 16  # of one episode, the best credited
+
+
+class LearnedWriter:
+    """Applies what was learned on one open transaction."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        insert: Callable[..., Any],
+        namespace: Callable[[str], int],
+    ) -> None:
+        """Write on ``connection``.
+
+        Args:
+            connection: An open transaction.
+            insert: The dialect's insert, which knows conflicts.
+            namespace: Key of a namespace, which is created if it is new.
+        """
+        self._connection, self._insert, self._namespace = connection, insert, namespace
+
+    @singledispatchmethod
+    def apply(self, change: object) -> None:
+        """Carry out one change."""
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+
+    @apply.register
+    def _(self, change: c.KeepFeedback) -> None:
+        feedback = change.feedback
+        row = {
+            "id": feedback.feedback_id,
+            "created": time.time(),
+            "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
+            "status": "waiting",
+            "namespace": feedback.namespace,
+        }
+        self._connection.execute(self._insert(s.feedback).on_conflict_do_nothing(), row)
+
+    @apply.register
+    def _(self, change: c.ConsumeFeedback) -> None:
+        key = self._namespace(change.namespace)
+        learned = self._connection.execute(
+            s.namespaces.update()
+            .where(s.namespaces.c.key == key, s.namespaces.c.learned == change.version)
+            .values(
+                learned=s.namespaces.c.learned + 1,
+                exponent=s.namespaces.c.exponent + change.exponent,
+                mind=change.mind,
+            )
+        )
+        self._require(learned.rowcount == 1, change)
+        applied = self._connection.execute(
+            s.feedback.update()
+            .where(s.feedback.c.id == change.feedback_id, s.feedback.c.status == "waiting")
+            .values(status="applied", namespace=change.namespace)
+        )
+        self._require(applied.rowcount == 1, change)
+        for turn in change.turns:
+            insert = self._insert(s.consumed).values(turn=turn, feedback=change.feedback_id)
+            consumed = self._connection.execute(insert.on_conflict_do_nothing())
+            self._require(consumed.rowcount == 1, change)
+
+    def _require(self, held: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
+        if not held:
+            msg = f"feedback {change.feedback_id!r} met another one: read again and repeat it"
+            raise ConflictError(msg)
+
+    @apply.register
+    def _(self, change: c.RefuseFeedback) -> None:
+        self._connection.execute(
+            s.feedback.update()
+            .where(s.feedback.c.id == change.feedback_id, s.feedback.c.status == "waiting")
+            .values(status="refused", note=change.note)
+        )
+
+    @apply.register
+    def _(self, change: c.CountUse) -> None:
+        key = self._namespace(change.namespace)
+        for node, wins, losses in change.counts:
+            insert = self._insert(s.usage).values(
+                namespace=key, node=node, wins=max(0.0, wins), losses=max(0.0, losses)
+            )
+            added = {
+                "wins": _at_least_zero(s.usage.c.wins + wins),
+                "losses": _at_least_zero(s.usage.c.losses + losses),
+            }
+            self._upsert(insert, s.usage, added)
+
+    @apply.register
+    def _(self, change: c.CountTogether) -> None:
+        key = self._namespace(change.namespace)
+        for source, target, kind, count in change.pairs:
+            insert = self._insert(s.counts).values(
+                namespace=key,
+                source=source,
+                target=target,
+                kind=kind.value,
+                count=max(0.0, count),
+            )
+            self._upsert(insert, s.counts, {"count": _at_least_zero(s.counts.c.count + count)})
+
+    def _upsert(self, insert: Any, table: sa.Table, values: dict[str, Any]) -> None:
+        keys = list(table.primary_key.columns)
+        self._connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=values))
+
+    @apply.register
+    def _(self, change: c.KeepEpisode) -> None:
+        key = self._namespace(change.namespace)
+        found = self._connection.execute(
+            sa.select(s.episodes.c.wins, s.episodes.c.documents).where(s.episodes.c.id == change.id)
+        ).one_or_none()
+        clock = sa.select(s.namespaces.c.turn).where(s.namespaces.c.key == key).scalar_subquery()
+        documents = _added(json.loads(found.documents) if found else {}, change.documents)
+        wins = (found.wins if found else 0.0) + change.wins
+        values: dict[str, Any] = {"wins": wins, "documents": json.dumps(documents), "clock": clock}
+        if wins <= 0 or not documents:
+            # Its vector stays in the index until the next look finds no episode for it.
+            self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
+        elif found:
+            update = s.episodes.update().where(s.episodes.c.id == change.id)
+            self._connection.execute(update.values(**values))
+        else:
+            row = {"id": change.id, "namespace": key, "query": change.query, "indexed": 0}
+            embedding = pack(change.vector)
+            self._connection.execute(
+                s.episodes.insert().values(embedding=embedding, **row, **values)
+            )
+
+    @apply.register
+    def _(self, change: c.EpisodesIndexed) -> None:
+        self._connection.execute(
+            s.episodes.update().where(s.episodes.c.id.in_(change.ids)).values(indexed=1)
+        )
+
+    @apply.register
+    def _(self, change: c.Freeze) -> None:
+        key = self._namespace(change.namespace)
+        self._connection.execute(
+            s.namespaces.update().where(s.namespaces.c.key == key).values(frozen=int(change.frozen))
+        )
+
+
+def _at_least_zero(value: Any) -> Any:
+    return sa.case((value < 0, 0.0), else_=value)
+
+
+def _added(known: dict[str, float], more: Any) -> dict[str, float]:
+    total = dict(known)
+    for node, credit in more.items():
+        total[node] = total.get(node, 0.0) + credit
+    best = sorted(total.items(), key=lambda item: -item[1])[:_MOST_DOCUMENTS]
+    return {node: credit for node, credit in best if credit > 0}

@@ -1,0 +1,76 @@
+"""The running mean of outcomes, and what is above or below it."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.baseline import Baseline, advantage
+
+REWARD = st.floats(-1, 1)
+
+
+def after(*outcomes):
+    """The baseline after these outcomes."""
+    baseline = Baseline()
+    for z in outcomes:
+        baseline = baseline.updated(z)
+    return baseline
+
+
+def test_it_is_the_mean_of_the_outcomes():
+    """Of 1, 1, -1 and 0 it is a quarter."""
+    assert after() == Baseline(0.0, 0)
+    assert after(1, 1, -1, 0) == Baseline(0.25, 4)
+
+
+def test_it_follows_what_changes():
+    """After 100 outcomes half of the past is gone in 69 turns: .99^69 = .5."""
+    many = after(*[1.0] * 1000)
+    assert many.count == 100
+    for _ in range(69):
+        many = many.updated(0.0)
+    assert many.mean == pytest.approx(0.5, abs=1e-3)
+
+
+@given(st.lists(REWARD, max_size=300))
+def test_it_stays_in_range(outcomes):
+    """No outcomes carry it out of [-1, 1], where the next turn would be refused."""
+    assert -1 <= after(*outcomes).mean <= 1
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1.5, "1", None, True])
+def test_what_is_no_outcome_is_refused(value):
+    """Neither an outcome nor a stored mean may be anything but a number in [-1, 1]."""
+    with pytest.raises(InvalidInputError, match=r"from -1 \(failure\) to 1 \(success\)"):
+        Baseline().updated(value)
+    with pytest.raises(InvalidInputError, match="the mean outcome must be"):
+        Baseline(value)
+
+
+@pytest.mark.parametrize(
+    ("z", "baseline", "expected"),
+    [
+        (1.0, 0.0, 1.0),
+        (1.0, 0.8, 0.2),
+        (0.5, 0.8, 0.0),  # a success below the average
+        (1.0, -1.0, 2.0),
+        (-1.0, 0.8, -1.8),
+        (-0.5, -0.8, 0.0),  # a failure above the average
+        (0.0, 0.8, 0.0),  # returned and not used
+        (0.0, -0.8, 0.0),
+    ],
+)
+def test_the_advantage_never_turns_the_sign_of_the_credit(z, baseline, expected):
+    """It is z - b, or nothing."""
+    assert advantage(z, baseline) == pytest.approx(expected)
+
+
+@given(REWARD, REWARD)
+def test_the_advantage_is_bounded(z, baseline):
+    """It points where the credit points, or nowhere, and lies in [-2, 2]."""
+    value = advantage(z, baseline)
+    assert value * z >= 0
+    assert abs(value) <= 2

@@ -1,0 +1,246 @@
+"""The policy gradient against worked numbers and finite differences."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.learning.policy_gradient import policy_gradient, score_function
+from crabpath_retrievers.outcome import Credit
+
+# Document 003 §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
+PAPER = LearningSettings(rate=0.1, discount=1.0)
+WEIGHTS = {"A": 0.5, "B": 0.3, "C": -0.2}
+UNIT = LearningSettings(rate=1.0, discount=1.0)  # with z = 1 and b = 0, changes are ∇ log π
+SUCCESS, FAILURE = Credit(1.0), Credit(-1.0)
+
+
+def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
+    """Changes of a turn by node and target, STOP as None."""
+    deltas = policy_gradient(turn, credit, baseline, settings, stop=stop)
+    return {(delta.source, delta.target): delta.delta for delta in deltas}
+
+
+@pytest.fixture
+def paper(turn_of, step_of):
+    """The node of document 003 §3, where A was followed and returned."""
+    return turn_of([step_of("s", WEIGHTS, ["A"])], returned=[("s", "A")])
+
+
+@pytest.fixture
+def chain(turn_of, step_of):
+    """From s to a to b, each beside one pointer that was not followed."""
+    steps = [
+        step_of("s", {"a": 0.5, "x": 0.4}, ["a"]),
+        step_of("a", {"b": 0.5, "y": 0.4}, ["b"], hop=1),
+    ]
+    return turn_of(steps, returned=[("s", "a", "b")])
+
+
+def test_the_worked_table_of_the_document(paper):
+    """True updates of document 003 §3 to three decimals; they sum to 0."""
+    found = changes(paper)
+    expected = {"A": 0.066, "B": -0.028, "C": -0.017, None: -0.021}
+    assert {target: round(delta, 3) for (_, target), delta in found.items()} == expected
+    assert sum(found.values()) == pytest.approx(0, abs=1e-15)
+
+
+def test_the_heuristic_of_the_document(paper):
+    """It adds η (z - b) to the chosen pointer alone."""
+    assert changes(paper, settings=replace(PAPER, rule="heuristic")) == {("s", "A"): 0.1}
+
+
+def test_a_failure_turns_the_table_round(paper):
+    """What was followed falls, what was not followed rises."""
+    mirrored = {edge: -delta for edge, delta in changes(paper).items()}
+    assert changes(paper, FAILURE) == pytest.approx(mirrored)
+
+
+def test_changes_name_kind_and_stop(paper):
+    """Edges are named as records name them; STOP has no target."""
+    names = {delta[:3] for delta in policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
+    assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
+
+
+def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
+    """π(a) = π(STOP) = 1/2 at r + w = .6 + .3 = STOP .7 + .2: .1 · .5 · (1 - .4) · .5 / .2."""
+    step = step_of("s", {"a": 0.3}, "a", relevance={"a": 0.6}, stop_weight=0.2, temperature=0.2)
+    turn = turn_of([step], returned=[("s", "a")])
+    found = changes(turn, Credit(1.0, weight=0.5), baseline=0.4, stop=0.7)
+    assert found == pytest.approx({("s", "a"): 0.075, ("s", None): -0.075})
+
+
+def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chain):
+    """At equal choices the earlier decision gets γ times as much as the one that found it."""
+    found = changes(chain, settings=replace(PAPER, discount=0.9))
+    assert found["s", "a"] == pytest.approx(0.9 * found["a", "b"])
+    assert found["a", "b"] > 0
+
+
+def test_the_myopic_rule_credits_the_last_decision_only(chain):
+    """The first decision of the route gets nothing."""
+    full, myopic = changes(chain), changes(chain, settings=replace(PAPER, rule="myopic"))
+    assert myopic == {edge: delta for edge, delta in full.items() if edge[0] == "a"}
+
+
+def test_decisions_that_led_to_nothing_known_are_left_alone(turn_of, step_of):
+    """Neither a target that was not returned nor one without credit is blamed."""
+    steps = [step_of("s", {"a": 0.5, "b": 0.5}, "ab", stopped=True)]
+    turn = turn_of(steps, returned=[("s", "b")])
+    assert changes(turn, Credit(-1.0, documents={"other": -1.0})) == {}
+    assert {edge for edge, delta in changes(turn, FAILURE).items() if delta < 0} == {("s", "b")}
+
+
+def test_a_returned_document_that_was_not_used_teaches_nothing(paper):
+    """Credit 0 moves nothing, wherever the baseline stands."""
+    unused = Credit(1.0, documents={"A": 0.0})
+    assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
+
+
+@pytest.mark.parametrize("decider", ["chat_model", "reflex"])
+def test_only_the_policy_has_a_gradient(turn_of, step_of, decider):
+    """What a chat model chose was not drawn from π, and a reflex is no decision."""
+    step = step_of("s", WEIGHTS, ["A"], decided_by=decider)
+    assert changes(turn_of([step], returned=[("s", "A")])) == {}
+
+
+@pytest.mark.parametrize("tier", ["reflex", "inhibitory"])
+def test_what_was_not_to_be_decided_is_no_competitor(turn_of, step_of, tier):
+    """Only habitual pointers and STOP took part in the choice."""
+    plain = step_of("s", {"a": 0.5}, "a")
+    more = step_of("s", {"x": 0.9}, tier=tier).candidates
+    step = replace(plain, candidates=plain.candidates + more)
+    turn = turn_of([step], returned=[("s", "a")])
+    assert set(changes(turn)) == {("s", "a"), ("s", None)}
+
+
+def test_a_pointer_that_could_not_be_followed_is_no_competitor(turn_of, step_of):
+    """Where the walk had already been, the record shows probability 0."""
+    step = step_of("s", {"a": 0.5, "x": 0.5}, "a")
+    known = replace(step.candidates[1], probability=0.0)
+    turn = turn_of([replace(step, candidates=(step.candidates[0], known))], returned=[("s", "a")])
+    assert set(changes(turn)) == {("s", "a"), ("s", None)}
+
+
+def test_followed_pointers_are_no_competitors_of_each_other(turn_of, step_of):
+    """Both rise, each against what was left in the end, here x and STOP."""
+    turn = turn_of(
+        [step_of("s", {"a": 0.5, "b": 0.4, "x": 0.1}, "ab")], returned=[("s", "a"), ("s", "b")]
+    )
+    found = changes(turn)
+    alone = changes(turn, Credit(1.0, documents={"a": 1.0}))
+    assert found["s", "a"] == alone["s", "a"] > 0
+    assert found["s", "b"] > 0
+    assert ("s", "b") not in alone
+
+
+def test_drawn_in_order_a_credited_pointer_would_fall():
+    """Why not the plain order of the draws: the second of (.50, .49, .01) falls by .47."""
+    first, second, stop = 0.50, 0.49, 0.01
+    assert -second + (1 - second / (second + stop)) == pytest.approx(-0.47)
+    scores = np.log([second, stop])  # what is left besides it, in the end
+    assert score_function(scores, 1.0)[0] == pytest.approx(0.02)
+    assert first + second + stop == 1
+
+
+def test_a_document_credited_by_another_route_is_no_competitor(turn_of, step_of):
+    """T followed b, s did not: what became of b is not turned round at the pointer of s."""
+    steps = [step_of("s", {"a": 0.5, "b": 0.4}, "a"), step_of("t", {"b": 0.5}, "b")]
+    turn = turn_of(steps, returned=[("s", "a"), ("t", "b", "c")])
+    assert ("s", "b") not in changes(turn)
+    assert ("s", "b") not in changes(turn, FAILURE)
+
+
+def test_a_node_that_is_entered_twice_is_credited_once(turn_of, step_of):
+    """The first decision made the route; the second one, at a damped weight, adds nothing."""
+    steps = [step_of("s", {"a": 0.5}, "a"), step_of("s", {"a": 0.35}, "a")]
+    returned = [("s", "a")]
+    assert changes(turn_of(steps, returned)) == changes(turn_of(steps[:1], returned))
+
+
+def test_stop_is_drawn_last_in_a_success_and_never_blamed(turn_of, step_of):
+    """Of a = x = STOP: a gets 2/3; STOP -1/3 as competitor and 1/2 as drawn; x -1/3 - 1/2."""
+    step = step_of("s", {"a": 0.0, "x": 0.0}, "a", stopped=True)
+    turn = turn_of([step], returned=[("s", "a")])
+    expected = {("s", "a"): 2 / 3, ("s", "x"): -5 / 6, ("s", None): 1 / 6}
+    assert changes(turn, settings=UNIT) == pytest.approx(expected)
+    failed = {("s", "a"): -2 / 3, ("s", "x"): 1 / 3, ("s", None): 1 / 3}
+    assert changes(turn, FAILURE, UNIT) == pytest.approx(failed)
+
+
+def test_a_node_where_nothing_was_followed_is_left_alone(turn_of, step_of):
+    """To stop at once led to no document: nothing is known about it."""
+    turn = turn_of([step_of("s", {"a": 0.1}, stopped=True)], returned=[("s",)])
+    assert changes(turn) == changes(turn, FAILURE) == {}
+
+
+def log_probability(weights, drawn, stopped, temperature, *, ordered=False):
+    """Of drawing these, then STOP, from weights by target and of STOP (None)."""
+    logits = {target: weight / temperature for target, weight in weights.items()}
+    total, gone = 0.0, set() if ordered else set(drawn)
+    for target in (*drawn, None) if stopped else drawn:
+        left = [value for other, value in logits.items() if other not in gone or other == target]
+        total += logits[target] - math.log(sum(math.exp(value) for value in left))
+        gone.add(target)
+    return total
+
+
+def finite_differences(weights, **options):
+    """The numerical gradient of the log-probability, without what is 0."""
+    width = 1e-6
+    slopes = {
+        target: (
+            log_probability({**weights, target: weight + width}, **options)
+            - log_probability({**weights, target: weight - width}, **options)
+        )
+        / (2 * width)
+        for target, weight in weights.items()
+    }
+    return {target: slope for target, slope in slopes.items() if abs(slope) > 1e-6}
+
+
+CHOICE = st.tuples(
+    st.lists(st.floats(-1, 1), min_size=1, max_size=6), st.integers(0, 5), st.booleans()
+)
+
+
+@given(CHOICE, st.floats(-1, 1), st.sampled_from([0.2, 1.0, 3.0]))
+def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, stop, temperature):
+    """Central differences, for any draws with and without STOP; draws leave each other alone."""
+    scores, last, stopped = choice
+    weights = {f"d{n}": score for n, score in enumerate(scores)}
+    drawn = list(weights)[: last + 1]
+    step = step_of("s", weights, drawn, stopped=stopped, temperature=temperature)
+    turn = turn_of([step], returned=[("s", target) for target in drawn])
+    options = {"drawn": drawn, "stopped": stopped, "temperature": temperature}
+    expected = finite_differences({**weights, None: stop}, **options)
+    found = changes(turn, settings=replace(UNIT, rate=0.1), stop=stop)
+    scaled = {target: 10 * delta for (_, target), delta in found.items()}
+    for target in weights | {None: stop}:
+        assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)
+
+
+@given(CHOICE, st.floats(-1, 1))
+def test_one_draw_and_stop_is_plackett_luce(turn_of, step_of, choice, stop):
+    """For one pointer the logged probability itself: π(a), then STOP among what is left."""
+    scores, _, stopped = choice
+    weights = {f"d{n}": score for n, score in enumerate(scores)}
+    turn = turn_of([step_of("s", weights, ["d0"], stopped=stopped)], returned=[("s", "d0")])
+    expected = finite_differences(
+        {**weights, None: stop}, drawn=["d0"], stopped=stopped, temperature=1.0, ordered=True
+    )
+    found = changes(turn, settings=UNIT, stop=stop)
+    for target in weights | {None: stop}:
+        assert found.get(("s", target), 0.0) == pytest.approx(expected.get(target, 0), abs=1e-5)
+
+
+@pytest.mark.parametrize("baseline", [math.nan, math.inf, -2.0])
+def test_a_baseline_that_is_none_is_refused(paper, baseline):
+    """One NaN would spread to every weight of the turn."""
+    with pytest.raises(InvalidInputError, match="baseline must be a number"):
+        changes(paper, baseline=baseline)
