@@ -274,5 +274,24 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
 
 
+@app.command("eval-attribution")
+@handled
+def eval_attribution(
+    hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
+    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
+    write: Annotated[
+        Path | None, typer.Option("--json", help="Where to write the figures.")
+    ] = None,
+) -> None:
+    """Measure whether gold answers are attributed to the gold documents that were returned."""
+    require_eval_extra()
+    from crabpath_retrievers.evaluation.reporting.writing import attribute_and_write
+
+    given = {"hotpotqa": hotpotqa, "multihoprag": multihoprag}
+    paths = {name: path for name, path in given.items() if path is not None}
+    typer.echo(attribute_and_write(paths, cache=cache, json_file=write))
+
+
 if __name__ == "__main__":
     app()

@@ -4,7 +4,15 @@ from importlib.util import find_spec
 
 from crabpath_retrievers.errors import MissingExtraError
 
-_NEEDED = ("bm25s", "ir_measures", "langchain_chroma", "langchain_classic", "matplotlib", "scipy")
+_NEEDED = (
+    "bm25s",
+    "ir_measures",
+    "langchain_chroma",
+    "langchain_classic",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+)
 
 
 def require_eval_extra() -> None:

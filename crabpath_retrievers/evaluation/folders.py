@@ -1,4 +1,4 @@
-"""Directories that a run writes into."""
+"""Places that a run writes into."""
 
 from pathlib import Path
 
@@ -21,3 +21,17 @@ def usable_folder(folder: Path, use: str) -> Path:
         msg = f"{folder} cannot {use} ({error.strerror}): give a writable directory"
         raise InvalidInputError(msg) from error
     return folder
+
+
+def usable_file(file: Path | None) -> None:
+    """See that figures can be written to a file, before the work begins; None is no file.
+
+    Raises:
+        InvalidInputError: Its directory cannot be made, or it is a directory itself.
+    """
+    if file is None:
+        return
+    usable_folder(file.parent, "hold the figures")
+    if file.is_dir():
+        msg = f"{file} is a directory: give the name of a file for --json"
+        raise InvalidInputError(msg)

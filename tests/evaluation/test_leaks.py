@@ -39,7 +39,7 @@ def rows_of(small, *, turn):
             {
                 "_id": query,
                 "question": small.queries[query],
-                "answer": names[(place + turn) % len(names)],
+                "answer": f"answer {(place + turn) % len(names)}",
                 "supporting_facts": [[titles[start % len(titles)], 0]],
                 "context": [[d.metadata["title"], [d.page_content.split("\n", 1)[1]]] for d in own],
             }
@@ -118,6 +118,7 @@ def test_documents_carry_no_label(write, name):
     """Title, text and address only, from every format."""
     dataset = official(write, name)
     assert dataset.queries
+    assert list(dataset.answers.values()) == [LABEL]
     assert [d.page_content for d in dataset.documents] == ["A\nThe text of A."]
     assert exposed(dataset.documents) == []
     marked = dataset.documents[0].model_copy(update={"metadata": {"is_supporting": True}})
@@ -140,9 +141,10 @@ def reachable(root):
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, closed):
-    """Neither the qrels nor one of their sets, followed through every reference."""
+    """Neither qrels, nor one of their sets, nor an answer, followed through every reference."""
     dataset = hotpotqa(write("dev.json", rows_of(small, turn=0)))
     labels = {id(dataset), id(dataset.qrels), *map(id, dataset.qrels.values())}
+    labels |= {id(dataset.answers), *map(id, dataset.answers.values())}
     given = list(tasks(dataset, DeterministicFakeEmbedding(size=4), closed=closed))
     assert len(given) == (len(dataset.queries) if closed else 1)
     for task in given:

@@ -1,6 +1,7 @@
 """Data sets in their official formats, plain or gzipped, as documents, queries and qrels.
 
-Labels stay in ``qrels`` and ``facts``; documents carry a title and text and nothing else.
+Labels stay in ``qrels``, ``facts`` and ``answers``; documents carry a title and text and nothing
+else.
 """
 
 from crabpath_retrievers.evaluation.datasets.beir import beir

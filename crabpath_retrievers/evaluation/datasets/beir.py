@@ -1,6 +1,7 @@
 """BEIR folders (Thakur et al. 2021): corpus.jsonl, queries.jsonl, qrels/test.tsv."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -17,11 +18,20 @@ class _Query(BaseModel):
     text: str
 
 
+class _Question(_Query):
+    metadata: Any = None
+
+    @property
+    def answer(self) -> str | None:
+        given = self.metadata.get("answer") if isinstance(self.metadata, dict) else None
+        return given if isinstance(given, str) else None
+
+
 class _Document(_Query):
     title: str = ""
 
 
-_DOCUMENT, _QUERY = TypeAdapter(_Document), TypeAdapter(_Query)
+_DOCUMENT, _QUESTION = TypeAdapter(_Document), TypeAdapter(_Question)
 
 
 def is_beir(path: Path) -> bool:
@@ -33,7 +43,8 @@ def beir(folder: Path, name: str = "") -> Dataset:
     """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
 
     Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
-    without a relevant document are not asked.
+    without a relevant document are not asked. Answers come from the metadata of the queries, where
+    they stand there.
 
     Raises:
         InvalidInputError: A file is missing, truncated or of another format.
@@ -42,15 +53,19 @@ def beir(folder: Path, name: str = "") -> Dataset:
     documents = [passage(row.id, row.title, row.text) for row in rows]
     relevant = _relevant(folder / "qrels" / "test.tsv")
     queries: dict[str, str] = {}
-    for row in lines(folder / "queries.jsonl", _QUERY, "a list of BEIR queries"):
+    answers: dict[str, str] = {}
+    for row in lines(folder / "queries.jsonl", _QUESTION, "a list of BEIR queries"):
         if row.id in relevant:
             require_new(row.id, queries)
             queries[row.id] = row.text
+            if row.answer is not None:
+                answers[row.id] = row.answer
     return Dataset(
         name or folder.name,
         tuple(document for document in documents if document.page_content.strip()),
         queries,
         {query: frozenset(relevant[query]) for query in queries},
+        answers=answers,
     )
 
 

@@ -20,6 +20,7 @@ class Dataset:
         qrels: Ids of the relevant documents by query id.
         candidates: Ids of a question's own paragraphs by query id, where the format has them.
         facts: Gold sentences by query id, where the format has them.
+        answers: What a chain should answer by query id, where the format has it; a label.
         left_out: Questions without any gold, which are not asked.
         split: Whether documents are cut into chunks; False for passages.
     """
@@ -30,6 +31,7 @@ class Dataset:
     qrels: dict[str, frozenset[str]]
     candidates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     facts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: Mapping[str, str] = field(default_factory=dict)
     left_out: int = 0
     split: bool = False
 
@@ -77,6 +79,7 @@ class Dataset:
             qrels={query: self.qrels[query] for query in kept},
             candidates={q: self.candidates[q] for q in kept if q in self.candidates},
             facts={q: self.facts[q] for q in kept if q in self.facts},
+            answers={q: self.answers[q] for q in kept if q in self.answers},
         )
 
 
@@ -87,6 +90,7 @@ class Question(NamedTuple):
         contexts: Title and text of its paragraphs.
         gold: Places of the relevant paragraphs in ``contexts``.
         lost: Names of gold that is in none of them.
+        answer: What a chain should answer; None where the file does not say.
     """
 
     id: str
@@ -94,6 +98,7 @@ class Question(NamedTuple):
     contexts: list[tuple[str, str]]
     gold: set[int]
     lost: tuple[str, ...] = ()
+    answer: str | None = None
 
 
 def passage(document_id: str, title: str, text: str, **metadata: str) -> Document:
@@ -117,6 +122,7 @@ def pooled(name: str, questions: Iterable[Question]) -> Dataset:
     queries: dict[str, str] = {}
     qrels: dict[str, frozenset[str]] = {}
     candidates: dict[str, tuple[str, ...]] = {}
+    answers: dict[str, str] = {}
     left_out = 0
     for question in questions:
         own = [ids.setdefault(context, f"p{len(ids)}") for context in question.contexts]
@@ -128,8 +134,10 @@ def pooled(name: str, questions: Iterable[Question]) -> Dataset:
         queries[question.id] = question.text
         qrels[question.id] = frozenset(gold)
         candidates[question.id] = tuple(dict.fromkeys(own))
+        if question.answer is not None:
+            answers[question.id] = question.answer
     documents = tuple(passage(document_id, *key) for key, document_id in ids.items())
-    return Dataset(name, documents, queries, qrels, candidates, left_out=left_out)
+    return Dataset(name, documents, queries, qrels, candidates, answers=answers, left_out=left_out)
 
 
 def require_new(query_id: str, known: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ class _Row(BaseModel):
     # Some mirrors hold a paragraph as one string instead of its sentences.
     context: list[tuple[str, list[str] | str]]
     supporting_facts: list[tuple[str, int]]
+    answer: str | None = None
 
 
 _ROWS = TypeAdapter(list[_Row])
@@ -45,4 +46,5 @@ def _question(row: _Row) -> Question:
         [(title, text if isinstance(text, str) else "".join(text)) for title, text in row.context],
         {place for place, title in enumerate(titles) if title in gold},
         tuple(sorted(gold.difference(titles))),
+        row.answer,
     )

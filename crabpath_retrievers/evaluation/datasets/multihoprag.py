@@ -25,6 +25,7 @@ class _Evidence(BaseModel):
 class _Row(BaseModel):
     query: str
     evidence_list: list[_Evidence]
+    answer: str | None = None
 
 
 _ARTICLES, _ROWS = TypeAdapter(list[_Article]), TypeAdapter(list[_Row])
@@ -57,6 +58,7 @@ def multihoprag(folder: Path) -> Dataset:
         {query: row.query for query, row in asked.items()},
         {query: places.of(row.evidence_list) for query, row in asked.items()},
         facts={q: tuple(item.fact for item in row.evidence_list) for q, row in asked.items()},
+        answers={q: row.answer for q, row in asked.items() if row.answer is not None},
         left_out=len(rows) - len(asked),
         split=True,
     )

@@ -18,6 +18,7 @@ class _Row(BaseModel):
     id: str
     question: str
     paragraphs: list[_Paragraph]
+    answer: str | None = None
 
 
 _ROW = TypeAdapter(_Row)
@@ -40,4 +41,5 @@ def _question(row: _Row) -> Question:
         row.question,
         [(paragraph.title, paragraph.paragraph_text) for paragraph in row.paragraphs],
         {place for place, paragraph in enumerate(row.paragraphs) if paragraph.is_supporting},
+        answer=row.answer,
     )

@@ -1,12 +1,16 @@
 """Where the figures of a run go: a table for people, JSON for programs, a report for both."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.evaluation.attribution import evaluate_attribution
 from crabpath_retrievers.evaluation.evaluate import evaluate
-from crabpath_retrievers.evaluation.folders import usable_folder
+from crabpath_retrievers.evaluation.folders import usable_file, usable_folder
 from crabpath_retrievers.evaluation.plan import Plan
+from crabpath_retrievers.evaluation.reporting.attribution_table import attribution_table
 from crabpath_retrievers.evaluation.reporting.report import summary, write_report
 
 
@@ -26,11 +30,7 @@ def evaluate_and_write(
     Raises:
         InvalidInputError: The plan, the data or a place to write to cannot be used.
     """
-    if json_file is not None:
-        usable_folder(json_file.parent, "hold the figures")
-        if json_file.is_dir():
-            msg = f"{json_file} is a directory: give the name of a file for --json"
-            raise InvalidInputError(msg)
+    usable_file(json_file)
     if folder is not None:
         usable_folder(folder, "hold the report")
     try:
@@ -38,8 +38,34 @@ def evaluate_and_write(
     except json.JSONDecodeError as error:  # data sets are checked; vectors in the cache are not
         msg = f"{plan.cache} holds a vector that was written in part: delete the directory"
         raise InvalidInputError(msg) from error
-    if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    _write(figures, json_file)
     if folder is not None:
         write_report(figures, folder)
     return summary(figures)
+
+
+def attribute_and_write(
+    paths: Mapping[str, Path], *, cache: Path | None = None, json_file: Path | None = None
+) -> str:
+    """Measure attribution and write the figures.
+
+    Args:
+        paths: File or folder by data set.
+        cache: Directory that keeps embeddings.
+        json_file: File for all figures.
+
+    Returns:
+        The table, as Markdown.
+
+    Raises:
+        InvalidInputError: The data or the place to write to cannot be used.
+    """
+    usable_file(json_file)
+    figures = evaluate_attribution(paths, cache=cache)
+    _write(figures, json_file)
+    return attribution_table(figures)
+
+
+def _write(figures: Mapping[str, Any], json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

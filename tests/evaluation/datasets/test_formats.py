@@ -31,6 +31,7 @@ def test_hotpotqa_contexts_are_pooled_and_gold_is_mapped(write, name, folder):
     assert {text[i][0] for i in data.qrels["q2"]} == {"A"}
     assert [text[i][0] for i in data.candidates["q1"]] == ["A", "B", "C"]
     assert [text[i][0] for i in data.candidates["q2"]] == ["A"]
+    assert data.answers == {"q1": "secret answer", "q2": "secret answer"}
 
 
 def test_gold_outside_the_context_is_a_miss_and_reported(write):
@@ -52,8 +53,22 @@ def test_musique_gold_is_told_apart_by_place(write):
         {"title": "A", "paragraph_text": "first", "is_supporting": False},
         {"title": "A", "paragraph_text": "second", "is_supporting": True},
     ]
-    data = musique(write("train.jsonl", [{"id": "q", "question": "?", "paragraphs": paragraphs}]))
+    row = {"id": "q", "question": "?", "paragraphs": paragraphs}
+    data = musique(write("train.jsonl", [row, {**row, "id": "r", "answer": "B"}]))
     assert [texts(data)[i] for i in data.qrels["q"]] == ["A\nsecond"]
+    assert data.answers == {"r": "B"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "answers"),
+    [({"answer": "B"}, {"q": "B"}), ({"answer": 1}, {}), ({}, {}), (None, {}), ("B", {})],
+)
+def test_beir_answers_come_from_the_metadata_of_queries(write, metadata, answers):
+    """Where they stand there; anything else is no answer."""
+    folder = write("corpus.jsonl", [{"_id": "d", "title": "", "text": "t"}]).parent
+    write("queries.jsonl", [{"_id": "q", "text": "?", "metadata": metadata}])
+    write("qrels/test.tsv", "q\td\t1\n")
+    assert beir(folder).answers == answers
 
 
 @pytest.mark.parametrize("load", [beir, hotpotqa])
@@ -92,6 +107,7 @@ def test_multihoprag_gold_is_the_titles_of_the_evidence(write):
     assert texts(data) == {"a0": "A\nBody of A", "a1": "B\nBody of B"}
     assert data.qrels == {"q0": {"a0", "a1", "unmapped:Z"}}
     assert (data.left_out, data.split) == (1, True)
+    assert data.answers == {"q0": "yes"}
     assert data.facts["q0"] == ("A fact of A.", "A fact of B.", "A fact of Z.")
 
 

@@ -1,0 +1,113 @@
+"""Which of the returned documents an answer rests on.
+
+Citations say it where there are any. Otherwise it is read off the words: a document that holds
+the answer, and those that lead to it. What the ranker believes is not asked: learning from it
+would only confirm it.
+
+What this cannot do: it knows no synonyms and no translations; an answer in the chain's own words is
+often attributed to nothing. A document that says the same as another one may get no support.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from crabpath_retrievers.feedback.citations import cited
+from crabpath_retrievers.feedback.grounds import Flags, Grounds
+from crabpath_retrievers.feedback.passage import Passage
+from crabpath_retrievers.feedback.statement import Said, said
+from crabpath_retrievers.terms import Floats
+from crabpath_retrievers.text import name_key, names_of, tokens
+
+LONGEST = 5_000  # characters of an answer whose words are read; citations are read everywhere
+_SHORT = 12  # words of an answer that may stand in a text as it is
+_SHARE = 0.3  # of what an answer says, in a document that holds the answer
+_NAMED = 0.9  # precision of "the question names it", on training questions with yes or no
+
+
+def supported(
+    answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
+) -> dict[str, float]:
+    """How far an answer rests on each document.
+
+    Args:
+        answer: What the chain answered.
+        query: What it was asked.
+        documents: What it was given, in the order in which it was returned.
+        idf: Inverse document frequency in nats of the words of query and answer that the corpus
+            knows.
+
+    Returns:
+        Support in [0, 1] by id: of every document, or of none when nothing is known.
+    """
+    named = cited(answer, documents)
+    support = (
+        [float(d.id in named) for d in documents]
+        if named
+        else _read(answer[:LONGEST], query, documents, idf)
+    )
+    if not any(support):
+        return {}
+    return {d.id: float(value) for d, value in zip(documents, support, strict=True)}
+
+
+def _read(
+    answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
+) -> Sequence[float]:
+    """Support by the words of an answer without citations."""
+    key, asked = name_key(answer), tokens(query)
+    if not key or not documents or not idf:
+        return ()
+    names = _in_query(query, documents)
+    told = said(answer, frozenset(asked), idf)
+    if not told.weights:
+        return [_NAMED * name for name in names]
+    said_too = set(key.split())
+    texts = [tokens(document.text) for document in documents]
+    words, answered, anchors = _answered(key, told, texts)
+    if not anchors.any():
+        return ()
+    rest = {word: idf[word] for word in asked if word in idf and word not in said_too}
+    held = np.hstack([answered, _holding(rest, texts)])
+    shares = np.concatenate([_shares(words), _shares(np.array(list(rest.values())))])
+    grounds = Grounds(held, shares, anchors, names, _linked(documents))
+    return [float(value) for value in grounds.support()]
+
+
+def _answered(key: str, told: Said, texts: Sequence[Sequence[str]]) -> tuple[Floats, Flags, Flags]:
+    """What the answer says in nats ``[W]``, who holds what ``[n, W]``, who holds enough ``[n]``."""
+    if len(key.split()) <= _SHORT:
+        whole = np.array([f" {key} " in f" {' '.join(text)} " for text in texts])
+        if whole.any():
+            return np.ones(1), whole[:, None], whole
+    held = _holding(told.weights, texts)
+    nats = np.array(list(told.weights.values()))
+    names = held[:, [word in told.names for word in told.weights]].sum(axis=1)
+    # One word of a name is no name.
+    enough = (held @ nats >= _SHARE * nats.sum()) & (names >= min(2, len(told.names)))
+    # What no document holds is the chain's own; it distinguishes none.
+    return nats * held.any(axis=0), held, enough
+
+
+def _holding(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> Flags:
+    """Whether each text holds each word, shape ``[n, W]``."""
+    sets = [set(text) for text in texts]
+    flags = [[word in own for word in words] for own in sets]
+    return np.array(flags, dtype=bool).reshape(len(texts), len(words))
+
+
+def _shares(nats: Floats) -> Floats:
+    return nats / nats.sum() if nats.sum() > 0 else nats
+
+
+def _in_query(query: str, documents: Sequence[Passage]) -> Flags:
+    """Whether the query names each document, shape ``[n]``."""
+    text = f" {name_key(query)} "
+    return np.array([any(f" {n} " in text for n in names_of(d.title)) for d in documents])
+
+
+def _linked(documents: Sequence[Passage]) -> Flags:
+    ids = [document.id for document in documents]
+    led = np.array([[other in d.linked for other in ids] for d in documents], dtype=bool)
+    either: Flags = led | led.T
+    return either

@@ -1,0 +1,69 @@
+"""Citations in an answer: [1], [2, 3], ids, titles."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from crabpath_retrievers.feedback.passage import Passage
+from crabpath_retrievers.text import name_key
+
+_BRACKETS = re.compile(r"\[([^\[\]]{1,300})\]|【([^【】]{1,300})】")
+_SOURCES = re.compile(r"\b(?:sources?|references?|citations?)\s*:([^\n]{1,500})", re.IGNORECASE)
+_SEPARATOR = re.compile(r"[,;]")
+_LABEL = re.compile(r"(?:doc|document|source|passage|ref|reference)\b|[\s#^:.]", re.IGNORECASE)
+_PLACES = re.compile(r"(\d{1,9})(?:\s*[-–—]\s*(\d{1,9}))?")
+_MOST = 2_000  # different brackets that are read
+_SHORTEST_ID = 6  # shorter ones may be words; in brackets every id counts
+
+
+def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
+    """Ids of the documents that an answer cites.
+
+    In brackets, or behind "Sources:", numbers are places in ``documents``, counted from 1, and
+    ids and titles count when they stand there whole. Elsewhere an id counts when it cannot be a
+    word. What names no document is left out.
+
+    Args:
+        answer: What the chain answered.
+        documents: In the order in which they were returned.
+    """
+    ids = {document.id for document in documents}
+    titles = {name_key(document.title): document.id for document in documents if document.title}
+    titles.pop("", None)
+    found = set(_bare(answer, ids))
+    for part in dict.fromkeys(_parts(answer)):
+        places = _places(part, len(documents))
+        if places:
+            found.update(documents[place - 1].id for place in places)
+        elif part in ids:
+            found.add(part)
+        elif titles and (known := titles.get(name_key(part))):
+            found.add(known)
+    return frozenset(found)
+
+
+def _parts(answer: str) -> Iterator[str]:
+    """What stands in brackets or behind "Sources:", whole and by its commas."""
+    insides = [m[1] or m[2] for m in _BRACKETS.finditer(answer)]
+    insides += [m[1] for m in _SOURCES.finditer(answer)]
+    for inside in [*dict.fromkeys(insides)][:_MOST]:
+        for part in (inside, *_SEPARATOR.split(inside)):
+            yield part.split("†")[0].strip(" \t.()\"'")  # 【1†source】 is written by some
+
+
+def _places(part: str, most: int) -> range:
+    """Places from 1 to ``most`` that a number or a range names."""
+    match = _PLACES.fullmatch(_LABEL.sub("", part))
+    if match is None:
+        return range(0)
+    first, last = int(match[1]), int(match[2] or match[1])
+    return range(max(1, first), min(last, most) + 1)
+
+
+def _bare(answer: str, ids: Iterable[str]) -> Iterator[str]:
+    """Ids that stand in the text and are too long and too odd to be words."""
+    odd = [i for i in ids if len(i) >= _SHORTEST_ID and not i.replace(" ", "").isalpha()]
+    if odd:
+        # Longest first: an id may begin with another one.
+        either = "|".join(map(re.escape, sorted(odd, key=len, reverse=True)))
+        for match in re.finditer(rf"(?<![\w-])(?:{either})(?![\w-])", answer):
+            yield match.group()

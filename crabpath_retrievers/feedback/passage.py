@@ -1,0 +1,47 @@
+"""A returned document as attribution reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crabpath_retrievers.graph import Node
+from crabpath_retrievers.text import titled
+from crabpath_retrievers.trajectory import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A document that a chain was given.
+
+    Attributes:
+        id: Its id, as in the turn.
+        content: Its text; may be empty.
+        title: Its title, empty when it has none.
+        linked: Ids of the documents from which a pointer led to it.
+    """
+
+    id: str
+    content: str
+    title: str = ""
+    linked: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Title and content."""
+        return titled(self.title, self.content)
+
+
+def passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
+    """The documents of a turn in the order in which they were returned.
+
+    Args:
+        turn: What was returned, and how it was reached.
+        nodes: Contents by id; a document that was forgotten keeps its place, without text.
+    """
+    found = []
+    for item in turn.returned:
+        edges = (*item.path, item.support) if item.support else item.path
+        linked = tuple(dict.fromkeys(e.source for e in edges if e.target == item.node))
+        node = nodes.get(item.node)
+        content, title = (node.content, node.title) if node else ("", "")
+        found.append(Passage(item.node, content, title, linked))
+    return found
