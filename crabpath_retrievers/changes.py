@@ -162,6 +162,14 @@ class RefuseFeedback:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteFeedback:
+    """Say something about feedback that was applied, such as what of it was ignored."""
+
+    feedback_id: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class CountUse:
     """Add to how often documents were used, and returned without use.
 
@@ -250,6 +258,7 @@ Change = (
     | KeepFeedback
     | ConsumeFeedback
     | RefuseFeedback
+    | NoteFeedback
     | CountUse
     | CountTogether
     | KeepEpisode

@@ -1,17 +1,24 @@
 """The command line. Exit codes: 0 done, 1 a store or environment problem, 2 unusable input."""
 
 import json
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.cli_learning import feedback, learn
+from crabpath_retrievers.cli_options import (
+    DEFAULT_STORE,
+    AsJson,
+    Namespace,
+    Store,
+    Vectors,
+    errors,
+    handled,
+    out,
+)
 from crabpath_retrievers.evaluation.extra import require_eval_extra
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
@@ -23,41 +30,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Retrieval over a graph of your documents that learns from outcomes.",
 )
-out = Console()
-errors = Console(stderr=True)
-
-Store = Annotated[
-    str, typer.Option("--store", "-s", envvar="CRABPATH_STORE", help="Directory or database URL.")
-]
-Vectors = Annotated[
-    str | None,
-    typer.Option(envvar="CRABPATH_VECTORS", help="Directory of the vectors, for a store at a URL."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
-_DEFAULT = "memory"
-
-
-def handled(command: Callable[..., None]) -> Callable[..., None]:
-    """Print the project's errors as one sentence and turn them into exit codes."""
-
-    @wraps(command)
-    def wrapper(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except CrabPathError as error:
-            errors.print(f"[red]Error:[/red] {escape(str(error))}")
-            usage = isinstance(error, (InvalidInputError, NotFoundError))
-            raise typer.Exit(2 if usage else 1) from error
-
-    return wrapper
+app.command()(feedback)
+app.command()(learn)
 
 
 @app.command()
 @handled
 def add(
     paths: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
-    store: Store = _DEFAULT,
+    store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
@@ -89,7 +70,7 @@ def add(
 def query(
     text: Annotated[str, typer.Argument(help="The question.")],
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
-    store: Store = _DEFAULT,
+    store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
@@ -125,7 +106,7 @@ def query(
 @handled
 def explain(
     turn: Annotated[str, typer.Argument(help="Turn id, or run id of the host framework.")],
-    store: Store = _DEFAULT,
+    store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
@@ -143,7 +124,7 @@ def explain(
 
 @app.command()
 @handled
-def info(store: Store = _DEFAULT, vectors: Vectors = None, as_json: AsJson = False) -> None:
+def info(store: Store = DEFAULT_STORE, vectors: Vectors = None, as_json: AsJson = False) -> None:
     """What the memory holds, and where."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
         facts = memory.info()
@@ -167,7 +148,7 @@ def forget(
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="All that this namespace learned.")
     ] = None,
-    store: Store = _DEFAULT,
+    store: Store = DEFAULT_STORE,
     vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:

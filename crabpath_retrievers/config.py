@@ -26,6 +26,7 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
 _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
 )
+APPLY = ("inline", "background", "external")
 _FADING = frozenset({EdgeKind.SIBLING, EdgeKind.SIMILAR})
 
 
@@ -220,6 +221,8 @@ class LearningSettings:
         prior_strength, learned_strength: Precision of the ranker's prior weights, and of those
             for what was learned; the larger, the slower the ranker learns.
         usage_prior: Uses and passes that every document starts with.
+        apply: When kept feedback is learned from: before ``record`` returns (``inline``), by a
+            thread of this process (``background``), or by ``crabpath learn`` (``external``).
     """
 
     policy_gradient: bool = True
@@ -242,6 +245,17 @@ class LearningSettings:
     prior_strength: float = 100.0
     learned_strength: float = 5.0
     usage_prior: tuple[float, float] = (2.0, 3.0)
+    apply: Literal["inline", "background", "external"] = "inline"
+
+    def __post_init__(self) -> None:
+        """Refuse a way to apply feedback that does not exist.
+
+        Raises:
+            InvalidInputError: ``apply`` is none of the three.
+        """
+        if self.apply not in APPLY:
+            msg = f"apply must be one of {', '.join(APPLY)}, not {self.apply!r}"
+            raise InvalidInputError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,9 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
 from crabpath_retrievers.feedback.learner import Learner
-from crabpath_retrievers.feedback.recorder import Receipt, Recorder
+from crabpath_retrievers.feedback.published import publish
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.feedback.recorder import Recorder
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Cleanup, Ingest, IngestReport, Progress
@@ -68,8 +70,6 @@ class CrabPath:
         self.store, self.index, self.embedder = store, index, embedder
         self.settings = settings
         self._identity = EmbedderIdentity(store, embedder)
-        # Hosts never close a retriever: at the latest this runs when the process ends.
-        self._release: weakref.finalize[..., Any] = weakref.finalize(self, close_all, index, store)
         self._ingest = Ingest(
             store,
             index,
@@ -85,9 +85,16 @@ class CrabPath:
         self._retrieval = Retrieval(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        self._recorder = Recorder(store, Learner(store, episodes, minds.prior, settings))
+        learner = Learner(store, episodes, minds.prior, settings)
+        self._recorder = Recorder(store, learner, episodes.catch_up)
+        # Hosts never close a retriever: at the latest this runs when the process ends.
+        self._release: weakref.finalize[..., Any] = weakref.finalize(
+            self, close_all, self._recorder, index, store
+        )
         self._ingest.recover()
-        episodes.catch_up()
+        if settings.learning.apply == "external":
+            publish(store, settings)
+        self._recorder.resume()
 
     @classmethod
     def open(
@@ -139,6 +146,7 @@ class CrabPath:
                 linkers=linkers,
             )
             memory._release.detach()
+            undo.enter_context(closing(memory._recorder))
             memory._release = weakref.finalize(memory, undo.pop_all().close)
         return memory
 
@@ -227,12 +235,25 @@ class CrabPath:
         if explore is not False:
             router = SoftmaxRouter(self.settings.policy, _sampler(explore))
         answer = yield from self._retrieval.steps(query, router=router)
+        if self._recorder.overdue():
+            yield from perform(self._recorder.look)
         return answer
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Learn from what became of a turn.
+        """Learn from what became of a turn, now or a week later.
 
-        The feedback is kept durably before anything is learned from it.
+        The feedback is kept durably first; then it is applied as ``settings.learning.apply`` says,
+        once: the same ``feedback_id`` again changes nothing and tells how it stands. Each turn is
+        learned from once, by the first feedback about it.
+
+        Args:
+            feedback: What is known. Without a turn id it counts for the last turns of its
+                namespace, the more the later.
+
+        Returns:
+            ``applied``; ``waiting`` while it is not learned from yet; or ``refused`` with the
+            reason in ``note``, when there is no such turn in that namespace, another feedback
+            consumed it, or its namespace is frozen.
 
         Raises:
             StoreError: It could not be kept.

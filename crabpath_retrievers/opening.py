@@ -3,7 +3,7 @@
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
@@ -11,7 +11,6 @@ from langchain_core.vectorstores import VectorStore
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
-from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
 
@@ -90,8 +89,15 @@ def _existing_at_url(text: str) -> tuple[bool, str]:
         engine.dispose()
 
 
-def close_all(*parts: VectorIndex | GraphStore) -> None:
-    """Close every part, also when closing one of them fails."""
+class Closable(Protocol):
+    """What a memory consists of."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
+def close_all(*parts: Closable) -> None:
+    """Close every part in order, also when closing one of them fails."""
     with ExitStack() as stack:
-        for part in parts:
+        for part in reversed(parts):
             stack.callback(part.close)

@@ -12,6 +12,9 @@ from crabpath_retrievers.text import storable
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Who says so; settings weigh each."""
 
+DEFAULT_NAMESPACE = "default"
+"""Whose turns are meant by feedback that names neither a turn nor a namespace."""
+
 _LONGEST_ID = 200
 
 
@@ -28,7 +31,7 @@ class Feedback:
         correction: What would have been right, in words.
         source: Who says so.
         feedback_id: The same id again changes nothing.
-        namespace: Whose turn it was; None for that of the turn.
+        namespace: Whose turn it was; None for that of the turn, or "default" without one.
     """
 
     turn_id: str | None

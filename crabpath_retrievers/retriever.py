@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -13,9 +14,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 
 Filter = dict[str, Any]
@@ -176,6 +179,36 @@ class CrabPathRetriever(BaseRetriever):
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """As :meth:`add_documents`, off the event loop."""
         return (await self.memory.aadd_documents(documents, **options)).ids
+
+    def record(
+        self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
+    ) -> Receipt:
+        """Learn from what became of a turn: shorthand for the memory's :meth:`CrabPath.record`.
+
+        Args:
+            turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
+                that returned it; None for the last turns of this retriever's namespace.
+            outcome: How well the chain did, in [-1, 1].
+            fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
+
+        Raises:
+            InvalidInputError: The outcome is no number in [-1, 1], or a field cannot be used.
+            StoreError: It could not be kept.
+        """
+        return self.memory.record(self._feedback(turn_id, outcome, fields))
+
+    async def arecord(
+        self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
+    ) -> Receipt:
+        """As :meth:`record`, off the event loop."""
+        return await self.memory.arecord(self._feedback(turn_id, outcome, fields))
+
+    def _feedback(
+        self, turn_id: str | UUID | None, outcome: float, fields: FeedbackFields
+    ) -> Feedback:
+        if turn_id is None:
+            fields.setdefault("namespace", self.namespace)
+        return Feedback(None if turn_id is None else str(turn_id), outcome, **fields)
 
     def _get_relevant_documents(
         self,

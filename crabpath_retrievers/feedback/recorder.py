@@ -1,76 +1,96 @@
 """Recording feedback: kept first, then applied, each once."""
 
-from typing import NamedTuple
+import logging
+import time
+from collections.abc import Callable
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
-from crabpath_retrievers.changes import KeepFeedback, RefuseFeedback
-from crabpath_retrievers.errors import ConflictError, NotFoundError
-from crabpath_retrievers.feedback.learner import Judged, Learner
-from crabpath_retrievers.outcome import Credit, Feedback
+from crabpath_retrievers.changes import KeepFeedback
+from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.feedback.inbox import Inbox
+from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.feedback.worker import Worker
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
-from crabpath_retrievers.trajectory import Turn
 
-
-class Receipt(NamedTuple):
-    """What became of feedback: its id, ``waiting``, ``applied`` or ``refused``, and why."""
-
-    feedback_id: str
-    status: str
-    note: str | None = None
+_log = logging.getLogger(__name__)
+_AT_OPEN = 100  # a longer backlog must not keep a caller waiting
+_LOOK = 1.0  # seconds between looks for what other processes learned
+_OTHER = "this id was recorded before with other content, which stands"
 
 
 class Recorder:
-    """Keeps feedback and learns from it."""
+    """Keeps feedback durably, then has it learned from as ``settings.apply`` says."""
 
-    def __init__(self, store: GraphStore, learner: Learner) -> None:
-        """Keep in ``store``, learn with ``learner``."""
-        self._store, self._learner = store, learner
+    def __init__(self, store: GraphStore, learner: Learner, index: Callable[[], None]) -> None:
+        """Keep in ``store``, learn with ``learner``; ``index`` makes episodes searchable."""
+        self._store, self._apply = store, learner.settings.learning.apply
+        self._inbox = Inbox(store, learner, index)
+        self._worker = Worker(self._work, "crabpath-learning")
+        self._looked = time.monotonic()
+        self._behind = False
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Keep feedback durably, then learn from it; the same id again changes nothing."""
+        """Keep feedback durably, then learn from it; the same id again changes nothing.
+
+        Raises:
+            StoreError: It could not be kept.
+        """
         self._store.apply([KeepFeedback(feedback)])
-        return self.learn(feedback.feedback_id)
+        kept = self._store.learned.feedback(feedback.feedback_id)
+        receipt = Receipt(feedback.feedback_id, kept.status, kept.note)
+        if receipt.status == "waiting":
+            receipt = self._passed_on(kept)
+        if kept.feedback != feedback:
+            note = _OTHER if receipt.note is None else f"{_OTHER}; {receipt.note}"
+            receipt = receipt._replace(note=note)
+        return receipt
 
-    def learn(self, feedback_id: str) -> Receipt:
-        """Apply feedback that is kept, unless it was applied before."""
-        kept = self._store.learned.feedback(feedback_id)
-        if kept.status == "waiting":
-            self._apply(kept)
-            kept = self._store.learned.feedback(feedback_id)
-        return Receipt(feedback_id, kept.status, kept.note)
+    def _passed_on(self, kept: Kept) -> Receipt:
+        if self._apply == "inline":
+            return self._learned(kept)
+        if self._apply == "background":
+            self._worker.wake()
+        return Receipt(kept.feedback.feedback_id, "waiting")
 
-    @retry(
-        retry=retry_if_exception_type(ConflictError),
-        wait=wait_random_exponential(multiplier=0.01, max=0.5),
-        stop=stop_after_attempt(8),
-        reraise=True,
-    )
-    def _apply(self, kept: Kept) -> None:
-        feedback = kept.feedback
-        if self._store.learned.feedback(feedback.feedback_id).status != "waiting":
-            return
+    def _learned(self, kept: Kept) -> Receipt:
         try:
-            judged = self._judged(feedback)
-        except NotFoundError as error:
-            self._store.apply([RefuseFeedback(feedback.feedback_id, str(error))])
-            return
-        namespace = judged.turn.namespace
-        self._store.apply(self._learner.changes(namespace, feedback.feedback_id, [judged]))
-        self._learner.episodes.catch_up()
+            if self._behind:
+                self._inbox.learn_waiting(_AT_OPEN)
+                self._behind = False
+            return self._inbox.learn(kept)
+        except StoreError as error:
+            # It is kept, so the host is done with it.
+            self._behind = True
+            note = f"it is kept, but cannot be learned from yet: {error}"
+            return Receipt(kept.feedback.feedback_id, "waiting", note)
 
-    def _judged(self, feedback: Feedback) -> Judged:
-        turn = self._store.turns.get(str(feedback.turn_id), namespace=feedback.namespace)
-        return Judged(turn, _credit(turn, feedback), self._store.turns.vector(turn.id))
+    def resume(self) -> None:
+        """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
+        self._inbox.index()
+        try:
+            if self._apply == "inline":
+                self._inbox.learn_waiting(_AT_OPEN)
+            elif self._apply == "background" and self._store.learned.waiting(1):
+                self._worker.wake()
+        except StoreError as error:
+            _log.warning("what waits cannot be learned from yet: %s", error)
 
+    def overdue(self) -> bool:
+        """Whether nobody looked for a second for what other processes learned."""
+        return time.monotonic() - self._looked > _LOOK
 
-def _credit(turn: Turn, feedback: Feedback) -> Credit:
-    if feedback.used is None:
-        return Credit(feedback.outcome)
-    used = set(feedback.used)
-    return Credit(
-        feedback.outcome,
-        1.0,
-        {r.node: feedback.outcome if r.node in used else 0.0 for r in turn.returned},
-    )
+    def look(self) -> None:
+        """Have episodes that other processes learned made searchable, by another thread."""
+        self._looked = time.monotonic()
+        self._worker.wake()
+
+    def close(self) -> None:
+        """Wait for the thread that learns; nothing is left waiting in ``background``."""
+        self._worker.drain()
+
+    def _work(self) -> None:
+        if self._apply == "background":
+            self._inbox.learn_waiting()
+        self._inbox.index()

@@ -29,8 +29,10 @@ class Near(NamedTuple):
 class Episodes:
     """Remembers and recalls successes, one collection of vectors per namespace."""
 
-    def __init__(self, store: GraphStore, index: VectorIndex, settings: EpisodeSettings) -> None:
-        """Keep rows in ``store`` and vectors beside those of ``index``."""
+    def __init__(
+        self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
+    ) -> None:
+        """Keep rows in ``store`` and vectors beside those of ``index``; None scans rows."""
         self._store, self._settings = store, settings
         self._beside = getattr(index, "beside", None)
         self._open: dict[int, VectorIndex] = {}
@@ -85,9 +87,14 @@ class Episodes:
         if not waiting:
             return
         if self._beside is not None:
-            for namespace, episode in waiting:
-                vector = episode.vector.astype(np.float32)
-                self._index(namespace).upsert([episode.id], [vector], [episode.query], [{}])
+            for namespace in {namespace for namespace, _ in waiting}:
+                of = [episode for key, episode in waiting if key == namespace]
+                self._index(namespace).upsert(
+                    [episode.id for episode in of],
+                    [episode.vector.astype(np.float32) for episode in of],
+                    [episode.query for episode in of],
+                    [{} for _ in of],
+                )
         self._store.apply([EpisodesIndexed(tuple(episode.id for _, episode in waiting))])
 
     def forget(self, namespace: int) -> None:

@@ -234,6 +234,9 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.ForgetNamespace) -> None:
+        self._connection.execute(
+            s.feedback.delete().where(s.feedback.c.namespace == change.namespace)
+        )
         key = self._connection.scalar(
             sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
         )
@@ -243,9 +246,6 @@ class Writer:
         self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
         for table in (s.overlay, s.counts, s.usage, s.episodes, s.turns):
             self._connection.execute(table.delete().where(table.c.namespace == key))
-        self._connection.execute(
-            s.feedback.delete().where(s.feedback.c.namespace == change.namespace)
-        )
         self._connection.execute(s.namespaces.delete().where(s.namespaces.c.key == key))
         self._connection.execute(
             s.journal.delete().where(s.journal.c.namespace == change.namespace)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,6 +22,9 @@ from crabpath_retrievers.storage.schema import (
     overlay,
     usage,
 )
+
+Status = Literal["waiting", "applied", "refused"]
+"""Where feedback stands."""
 
 Triple = tuple[int, int, EdgeKind]
 """An edge: keys of its source and target, and its kind."""
@@ -56,7 +59,7 @@ class Kept(NamedTuple):
 
     sequence: int
     feedback: Feedback
-    status: str
+    status: Status
     note: str | None
     created: float
 
@@ -85,6 +88,14 @@ _EPISODES = HotSelect(
         episodes.c.id.in_(sa.bindparam("ids", expanding=True)),
     )
 )
+_KEPT = (
+    feedback.c.sequence,
+    feedback.c.payload,
+    feedback.c.status,
+    feedback.c.note,
+    feedback.c.created,
+)
+_FEEDBACK = HotSelect(sa.select(*_KEPT).where(feedback.c.id == sa.bindparam("id")))
 
 
 class LearnedQueries:
@@ -172,24 +183,29 @@ class LearnedQueries:
             NotFoundError: There is none with that id.
         """
         with self._store.reading() as connection:
-            row = connection.execute(
-                sa.select(feedback).where(feedback.c.id == feedback_id)
-            ).one_or_none()
-        if row is None:
+            rows = _FEEDBACK.rows(connection, {"id": feedback_id})
+        if not rows:
             msg = f"no feedback {feedback_id!r} is kept here: check the id"
             raise NotFoundError(msg)
-        return _kept(row)
+        return _kept(rows[0])
 
     def waiting(self, limit: int, after: int = 0) -> list[Kept]:
         """Feedback that was not applied yet, in the order in which it came."""
         query = (
-            sa.select(feedback)
+            sa.select(*_KEPT)
             .where(feedback.c.status == "waiting", feedback.c.sequence > after)
             .order_by(feedback.c.sequence)
             .limit(limit)
         )
         with self._store.reading() as connection:
             return [_kept(row) for row in connection.execute(query)]
+
+    def tally(self) -> dict[str, int]:
+        """How much feedback is waiting, applied and refused."""
+        query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
+        with self._store.reading() as connection:
+            found = {status: count for status, count in connection.execute(query)}
+        return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
 
     def consumed(self, turns: Sequence[str]) -> dict[str, str]:
         """Which of these turns were consumed, and by which feedback."""
@@ -205,6 +221,6 @@ def _episode(row: Sequence[object]) -> Episode:
     return Episode(episode, query, wins, json.loads(documents), unpack(embedding))  # type: ignore[arg-type]
 
 
-def _kept(row: sa.Row[tuple[object, ...]]) -> Kept:
-    given = Feedback.from_dict(json.loads(row.payload))
-    return Kept(row.sequence, given, row.status, row.note, row.created)
+def _kept(row: Sequence[Any]) -> Kept:
+    sequence, payload, status, note, created = row
+    return Kept(sequence, Feedback.from_dict(json.loads(payload)), status, note, created)

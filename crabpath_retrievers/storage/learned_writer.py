@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.errors import ConflictError
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.packing import pack
 
@@ -48,9 +49,22 @@ class LearnedWriter:
             "created": time.time(),
             "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
             "status": "waiting",
-            "namespace": feedback.namespace,
+            "namespace": self._whose(feedback),
         }
-        self._connection.execute(self._insert(s.feedback).on_conflict_do_nothing(), row)
+        self._connection.execute(self._insert(s.feedback).values(row).on_conflict_do_nothing())
+
+    def _whose(self, feedback: Feedback) -> Any:
+        """So that forgetting a namespace finds what was said about its turns, applied or not."""
+        if feedback.namespace is not None or feedback.turn_id is None:
+            return feedback.namespace or DEFAULT_NAMESPACE
+        asked = sa.or_(s.turns.c.id == feedback.turn_id, s.turns.c.run_id == feedback.turn_id)
+        return (
+            sa.select(s.namespaces.c.name)
+            .join(s.turns, s.turns.c.namespace == s.namespaces.c.key)
+            .where(asked)
+            .limit(1)
+            .scalar_subquery()
+        )
 
     @apply.register
     def _(self, change: c.ConsumeFeedback) -> None:
@@ -73,7 +87,11 @@ class LearnedWriter:
         self._require(applied.rowcount == 1, change)
         for turn in change.turns:
             insert = self._insert(s.consumed).values(turn=turn, feedback=change.feedback_id)
-            consumed = self._connection.execute(insert.on_conflict_do_nothing())
+            consumed = self._connection.execute(
+                insert.on_conflict_do_nothing(),
+                # PostgreSQL tells how many rows an insert made only when it is asked.
+                execution_options={"preserve_rowcount": True},
+            )
             self._require(consumed.rowcount == 1, change)
 
     def _require(self, held: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
@@ -87,6 +105,14 @@ class LearnedWriter:
             s.feedback.update()
             .where(s.feedback.c.id == change.feedback_id, s.feedback.c.status == "waiting")
             .values(status="refused", note=change.note)
+        )
+
+    @apply.register
+    def _(self, change: c.NoteFeedback) -> None:
+        self._connection.execute(
+            s.feedback.update()
+            .where(s.feedback.c.id == change.feedback_id)
+            .values(note=change.note)
         )
 
     @apply.register

@@ -1,16 +1,77 @@
 """Turn records and the change journal."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
-from crabpath_retrievers.storage.schema import journal, namespaces, turns
+from crabpath_retrievers.storage.schema import consumed, journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
+
+
+class Logged(NamedTuple):
+    """A turn as feedback meets it.
+
+    Attributes:
+        turn: Its record.
+        vector: Unit query vector, shape ``[d]``; None when it is not kept.
+        consumed: Id of the feedback that consumed it; None while none did.
+        frozen: Whether its namespace may learn no more.
+    """
+
+    turn: Turn
+    vector: Vector | None
+    consumed: str | None
+    frozen: bool
+
+
+_ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
+_LOGGED = (
+    sa.select(turns.c.record, turns.c.embedding, consumed.c.feedback, namespaces.c.frozen)
+    .select_from(
+        turns.join(namespaces, namespaces.c.key == turns.c.namespace).outerjoin(
+            consumed, consumed.c.turn == turns.c.id
+        )
+    )
+    .order_by(turns.c.clock.desc())
+)
+_NAMED = namespaces.c.name == sa.bindparam("namespace")
+_ASKED = (
+    _LOGGED.where(
+        sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked"))
+    )
+    .limit(_ONE)
+    .offset(_NONE)
+)
+_FIND, _FIND_IN = HotSelect(_ASKED), HotSelect(_ASKED.where(_NAMED))
+
+
+def _window() -> HotSelect:
+    until: sa.BindParameter[float] = sa.bindparam("until")
+    since: sa.BindParameter[float] = sa.bindparam("since")
+    whose, past = namespaces.alias(), turns.alias()
+    last = (
+        sa.select(past.c.clock)
+        .join(whose, whose.c.key == past.c.namespace)
+        .where(whose.c.name == sa.bindparam("namespace"), past.c.created <= until)
+        .order_by(past.c.clock.desc())
+        .limit(_ONE)
+        .offset(_NONE)
+        .scalar_subquery()
+    )
+    within = turns.c.created.between(since, until)
+    # As a range of the clock, which is indexed.
+    near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
+    return HotSelect(_LOGGED.where(_NAMED, near, within))
+
+
+_WINDOW = _window()
 
 
 class TurnLog:
@@ -47,6 +108,36 @@ class TurnLog:
             raise NotFoundError(msg)
         return Turn.from_dict(json.loads(record))
 
+    def find(self, turn_id: str, *, namespace: str | None = None) -> Logged | None:
+        """A turn with all that feedback needs to know of it; None when there is none.
+
+        Args:
+            turn_id: Turn id, or the host's run id: then the last turn of that run.
+            namespace: Only turns of this namespace are found; None looks in all.
+        """
+        self._store.settle()
+        select, asked = _FIND, {"asked": turn_id}
+        if namespace is not None:
+            select, asked = _FIND_IN, {"asked": turn_id, "namespace": namespace}
+        with self._store.reading() as connection:
+            rows = select.rows(connection, asked)
+        return _logged(rows[0]) if rows else None
+
+    def window(self, namespace: str, *, until: float, turns: int, seconds: float) -> list[Logged]:
+        """The last turns of a namespace as of a moment, newest first, consumed or not.
+
+        Args:
+            namespace: Whose turns.
+            until: The moment, in seconds since the epoch.
+            turns: How many turns back, the latest one counting as the first.
+            seconds: How long back.
+        """
+        self._store.settle()
+        bounds = {"until": until, "since": until - seconds, "turns": turns}
+        with self._store.reading() as connection:
+            rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
+        return [_logged(row) for row in rows]
+
     def vector(self, turn_id: str) -> Vector | None:
         """The unit query vector of a turn, shape ``[d]``; None when it is not kept."""
         with self._store.reading() as connection:
@@ -80,3 +171,9 @@ class TurnLog:
                 }
                 for row in rows
             ]
+
+
+def _logged(row: Sequence[Any]) -> Logged:
+    record, embedding, by, frozen = row
+    turn = Turn.from_dict(json.loads(record))
+    return Logged(turn, None if embedding is None else unpack(embedding), by, bool(frozen))

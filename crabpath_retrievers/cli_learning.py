@@ -1,0 +1,124 @@
+"""The commands that learn. They need the graph store alone, so they run beside any server."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from crabpath_retrievers.cli_options import DEFAULT_STORE, AsJson, Store, errors, handled, out
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.opening import place_of, require_existing
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage import GraphStore
+
+
+@handled
+def feedback(  # noqa: PLR0913  each is an option of the command
+    turn: Annotated[
+        str | None,
+        typer.Argument(help="Turn id or run id; without one, the last turns of the namespace."),
+    ] = None,
+    *,
+    outcome: Annotated[float, typer.Option(help="From -1 (failure) to 1 (success).")],
+    used: Annotated[list[str] | None, typer.Option(help="A document the answer rests on.")] = None,
+    unused: Annotated[list[str] | None, typer.Option(help="One it does not rest on.")] = None,
+    answer: Annotated[str | None, typer.Option(help="What was answered.")] = None,
+    correction: Annotated[str | None, typer.Option(help="What would have been right.")] = None,
+    source: Annotated[str, typer.Option(help="human, self, harvested or teacher.")] = "human",
+    feedback_id: Annotated[
+        str | None, typer.Option("--id", help="The same id again changes nothing.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Whose turn it must be.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what became of a turn, and learn from it."""
+    fields: dict[str, Any] = {"source": source, "answer": answer, "correction": correction}
+    if feedback_id is not None:
+        fields["feedback_id"] = feedback_id
+    given = Feedback(
+        turn, outcome, used=used or None, unused=unused or None, namespace=namespace, **fields
+    )
+    with _existing(store) as opened:
+        receipt = Outside(opened).record(given)
+    if as_json:
+        typer.echo(json.dumps(receipt._asdict()))
+    elif receipt.status != "refused":
+        out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
+    if receipt.status == "refused":
+        errors.print(f"[red]Refused:[/red] {escape(str(receipt.note))}")
+        raise typer.Exit(2)
+
+
+@handled
+def learn(
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Go on with what comes, until SIGTERM or Ctrl-C.")
+    ] = False,
+    poll: Annotated[float, typer.Option(help="Seconds between looks of a worker.")] = 1.0,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from the feedback that waits, beside whatever serves the memory."""
+    if not 0 < poll <= _LONGEST_POLL:
+        msg = f"--poll must be above 0 and at most {_LONGEST_POLL} seconds, not {poll:g}"
+        raise InvalidInputError(msg)
+    with _existing(store) as opened, _ending() as end:
+        outside = Outside(opened)
+        if worker:
+            errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
+            tally = outside.serve(poll, end.is_asked)
+        else:
+            tally = outside.inbox.learn_waiting(ended=end.is_asked)
+        waiting = opened.learned.tally()["waiting"]
+    if as_json:
+        typer.echo(json.dumps({**tally._asdict(), "waiting": waiting}))
+    else:
+        out.print(f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting")
+
+
+_LONGEST_POLL = 3600
+
+
+@contextmanager
+def _existing(store: str) -> Iterator[GraphStore]:
+    place = place_of(store)
+    require_existing(place)
+    with closing(GraphStore(place)) as opened:
+        yield opened
+
+
+class _End:
+    """Whether the process was asked to end."""
+
+    asked = False
+
+    def is_asked(self) -> bool:
+        """Whether it is time."""
+        return self.asked
+
+
+@contextmanager
+def _ending() -> Iterator[_End]:
+    """The first SIGTERM or SIGINT asks to end, a second one ends at once."""
+    end = _End()
+    former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+
+    def ask(number: int, _frame: object) -> None:
+        end.asked = True
+        signal.signal(number, former[number])
+
+    for number in former:
+        signal.signal(number, ask)
+    try:
+        yield end
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

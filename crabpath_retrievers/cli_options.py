@@ -1,0 +1,40 @@
+"""What the commands share: options, output, and how errors become exit codes."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+
+out = Console()
+errors = Console(stderr=True)
+
+Store = Annotated[
+    str, typer.Option("--store", "-s", envvar="CRABPATH_STORE", help="Directory or database URL.")
+]
+Vectors = Annotated[
+    str | None,
+    typer.Option(envvar="CRABPATH_VECTORS", help="Directory of the vectors, for a store at a URL."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
+DEFAULT_STORE = "memory"
+
+
+def handled(command: Callable[..., None]) -> Callable[..., None]:
+    """Print the project's errors as one sentence and turn them into exit codes."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except CrabPathError as error:
+            errors.print(f"[red]Error:[/red] {escape(str(error))}")
+            usage = isinstance(error, (InvalidInputError, NotFoundError))
+            raise typer.Exit(2 if usage else 1) from error
+
+    return wrapper

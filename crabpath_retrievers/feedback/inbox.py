@@ -1,0 +1,144 @@
+"""Kept feedback that is learned from: one at a time, each in one transaction, each once."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from crabpath_retrievers.changes import Change, NoteFeedback, RefuseFeedback
+from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
+from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.feedback.verdict import Judge
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.learned_queries import Kept
+
+_log = logging.getLogger(__name__)
+_BATCH = 64
+
+
+class Tally(NamedTuple):
+    """What one pass made of the feedback that it found waiting."""
+
+    applied: int = 0
+    refused: int = 0
+
+
+class Inbox:
+    """Feedback that waits in a store, and how it is applied.
+
+    Several processes may work on one store: what they do at the same time for one namespace
+    meets in the store, which lets one of them through; the others look again.
+    """
+
+    def __init__(self, store: GraphStore, learner: Learner, index: Callable[[], None]) -> None:
+        """Learn from what waits.
+
+        Args:
+            store: Where feedback waits.
+            learner: Computes what follows from it.
+            index: Makes what was learned searchable.
+        """
+        self._store, self._learner, self._index = store, learner, index
+        self._judge = Judge(store, learner.settings.learning)
+        # Threads of one process take turns here; otherwise they would all meet in the store.
+        self._alone = threading.Lock()
+        self._failed: set[int] = set()
+
+    def learn(self, kept: Kept) -> Receipt:
+        """Apply one feedback that is kept, unless it was applied before.
+
+        Raises:
+            StoreError: The store failed; the feedback goes on waiting.
+        """
+        with self._alone:
+            receipt = self._learned(kept)
+            self.index()
+        return receipt
+
+    def learn_waiting(
+        self, most: int | None = None, ended: Callable[[], bool] = lambda: False
+    ) -> Tally:
+        """Apply what waits, oldest first.
+
+        Args:
+            most: How many at most; None for all.
+            ended: Asked before each; True leaves the rest waiting.
+
+        Raises:
+            StoreError: The store failed; what is left goes on waiting.
+        """
+        found: list[str] = []
+        last = 0
+        while not ended():
+            size = _BATCH if most is None else min(_BATCH, most - len(found))
+            batch = self._store.learned.waiting(size, after=last) if size else []
+            if not batch:
+                break
+            found += self._batch(batch, ended)
+            last = batch[-1].sequence
+        return Tally(found.count("applied"), found.count("refused"))
+
+    def _batch(self, batch: list[Kept], ended: Callable[[], bool]) -> list[str]:
+        found: list[str] = []
+        for kept in batch:
+            if ended():
+                break
+            if kept.sequence not in self._failed:
+                with self._alone:
+                    found.append(self._learned(kept).status)
+        with self._alone:
+            self.index()
+        return found
+
+    def _learned(self, kept: Kept) -> Receipt:
+        """What one feedback came to; none that is odd may stop the others."""
+        feedback_id = kept.feedback.feedback_id
+        try:
+            return self._applied(kept)
+        except StoreError:
+            raise
+        except NotFoundError:
+            return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
+        except Exception as error:
+            # It waits for a program that can learn from it; this one tries it no more.
+            self._failed.add(kept.sequence)
+            _log.exception("feedback %r cannot be learned from", feedback_id)
+            return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
+
+    @retry(
+        retry=retry_if_exception_type(ConflictError),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        stop=stop_after_attempt(12),
+        reraise=True,
+    )
+    def _applied(self, kept: Kept) -> Receipt:
+        feedback_id = kept.feedback.feedback_id
+        with self._store.reading():
+            now = self._store.learned.feedback(feedback_id)
+            if now.status != "waiting":
+                return Receipt(feedback_id, now.status, now.note)
+            changes, receipt = self._consequences(kept)
+        self._store.apply(changes)
+        return receipt
+
+    def _consequences(self, kept: Kept) -> tuple[list[Change], Receipt]:
+        feedback_id = kept.feedback.feedback_id
+        verdict = self._judge.verdict(kept)
+        note = verdict.note
+        if not verdict.judged:
+            return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
+        namespace = verdict.judged[0].turn.namespace
+        changes = self._learner.changes(namespace, feedback_id, verdict.judged)
+        if note is not None:
+            changes.append(NoteFeedback(feedback_id, note))
+        return changes, Receipt(feedback_id, "applied", note)
+
+    def index(self) -> None:
+        """Make what was learned searchable; what cannot be yet is tried with the next batch."""
+        try:
+            self._index()
+        except StoreError as error:
+            _log.warning("episodes cannot be searched yet: %s", error)

@@ -1,0 +1,44 @@
+"""The settings of a serving process, kept in its store for those who learn for it elsewhere."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.storage import GraphStore
+
+_NAME = "learning"
+_GROUPS = ("learning", "episode", "policy", "tiers")  # what learning reads of the settings
+
+
+def publish(store: GraphStore, settings: Settings) -> None:
+    """Keep in the store how it is to be learned."""
+    text = json.dumps({name: _plain(getattr(settings, name)) for name in _GROUPS})
+    if published(store) != text:
+        store.apply([PutMeta(((_NAME, text),))])
+
+
+def published(store: GraphStore) -> str | None:
+    """What was published last, as text; None when nothing was."""
+    return store.catalog.meta().get(_NAME)
+
+
+def settings_of(text: str | None) -> Settings:
+    """Settings as published; what is missing, or unknown to this release, is as by default."""
+    data = {} if text is None else json.loads(text)
+    default = Settings()
+    given = {n: _filled(getattr(default, n), data.get(n, {})) for n in _GROUPS}
+    return replace(default, **given)
+
+
+def _plain(group: Any) -> dict[str, Any]:
+    values = {field.name: getattr(group, field.name) for field in fields(group)}
+    return {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items()}
+
+
+def _filled(default: Any, data: Mapping[str, Any]) -> Any:
+    known = {field.name for field in fields(default)}
+    given = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items() if n in known}
+    return replace(default, **given)

@@ -1,0 +1,134 @@
+"""Which turns a feedback is about, what it says of each, and when it is refused."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.feedback.credit import credit
+from crabpath_retrievers.feedback.delayed import shares
+from crabpath_retrievers.feedback.finding import find_supported
+from crabpath_retrievers.feedback.learner import Judged
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Credit, Feedback
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.learned_queries import Kept
+from crabpath_retrievers.storage.turn_log import Logged
+from crabpath_retrievers.trajectory import Turn
+
+_SHIPPED = LearningSettings().sources
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows from a feedback.
+
+    Attributes:
+        judged: The turns of one namespace that it is about; none means that it is refused.
+        note: Why it is refused, or what of it is ignored.
+    """
+
+    judged: tuple[Judged, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Reads turns and says what kept feedback means for them."""
+
+    store: GraphStore
+    settings: LearningSettings
+
+    def verdict(self, kept: Kept) -> Verdict:
+        """What follows from feedback, as the turns stand now.
+
+        The window of feedback without a turn ends when it was given, however late it is judged.
+        """
+        named = kept.feedback.turn_id is not None
+        candidates = self._asked(kept.feedback) if named else self._window(kept)
+        if isinstance(candidates, str):
+            return Verdict(note=candidates)
+        return self._judged(kept.feedback, candidates)
+
+    def _asked(self, feedback: Feedback) -> list[Logged] | str:
+        asked, namespace = str(feedback.turn_id), feedback.namespace
+        found = self.store.turns.find(asked, namespace=namespace)
+        if found is None:
+            where = "here" if namespace is None else f"in namespace {namespace!r}"
+            return f"no turn {asked!r} is recorded {where}: check the id and the namespace"
+        if found.consumed is not None:
+            return f"turn {found.turn.id!r} was consumed by feedback {found.consumed!r}"
+        return _frozen(found) or [found]
+
+    def _window(self, kept: Kept) -> list[Logged] | str:
+        namespace = kept.feedback.namespace or DEFAULT_NAMESPACE
+        turns, seconds = self.settings.window_turns, self.settings.window_seconds
+        found = self.store.turns.window(namespace, until=kept.created, turns=turns, seconds=seconds)
+        left = [logged for logged in found if logged.consumed is None]
+        if not left:
+            return (
+                f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
+                "seconds is left to learn from: give the turn id"
+            )
+        return _frozen(left[0]) or _named(kept.feedback, left)
+
+    def _judged(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
+        weight = self.settings.sources.get(feedback.source, _SHIPPED[feedback.source])
+        parts = shares([logged.turn.clock for logged in candidates], self.settings.delay)
+        judged = [
+            Judged(
+                logged.turn,
+                self._credit(logged.turn, _about(feedback, logged.turn), weight * part),
+                logged.vector,
+            )
+            for logged, part in zip(candidates, parts, strict=True)
+        ]
+        return Verdict(tuple(judged), _ignored(feedback, candidates))
+
+    def _credit(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
+        found = None
+        if feedback.used is None and feedback.answer:
+            found = find_supported(self.store, turn, feedback.answer)
+        return credit(turn, feedback, found, weight)
+
+
+def _frozen(logged: Logged) -> str | None:
+    name = logged.turn.namespace
+    return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
+
+
+def _named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
+    """Those that returned a document which the feedback names; all where none did.
+
+    A success elsewhere must not count as a pass for what these turns returned.
+    """
+    ids = {*(feedback.used or ()), *(feedback.unused or ())}
+    return [logged for logged in candidates if ids & _returned(logged.turn)] or candidates
+
+
+def _about(feedback: Feedback, turn: Turn) -> Feedback:
+    """The feedback without documents that the turn did not return.
+
+    Where it knows none of those that were used, nothing is known of what it did return.
+    """
+    returned = _returned(turn)
+    used, unused = (
+        ids if not ids else tuple(i for i in ids if i in returned) or None
+        for ids in (feedback.used, feedback.unused)
+    )
+    return replace(feedback, used=used, unused=unused)
+
+
+def _ignored(feedback: Feedback, candidates: Sequence[Logged]) -> str | None:
+    returned = {node for logged in candidates for node in _returned(logged.turn)}
+    given = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
+    strange = [i for i in given if i not in returned]
+    if not strange:
+        return None
+    shown = ", ".join(strange[:_SHOWN]) + (" …" if len(strange) > _SHOWN else "")
+    return f"{len(strange)} ids that were not returned are ignored: {shown}"
+
+
+_SHOWN = 5
+
+
+def _returned(turn: Turn) -> set[str]:
+    return {item.node for item in turn.returned}

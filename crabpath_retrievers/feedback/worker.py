@@ -1,0 +1,50 @@
+"""A thread that works when it is woken and ends when nothing is left to do."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """At most one thread at a time; it is started with the first work and after every pause."""
+
+    def __init__(self, work: Callable[[], object], name: str) -> None:
+        """Have ``work`` done by a thread called ``name``; its errors are logged."""
+        self._work, self._name = work, name
+        self._changed = threading.Condition()
+        self._asked = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Have the work done once more, after what is being done now."""
+        with self._changed:
+            self._asked = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name)
+                self._thread.start()
+
+    def drain(self) -> None:
+        """Wait until nothing is left to do."""
+        # A host's last reference can end on this very thread, which then closes the memory.
+        if threading.current_thread() is self._thread:
+            return
+        with self._changed:
+            while self._thread is not None:
+                self._changed.wait()
+
+    def _run(self) -> None:
+        while self._next():
+            try:
+                self._work()
+            except Exception:  # what waits is tried again when the thread is woken again
+                _log.warning("%s could not finish", self._name, exc_info=True)
+
+    def _next(self) -> bool:
+        with self._changed:
+            asked, self._asked = self._asked, False
+            if not asked:
+                self._thread = None
+                self._changed.notify_all()
+            return asked
