@@ -19,12 +19,13 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 
+# No memory map: every recorded turn makes readers drop it, and faulting pages in costs more than
+# reading them.
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=10000",
     "PRAGMA cache_size=-32768",
-    "PRAGMA mmap_size=2147418112",  # the most that SQLite allows; pages beyond it are copied
     "PRAGMA temp_store=MEMORY",
 )
 

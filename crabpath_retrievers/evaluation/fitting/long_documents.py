@@ -1,0 +1,126 @@
+"""What the words of a whole document are worth beside those of its best chunk.
+
+No training file has long documents. So passages that are near each other are joined, without a
+look at any label, and are asked for one by one as articles would be (``distinct``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.rerank.distinct import one_of_each
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
+from crabpath_retrievers.rerank.ranker import Ranker
+
+PASSAGES = 8  # of one document: about 4,000 characters, four chunks
+WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8)
+_DEPTH = 10
+_DOCUMENT = FEATURES.index("document")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The candidate chunks of one question, the document of each, and the relevant documents."""
+
+    query: str
+    evidence: Evidence
+    documents: Sequence[str]
+    gold: frozenset[str]
+
+
+def joined(dataset: Dataset, embeddings: Embeddings, seed: int = 0) -> Dataset:
+    """The same questions over documents of several passages each.
+
+    A passage that is drawn takes those free ones along that are nearest to it.
+
+    Args:
+        dataset: Passages with judged questions.
+        embeddings: Says which passages are near each other.
+        seed: Of the order in which passages are drawn.
+    """
+    groups = _groups(embeddings, [d.page_content for d in dataset.documents], seed)
+    home = {
+        str(dataset.documents[place].id): f"document-{number}"
+        for number, places in enumerate(groups)
+        for place in places
+    }
+    documents = tuple(
+        Document(
+            id=f"document-{number}",
+            page_content="\n\n".join(dataset.documents[place].page_content for place in places),
+        )
+        for number, places in enumerate(groups)
+    )
+    qrels = {
+        query: frozenset(home.get(passage, passage) for passage in gold)
+        for query, gold in dataset.qrels.items()
+    }
+    return Dataset(dataset.name, documents, dataset.queries, qrels, split=True)
+
+
+def _groups(embeddings: Embeddings, texts: list[str], seed: int) -> list[list[int]]:
+    vectors = np.array(embeddings.embed_documents(texts), dtype=np.float32)
+    free = np.ones(len(texts), dtype=bool)
+    groups = []
+    for place in np.random.default_rng(seed).permutation(len(texts)).tolist():
+        if free[place]:
+            cosines = np.where(free, vectors @ vectors[place], -np.inf)
+            cosines[place] = np.inf
+            nearest = np.argsort(-cosines, kind="stable")[:PASSAGES]
+            groups.append([int(near) for near in nearest if free[near]])
+            free[groups[-1]] = False
+    return groups
+
+
+def asked(dataset: Dataset, embeddings: Embeddings) -> list[Asked]:
+    """Candidates of every question, as retrieval itself finds them."""
+    found = []
+    with CrabPath.open(embeddings=embeddings) as memory:
+        memory.add_documents(dataset.documents)
+        for query, text in dataset.queries.items():
+            evidence = memory.evidence(text, k=_DEPTH, distinct=True)
+            nodes = [hit.head.id for hit in evidence.pool]
+            home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
+            documents = [home[node] for node in nodes]
+            found.append(Asked(query, evidence, documents, dataset.qrels[query]))
+    return found
+
+
+def document_weight(ranker: Ranker, parts: Sequence[Sequence[Asked]]) -> dict[str, Any]:
+    """The weight with the best recall@5, every data set counting the same.
+
+    Returns:
+        ``{"weight": …, "recall@5": {weight: [per data set]}}``.
+    """
+    recalls = {
+        weight: [_recall(_with(ranker, weight), part) for part in parts] for weight in WEIGHTS
+    }
+    best = max(recalls, key=lambda weight: float(np.mean(recalls[weight])))
+    return {"weight": best, "recall@5": {str(weight): found for weight, found in recalls.items()}}
+
+
+def _with(ranker: Ranker, weight: float) -> Ranker:
+    weights = ranker.weights.copy()
+    weights[_DOCUMENT] = weight
+    return ranker.with_weights(weights)
+
+
+def _recall(ranker: Ranker, part: Sequence[Asked]) -> float:
+    qrels = {item.query: item.gold for item in part}
+    run = {item.query: _ranked(ranker, item) for item in part}
+    return round(float(np.mean(measured(qrels, run, (5,))["recall@5"])), 4)
+
+
+def _ranked(ranker: Ranker, item: Asked) -> list[str]:
+    matrix = ranker.features(item.evidence)
+    order = np.argsort(-ranker.log_odds(matrix), kind="stable").tolist()
+    among = one_of_each(item.documents, order, item.evidence, matrix)
+    chosen = ranker.order(matrix, item.evidence, _DEPTH, among)
+    return [item.documents[place] for place in chosen]
