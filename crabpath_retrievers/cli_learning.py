@@ -82,6 +82,9 @@ def learn(
         typer.echo(json.dumps({**tally._asdict(), "waiting": waiting}))
     else:
         out.print(f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting")
+    if tally.failed:
+        errors.print(f"[red]Error:[/red] {tally.failed} could not be learned from; they wait")
+        raise typer.Exit(1)
 
 
 _LONGEST_POLL = 3600

@@ -86,7 +86,7 @@ class CrabPath:
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
         learner = Learner(store, episodes, minds.prior, settings)
-        self._recorder = Recorder(store, learner, episodes.catch_up)
+        self._recorder = Recorder(store, learner)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, close_all, self._recorder, index, store

@@ -24,6 +24,7 @@ class Tally(NamedTuple):
 
     applied: int = 0
     refused: int = 0
+    failed: int = 0
 
 
 class Inbox:
@@ -33,15 +34,9 @@ class Inbox:
     meets in the store, which lets one of them through; the others look again.
     """
 
-    def __init__(self, store: GraphStore, learner: Learner, index: Callable[[], None]) -> None:
-        """Learn from what waits.
-
-        Args:
-            store: Where feedback waits.
-            learner: Computes what follows from it.
-            index: Makes what was learned searchable.
-        """
-        self._store, self._learner, self._index = store, learner, index
+    def __init__(self, store: GraphStore, learner: Learner) -> None:
+        """Learn with ``learner`` from what waits in ``store``."""
+        self._store, self._learner = store, learner
         self._judge = Judge(store, learner.settings.learning)
         # Threads of one process take turns here; otherwise they would all meet in the store.
         self._alone = threading.Lock()
@@ -54,9 +49,7 @@ class Inbox:
             StoreError: The store failed; the feedback goes on waiting.
         """
         with self._alone:
-            receipt = self._learned(kept)
-            self.index()
-        return receipt
+            return self._learned(kept)
 
     def learn_waiting(
         self, most: int | None = None, ended: Callable[[], bool] = lambda: False
@@ -79,7 +72,7 @@ class Inbox:
                 break
             found += self._batch(batch, ended)
             last = batch[-1].sequence
-        return Tally(found.count("applied"), found.count("refused"))
+        return Tally(*(found.count(status) for status in ("applied", "refused", "waiting")))
 
     def _batch(self, batch: list[Kept], ended: Callable[[], bool]) -> list[str]:
         found: list[str] = []
@@ -89,8 +82,6 @@ class Inbox:
             if kept.sequence not in self._failed:
                 with self._alone:
                     found.append(self._learned(kept).status)
-        with self._alone:
-            self.index()
         return found
 
     def _learned(self, kept: Kept) -> Receipt:
@@ -135,10 +126,3 @@ class Inbox:
         if note is not None:
             changes.append(NoteFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)
-
-    def index(self) -> None:
-        """Make what was learned searchable; what cannot be yet is tried with the next batch."""
-        try:
-            self._index()
-        except StoreError as error:
-            _log.warning("episodes cannot be searched yet: %s", error)

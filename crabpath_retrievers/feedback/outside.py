@@ -1,8 +1,8 @@
 """Learning in a process of its own, from the graph store alone.
 
 The vector index of an embedded memory belongs to the process that serves it, and learning does not
-need it: near-duplicate episodes are looked up among the latest ones in the graph store, and the
-serving process makes new ones searchable.
+need it: near-duplicate episodes are looked up among the latest ones in the graph store, and new
+ones are read from there until the serving process has indexed them.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Outside:
         """What waits; it is learned from with the settings that are published now."""
         text = published(self._store)
         if self._made is None or self._made[0] != text:
-            self._made = (text, Inbox(self._store, self._learner(text), _nothing))
+            self._made = (text, Inbox(self._store, self._learner(text)))
         return self._made[1]
 
     def record(self, feedback: Feedback) -> Receipt:
@@ -49,7 +49,7 @@ class Outside:
             StoreError: It could not be kept.
         """
         learner = self._learner(published(self._store))
-        return Recorder(self._store, learner, _nothing).record(feedback)
+        return Recorder(self._store, learner).record(feedback)
 
     def _learner(self, text: str | None) -> Learner:
         settings = settings_of(text)
@@ -65,13 +65,13 @@ class Outside:
             poll: Seconds between looks while nothing waits, above 0.
             ended: Whether to end; the feedback that is being applied is finished first.
         """
-        applied = refused = 0
+        total = Tally()
         while not ended():
             found = self._look(ended)
-            applied, refused = applied + found.applied, refused + found.refused
+            total = Tally(*map(sum, zip(total, found, strict=True)))
             if not any(found):
                 _nap(poll, ended)
-        return Tally(applied, refused)
+        return total
 
     def _look(self, ended: Callable[[], bool]) -> Tally:
         try:
@@ -79,10 +79,6 @@ class Outside:
         except StoreError as error:  # the database may come back
             _log.warning("what waits cannot be learned from yet: %s", error)
             return Tally()
-
-
-def _nothing() -> None:
-    """Episodes are made searchable by the process that has the vectors."""
 
 
 def _nap(seconds: float, ended: Callable[[], bool]) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 
 from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
@@ -16,17 +15,19 @@ from crabpath_retrievers.storage.learned_queries import Kept
 
 _log = logging.getLogger(__name__)
 _AT_OPEN = 100  # a longer backlog must not keep a caller waiting
-_LOOK = 1.0  # seconds between looks for what other processes learned
+_PILE = 32  # episodes that are worth a write to the index
+_LOOK = 1.0  # seconds between looks at how many there are
 _OTHER = "this id was recorded before with other content, which stands"
 
 
 class Recorder:
     """Keeps feedback durably, then has it learned from as ``settings.apply`` says."""
 
-    def __init__(self, store: GraphStore, learner: Learner, index: Callable[[], None]) -> None:
-        """Keep in ``store``, learn with ``learner``; ``index`` makes episodes searchable."""
+    def __init__(self, store: GraphStore, learner: Learner) -> None:
+        """Keep in ``store``, learn with ``learner``."""
         self._store, self._apply = store, learner.settings.learning.apply
-        self._inbox = Inbox(store, learner, index)
+        self._episodes = learner.episodes
+        self._inbox = Inbox(store, learner)
         self._worker = Worker(self._work, "crabpath-learning")
         self._looked = time.monotonic()
         self._behind = False
@@ -68,8 +69,8 @@ class Recorder:
 
     def resume(self) -> None:
         """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
-        self._inbox.index()
         try:
+            self._episodes.catch_up()
             if self._apply == "inline":
                 self._inbox.learn_waiting(_AT_OPEN)
             elif self._apply == "background" and self._store.learned.waiting(1):
@@ -78,11 +79,11 @@ class Recorder:
             _log.warning("what waits cannot be learned from yet: %s", error)
 
     def overdue(self) -> bool:
-        """Whether nobody looked for a second for what other processes learned."""
+        """Whether nobody looked for a second at how many episodes wait for the index."""
         return time.monotonic() - self._looked > _LOOK
 
     def look(self) -> None:
-        """Have episodes that other processes learned made searchable, by another thread."""
+        """Have them indexed by another thread, once it is worth it, whoever learned them."""
         self._looked = time.monotonic()
         self._worker.wake()
 
@@ -91,6 +92,7 @@ class Recorder:
         self._worker.drain()
 
     def _work(self) -> None:
-        if self._apply == "background":
-            self._inbox.learn_waiting()
-        self._inbox.index()
+        # In parts: where feedback comes faster than it is learned from, there is no end.
+        while self._apply == "background" and any(self._inbox.learn_waiting(_PILE)):
+            self._episodes.catch_up(_PILE)
+        self._episodes.catch_up(_PILE)

@@ -1,5 +1,6 @@
 """Which turns a feedback is about, what it says of each, and when it is refused."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,9 @@ from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.trajectory import Turn
 
 _SHIPPED = LearningSettings().sources
+# Turns are written behind the answers: that of another process may come after its feedback.
+_PATIENCE = (0.02, 0.05, 0.1)
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +47,19 @@ class Judge:
         The window of feedback without a turn ends when it was given, however late it is judged.
         """
         named = kept.feedback.turn_id is not None
-        candidates = self._asked(kept.feedback) if named else self._window(kept)
+        candidates = self._asked(kept) if named else self._window(kept)
         if isinstance(candidates, str):
             return Verdict(note=candidates)
         return self._judged(kept.feedback, candidates)
 
-    def _asked(self, feedback: Feedback) -> list[Logged] | str:
-        asked, namespace = str(feedback.turn_id), feedback.namespace
+    def _asked(self, kept: Kept) -> list[Logged] | str:
+        asked, namespace = str(kept.feedback.turn_id), kept.feedback.namespace
         found = self.store.turns.find(asked, namespace=namespace)
+        for pause in _PATIENCE:
+            if found is not None or time.time() - kept.created > sum(_PATIENCE):
+                break
+            time.sleep(pause)
+            found = self.store.turns.find(asked, namespace=namespace)
         if found is None:
             where = "here" if namespace is None else f"in namespace {namespace!r}"
             return f"no turn {asked!r} is recorded {where}: check the id and the namespace"
@@ -125,9 +134,6 @@ def _ignored(feedback: Feedback, candidates: Sequence[Logged]) -> str | None:
         return None
     shown = ", ".join(strange[:_SHOWN]) + (" …" if len(strange) > _SHOWN else "")
     return f"{len(strange)} ids that were not returned are ignored: {shown}"
-
-
-_SHOWN = 5
 
 
 def _returned(turn: Turn) -> set[str]:

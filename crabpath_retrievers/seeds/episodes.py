@@ -57,7 +57,7 @@ class Episodes:
             episodes = self._store.learned.latest_episodes(namespace, self._settings.scanned)
         else:
             ids = self._index(namespace).search(vector, self._settings.neighbours)
-            episodes = self._store.learned.episodes(namespace, ids) if ids else []
+            episodes = self._store.learned.episodes(namespace, ids)
         if not episodes:
             return []
         stacked = np.stack([episode.vector for episode in episodes]).astype(np.float32)
@@ -81,11 +81,14 @@ class Episodes:
         digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()
         return KeepEpisode(namespace, digest[:32], query, vector, 1.0, documents)
 
-    def catch_up(self) -> None:
-        """Make every kept episode searchable: after learning, and after a crash between."""
-        waiting = self._store.learned.unindexed()
-        if not waiting:
+    def catch_up(self, least: int = 1) -> None:
+        """Hand episodes over to the index once ``least`` of them wait; until then they are read.
+
+        Indexing takes an embedded Chroma 30 ms, for one episode or for a hundred.
+        """
+        if self._store.learned.pile() < least:
             return
+        waiting = self._store.learned.unindexed()
         if self._beside is not None:
             for namespace in {namespace for namespace, _ in waiting}:
                 of = [episode for key, episode in waiting if key == namespace]

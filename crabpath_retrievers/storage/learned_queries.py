@@ -83,10 +83,43 @@ _EPISODE = (
     episodes.c.embedding,
 )
 _EPISODES = HotSelect(
-    sa.select(*_EPISODE).where(
-        episodes.c.namespace == sa.bindparam("namespace"),
-        episodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+    sa.union_all(
+        sa.select(*_EPISODE).where(
+            episodes.c.namespace == sa.bindparam("namespace"),
+            episodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        ),
+        sa.select(*_EPISODE).where(
+            episodes.c.indexed == sa.literal_column("0"),
+            # As a sum, lest the index of namespaces be used, which leads to all of their episodes.
+            episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace"),
+        ),
     )
+)
+_PILE = HotSelect(sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0")))
+_OF_SOURCES = (
+    namespaces.c.name == sa.bindparam("name"),
+    sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
+)
+_KEYS = HotSelect(
+    sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+)
+_WEIGHTS = HotSelect(
+    sa.select(
+        overlay.c.source,
+        overlay.c.target,
+        overlay.c.kind,
+        overlay.c.weight,
+        overlay.c.mark,
+        namespaces.c.exponent,
+    )
+    .join(namespaces, namespaces.c.key == overlay.c.namespace)
+    .where(*_OF_SOURCES)
+    .where(overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]))
+)
+_COUNTS = HotSelect(
+    sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c["count"])
+    .join(namespaces, namespaces.c.key == counts.c.namespace)
+    .where(*_OF_SOURCES)
 )
 _KEPT = (
     feedback.c.sequence,
@@ -119,10 +152,10 @@ class LearnedQueries:
         return {key: (wins, losses) for key, wins, losses in rows}
 
     def episodes(self, namespace: int, ids: Sequence[str]) -> list[Episode]:
-        """The episodes with these ids; those that are gone are left out."""
+        """The episodes with these ids, and all that no index knows yet."""
         with self._store.reading() as connection:
             rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
-        return [_episode(row) for row in rows]
+        return [_episode(row) for row in {row[0]: row for row in rows}.values()]
 
     def latest_episodes(self, namespace: int, limit: int) -> list[Episode]:
         """The last episodes of a namespace, for indexes that keep none."""
@@ -135,6 +168,12 @@ class LearnedQueries:
         with self._store.reading() as connection:
             return [_episode(row) for row in connection.execute(query)]
 
+    def pile(self) -> int:
+        """How many episodes no index knows yet."""
+        with self._store.reading() as connection:
+            ((count,),) = _PILE.rows(connection, {})
+        return int(count)
+
     def unindexed(self) -> list[tuple[int, Episode]]:
         """Episodes whose vectors cannot be searched yet, with the key of their namespace."""
         query = sa.select(episodes.c.namespace, *_EPISODE).where(episodes.c.indexed == 0)
@@ -143,37 +182,25 @@ class LearnedQueries:
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """Keys of the nodes with these ids; unknown ones are left out."""
-        query = sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(list(ids)))
         with self._store.reading() as connection:
-            return {node: key for node, key in connection.execute(query)}
+            return {node: key for node, key in _KEYS.rows(connection, {"ids": list(ids)})}
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
         """Effective weights of the learned edges that leave these nodes."""
-        query = (
-            sa.select(overlay, namespaces.c.exponent)
-            .join(namespaces, namespaces.c.key == overlay.c.namespace)
-            .where(namespaces.c.name == namespace, overlay.c.source.in_(list(sources)))
-            .where(overlay.c.kind.in_([kind.value for kind in OVERLAY_KINDS]))
-        )
+        of = {"name": namespace, "sources": list(sources)}
         with self._store.reading() as connection:
             return {
-                (row.source, row.target, EdgeKind(row.kind)): effective_weight(
-                    row.weight, 0.0, row.mark, row.exponent
-                )
-                for row in connection.execute(query)
+                (source, target, EdgeKind(kind)): effective_weight(weight, 0.0, mark, exponent)
+                for source, target, kind, weight, mark, exponent in _WEIGHTS.rows(connection, of)
             }
 
     def counts(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
         """How many turns speak for edges that leave these nodes and do not stand yet."""
-        query = (
-            sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c.count)
-            .join(namespaces, namespaces.c.key == counts.c.namespace)
-            .where(namespaces.c.name == namespace, counts.c.source.in_(list(sources)))
-        )
+        of = {"name": namespace, "sources": list(sources)}
         with self._store.reading() as connection:
             return {
                 (source, target, EdgeKind(kind)): count
-                for source, target, kind, count in connection.execute(query)
+                for source, target, kind, count in _COUNTS.rows(connection, of)
             }
 
     def feedback(self, feedback_id: str) -> Kept:

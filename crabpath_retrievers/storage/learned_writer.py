@@ -2,19 +2,29 @@
 
 import json
 import time
-from collections.abc import Callable
-from functools import singledispatchmethod
+from collections.abc import Callable, Sequence
+from functools import cache, singledispatchmethod
 from typing import Any
 
 import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.errors import ConflictError
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.packing import pack
 
 _MOST_DOCUMENTS = 16  # of one episode, the best credited
+_ASKED = sa.bindparam("asked", type_=sa.Text())
+# So that forgetting a namespace finds what was said about its turns, applied or not.
+_WHOSE = sa.func.coalesce(
+    sa.bindparam("given", type_=sa.Text()),
+    sa.select(s.namespaces.c.name)
+    .join(s.turns, s.turns.c.namespace == s.namespaces.c.key)
+    .where(sa.or_(s.turns.c.id == _ASKED, s.turns.c.run_id == _ASKED))
+    .limit(1)
+    .scalar_subquery(),
+)
 
 
 class LearnedWriter:
@@ -33,7 +43,8 @@ class LearnedWriter:
             insert: The dialect's insert, which knows conflicts.
             namespace: Key of a namespace, which is created if it is new.
         """
-        self._connection, self._insert, self._namespace = connection, insert, namespace
+        self._connection, self._insert = connection, insert
+        self._namespace = cache(namespace)
 
     @singledispatchmethod
     def apply(self, change: object) -> None:
@@ -44,27 +55,17 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepFeedback) -> None:
         feedback = change.feedback
+        late = DEFAULT_NAMESPACE if feedback.turn_id is None else None
         row = {
             "id": feedback.feedback_id,
             "created": time.time(),
             "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
             "status": "waiting",
-            "namespace": self._whose(feedback),
+            "given": feedback.namespace or late,
+            "asked": feedback.turn_id,
         }
-        self._connection.execute(self._insert(s.feedback).values(row).on_conflict_do_nothing())
-
-    def _whose(self, feedback: Feedback) -> Any:
-        """So that forgetting a namespace finds what was said about its turns, applied or not."""
-        if feedback.namespace is not None or feedback.turn_id is None:
-            return feedback.namespace or DEFAULT_NAMESPACE
-        asked = sa.or_(s.turns.c.id == feedback.turn_id, s.turns.c.run_id == feedback.turn_id)
-        return (
-            sa.select(s.namespaces.c.name)
-            .join(s.turns, s.turns.c.namespace == s.namespaces.c.key)
-            .where(asked)
-            .limit(1)
-            .scalar_subquery()
-        )
+        insert = self._insert(s.feedback).values(namespace=_WHOSE)
+        self._connection.execute(insert.on_conflict_do_nothing(), row)
 
     @apply.register
     def _(self, change: c.ConsumeFeedback) -> None:
@@ -118,32 +119,31 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.CountUse) -> None:
         key = self._namespace(change.namespace)
-        for node, wins, losses in change.counts:
-            insert = self._insert(s.usage).values(
-                namespace=key, node=node, wins=max(0.0, wins), losses=max(0.0, losses)
-            )
-            added = {
-                "wins": _at_least_zero(s.usage.c.wins + wins),
-                "losses": _at_least_zero(s.usage.c.losses + losses),
-            }
-            self._upsert(insert, s.usage, added)
+        rows = [
+            {"namespace": key, "node": node, "wins": wins, "losses": losses}
+            for node, wins, losses in change.counts
+        ]
+        self._add(s.usage, ("wins", "losses"), rows)
 
     @apply.register
     def _(self, change: c.CountTogether) -> None:
         key = self._namespace(change.namespace)
-        for source, target, kind, count in change.pairs:
-            insert = self._insert(s.counts).values(
-                namespace=key,
-                source=source,
-                target=target,
-                kind=kind.value,
-                count=max(0.0, count),
-            )
-            self._upsert(insert, s.counts, {"count": _at_least_zero(s.counts.c.count + count)})
+        rows = [
+            {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
+            for a, b, kind, count in change.pairs
+        ]
+        self._add(s.counts, ("count",), rows)
 
-    def _upsert(self, insert: Any, table: sa.Table, values: dict[str, Any]) -> None:
-        keys = list(table.primary_key.columns)
-        self._connection.execute(insert.on_conflict_do_update(index_elements=keys, set_=values))
+    def _add(self, table: sa.Table, sums: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+        """Add to the sums of rows, which begin at 0 and never fall below."""
+        if not rows:
+            return
+        more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in sums}
+        insert = self._insert(table).on_conflict_do_update(
+            index_elements=list(table.primary_key.columns),
+            set_={name: _at_least_zero(table.c[name] + more[name]) for name in sums},
+        )
+        self._connection.execute(insert, [_begun(row, sums) for row in rows])
 
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
@@ -180,6 +180,12 @@ class LearnedWriter:
         self._connection.execute(
             s.namespaces.update().where(s.namespaces.c.key == key).values(frozen=int(change.frozen))
         )
+
+
+def _begun(row: dict[str, Any], sums: Sequence[str]) -> dict[str, Any]:
+    """A row as it begins, and what is added to one that stands."""
+    begins = {name: max(0.0, row[name]) for name in sums}
+    return {**row, **begins, **{f"more_{name}": row[name] for name in sums}}
 
 
 def _at_least_zero(value: Any) -> Any:

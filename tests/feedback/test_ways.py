@@ -1,0 +1,145 @@
+"""When kept feedback is learned from: at once, behind the host, by another process, at open."""
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
+from crabpath_retrievers.config import EpisodeSettings, LearningSettings
+from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.feedback.published import publish, published, settings_of
+from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.storage import GraphStore
+
+
+def test_an_unknown_way_is_refused():
+    """The error names the three that there are."""
+    with pytest.raises(InvalidInputError, match="inline, background, external"):
+        LearningSettings(apply="later")
+
+
+def test_background_feedback_is_applied_by_the_time_of_closing(opens, hosting, location):
+    """Receipts say that it waits; closing waits for the thread that learns."""
+    with opens(apply="background") as memory:
+        turns = [hosting(memory).ask() for _ in range(20)]
+        receipts = [memory.record(Feedback(turn, 1.0, used=["a"])) for turn in turns]
+        assert {receipt.status for receipt in receipts} == {"waiting"}
+    store = GraphStore(location)
+    assert store.learned.tally() == {"waiting": 0, "applied": 20, "refused": 0}
+    store.close()
+
+
+def test_background_feedback_is_applied_without_closing(opens, hosting):
+    """The thread ends when nothing waits and begins again with the next feedback."""
+    with opens(apply="background") as memory:
+        host = hosting(memory)
+        for number in range(1, 4):
+            memory.record(Feedback(host.ask(), 1.0))
+            memory._recorder._worker.drain()
+            assert host.learned() == number
+
+
+def test_recording_again_tells_how_feedback_stands(opens, hosting):
+    """The receipt of a repeated id is that of now."""
+    with opens(apply="background") as memory:
+        feedback = Feedback(hosting(memory).ask(), 1.0)
+        memory.record(feedback)
+        memory._recorder._worker.drain()
+        assert memory.record(feedback).status == "applied"
+
+
+@pytest.mark.parametrize("apply", ["inline", "background"])
+def test_what_waits_is_applied_at_open(opens, hosting, apply):
+    """Feedback that an ended process left is learned from without any new one."""
+    with opens(apply="external") as memory:
+        turns = [hosting(memory).ask() for _ in range(5)]
+        for turn in turns:
+            memory.record(Feedback(turn, 1.0))
+    with opens(apply=apply) as memory:
+        memory._recorder._worker.drain()
+        assert hosting(memory).learned() == 5
+
+
+def test_an_external_memory_learns_nothing_itself(opens, hosting):
+    """Neither recording, nor opening, nor closing applies anything."""
+    for _ in range(2):
+        with opens(apply="external") as memory:
+            host = hosting(memory)
+            assert memory.record(Feedback(host.ask(), 1.0)).status == "waiting"
+            assert host.learned() == 0
+
+
+def test_another_process_learns_from_the_graph_store_alone(opens, hosting, location):
+    """It applies what waits while the memory that serves stays open, and that memory sees it."""
+    with opens(apply="external") as memory:
+        host = hosting(memory)
+        memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        beside = GraphStore(location)
+        assert Outside(beside).inbox.learn_waiting() == (1, 0, 0)
+        beside.close()
+        assert host.usage()["a"] == (1.0, 0.0)
+
+
+def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
+    tmp_path, hosting, monkeypatch
+):
+    """It recalls them at once, and indexes them behind a query, once a second at most."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    settings = Settings(learning=LearningSettings(apply="external"))
+    with CrabPath.open(tmp_path, embeddings=vectors, settings=settings) as memory:
+        memory.add_documents([Document(node, id=node) for node in "abc"])
+        host = hosting(memory)
+        memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        beside = GraphStore(tmp_path)
+        Outside(beside).inbox.learn_waiting()
+        beside.close()
+        clock = memory.store.walk.clock("default")
+        vector = unit(vectors.embed_query("Which fruit is red?"))
+        recall = memory._retrieval.minds.recall
+        assert (memory.store.learned.pile(), set(recall(vector, clock))) == (1, {"a"})
+        monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)
+        memory._recorder._looked -= 1
+        host.ask()
+        memory._recorder._worker.drain()
+        assert (memory.store.learned.pile(), set(recall(vector, clock))) == (0, {"a"})
+
+
+def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):
+    """A source weighs outside what the serving process says, not what is the default."""
+    with opens(apply="external", sources={"human": 0.25}) as memory:
+        host = hosting(memory)
+        memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        beside = GraphStore(location)
+        Outside(beside).inbox.learn_waiting()
+        beside.close()
+        assert host.usage()["a"] == (0.25, 0.0)
+
+
+def test_settings_are_published_as_they_are(store):
+    """What is read back equals what was written."""
+    settings = Settings(
+        learning=LearningSettings(apply="external", usage_prior=(1.0, 9.0), rate=0.5),
+        episode=EpisodeSettings(same=0.8),
+    )
+    publish(store, settings)
+    assert settings_of(published(store)) == settings
+
+
+def test_settings_of_another_release_are_read_as_far_as_they_are_known():
+    """Unknown names are passed over, missing ones are as by default."""
+    text = '{"learning": {"rate": 0.5, "newer": 1}, "other": {}}'
+    assert settings_of(text) == Settings(learning=LearningSettings(rate=0.5))
+    assert settings_of(None) == Settings()
+
+
+def test_serving_ends_when_asked(opens, hosting, location):
+    """A pass stops after the feedback at hand; the rest goes on waiting."""
+    with opens(apply="external") as memory:
+        host = hosting(memory)
+        for _ in range(4):
+            memory.record(Feedback(host.ask(), 1.0))
+        beside = GraphStore(location)
+        tally = Outside(beside).serve(0.01, lambda: host.learned() >= 2)
+        beside.close()
+        assert tally == (2, 0, 0)
+        assert memory.store.learned.tally()["waiting"] == 2
