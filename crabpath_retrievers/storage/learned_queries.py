@@ -82,17 +82,12 @@ _EPISODE = (
     episodes.c.documents,
     episodes.c.embedding,
 )
+# As a sum, lest the index of namespaces be used, which leads to all of their episodes.
+_OWN = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
 _EPISODES = HotSelect(
     sa.union_all(
-        sa.select(*_EPISODE).where(
-            episodes.c.namespace == sa.bindparam("namespace"),
-            episodes.c.id.in_(sa.bindparam("ids", expanding=True)),
-        ),
-        sa.select(*_EPISODE).where(
-            episodes.c.indexed == sa.literal_column("0"),
-            # As a sum, lest the index of namespaces be used, which leads to all of their episodes.
-            episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace"),
-        ),
+        sa.select(*_EPISODE).where(_OWN, episodes.c.id.in_(sa.bindparam("ids", expanding=True))),
+        sa.select(*_EPISODE).where(_OWN, episodes.c.indexed == sa.literal_column("0")),
     )
 )
 _PILE = HotSelect(sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0")))

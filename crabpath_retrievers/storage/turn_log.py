@@ -32,20 +32,24 @@ class Logged(NamedTuple):
 
 
 _ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
-_LOGGED = (
-    sa.select(turns.c.record, turns.c.embedding, consumed.c.feedback, namespaces.c.frozen)
-    .select_from(
-        turns.join(namespaces, namespaces.c.key == turns.c.namespace).outerjoin(
-            consumed, consumed.c.turn == turns.c.id
-        )
+
+
+def _logged_of(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
+    """Turns that are joined to their namespace by this expression."""
+    joined = turns.join(namespaces, namespaces.c.key == namespace)
+    columns = (turns.c.record, turns.c.embedding, consumed.c.feedback, namespaces.c.frozen)
+    return (
+        sa.select(*columns)
+        .select_from(joined.outerjoin(consumed, consumed.c.turn == turns.c.id))
+        .order_by(turns.c.clock.desc())
     )
-    .order_by(turns.c.clock.desc())
-)
+
+
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
 _ASKED = (
-    _LOGGED.where(
-        sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked"))
-    )
+    # As a sum, lest the index of namespaces be used, which leads to all of their turns.
+    _logged_of(turns.c.namespace + _NONE)
+    .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
     .limit(_ONE)
     .offset(_NONE)
 )
@@ -68,7 +72,7 @@ def _window() -> HotSelect:
     within = turns.c.created.between(since, until)
     # As a range of the clock, which is indexed.
     near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
-    return HotSelect(_LOGGED.where(_NAMED, near, within))
+    return HotSelect(_logged_of(turns.c.namespace).where(_NAMED, near, within))
 
 
 _WINDOW = _window()
@@ -91,22 +95,11 @@ class TurnLog:
         Raises:
             NotFoundError: There is no such turn in that namespace.
         """
-        query = (
-            sa.select(turns.c.record)
-            .join(namespaces, namespaces.c.key == turns.c.namespace)
-            .where(sa.or_(turns.c.id == turn_id, turns.c.run_id == turn_id))
-            .order_by(turns.c.clock.desc())
-            .limit(1)
-        )
-        if namespace is not None:
-            query = query.where(namespaces.c.name == namespace)
-        self._store.settle()
-        with self._store.reading() as connection:
-            record = connection.scalar(query)
-        if record is None:
+        found = self.find(turn_id, namespace=namespace)
+        if found is None:
             msg = f"no turn {turn_id!r} is recorded here: check the id and the namespace"
             raise NotFoundError(msg)
-        return Turn.from_dict(json.loads(record))
+        return found.turn
 
     def find(self, turn_id: str, *, namespace: str | None = None) -> Logged | None:
         """A turn with all that feedback needs to know of it; None when there is none.
@@ -137,12 +130,6 @@ class TurnLog:
         with self._store.reading() as connection:
             rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
         return [_logged(row) for row in rows]
-
-    def vector(self, turn_id: str) -> Vector | None:
-        """The unit query vector of a turn, shape ``[d]``; None when it is not kept."""
-        with self._store.reading() as connection:
-            data = connection.scalar(sa.select(turns.c.embedding).where(turns.c.id == turn_id))
-        return None if data is None else unpack(data)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the namespace's last turn."""
