@@ -242,8 +242,8 @@ class LearningSettings:
     window_seconds: float = 900.0
     delay: float = 0.3
     sources: Mapping[str, float] = field(default_factory=lambda: _SOURCES)
-    prior_strength: float = 100.0
-    learned_strength: float = 5.0
+    prior_strength: float = 1e6
+    learned_strength: float = 50.0
     usage_prior: tuple[float, float] = (2.0, 3.0)
     apply: Literal["inline", "background", "external"] = "inline"
 
