@@ -14,7 +14,8 @@ _MARKS = "".join(
     if unicodedata.category(chr(code)).startswith("M")
 )
 # Scripts that are written without spaces become one token per character; phrases still match.
-_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿"
+# Escaped: an editor that composes text would turn U+F900 into U+8C48, and Hangul would fall in.
+_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64

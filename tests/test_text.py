@@ -122,3 +122,9 @@ def test_normalising_twice_changes_nothing(text):
     """The normal form is its own normal form."""
     once = normalise(text)
     assert normalise(once) == once
+
+
+def test_hangul_and_cherokee_are_written_in_words():
+    """Only scripts without spaces are cut into characters."""
+    assert tokens("서울 지하철 0ꭰ") == [*map(name_key, ("서울", "지하철")), "0Ꭰ"]
+    assert tokens("東京 駅") == ["東", "京", "駅"]

@@ -35,7 +35,8 @@ def evaluate(plan: Plan) -> dict[str, Any]:
         InvalidInputError: The data or the plan cannot be used.
     """
     begun = time.perf_counter()
-    methods = chosen([name for name in plan.methods if name not in LEARNERS])
+    asked_once = [name for name in plan.methods if name not in LEARNERS]
+    methods = chosen(asked_once) if asked_once or not plan.stream else {}
     dataset = plan.load()
     embeddings = embedder(plan.embedding, plan.cache)
     asked = vectors(dataset.queries, embeddings)
