@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
+from crabpath_retrievers.evaluation.reporting.streams import streams_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,8 @@ def write_plots(figures: Figures, folder: Path) -> dict[str, str]:
     }
     if figures["comparisons"]:
         plots["differences.png"] = ("Paired differences with 95 % intervals", _differences)
+    if streams_of(figures):
+        plots["learning.png"] = ("Learning, in tenths of a pass", _learning)
     for name, (title, draw) in plots.items():
         _drawn(folder / name, title, figures, draw)
     return {name: title for name, (title, _) in plots.items()}
@@ -44,6 +47,22 @@ def _drawn(
     axes.set_title(title)
     draw(axes, figures)
     figure.savefig(path, dpi=_DPI)
+
+
+def _learning(axes: "Axes", figures: Figures) -> None:
+    """One line per learner and one for the frozen twin, over the questions asked so far."""
+    streams = streams_of(figures)
+    metric = [name for name in metrics_of(figures) if name.startswith("full@")][-1]
+    checkpoints = next(iter(streams.values()))["checkpoints"]
+    asked = [point["asked"] for point in checkpoints]
+    frozen = [point["frozen"][metric] for point in checkpoints]
+    axes.plot(asked, frozen, color="grey", linestyle="--", label="frozen")
+    for name, stream in streams.items():
+        own = [point["learner"][metric] for point in stream["checkpoints"]]
+        axes.plot(asked, own, marker="o", label=name)
+    axes.set_xlabel("questions asked")
+    axes.set_ylabel(metric)
+    axes.legend()
 
 
 def _quality(axes: "Axes", figures: Figures) -> None:

@@ -1,6 +1,6 @@
 """A run as Markdown: what was asked, how good the answers were, what they cost."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,13 @@ from scipy.stats import false_discovery_control
 
 from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
 from crabpath_retrievers.evaluation.reporting.plots import write_plots
+from crabpath_retrievers.evaluation.reporting.streams import STREAM_NOTE, streams_of, streams_table
+from crabpath_retrievers.evaluation.reporting.tables import table, with_interval
 
 _NAMED = 10  # most missing documents that are named
 _PROTOCOL = """\
-Every method got the same chunks, embedder, questions and depth; labels met the answers only after
-all of them were given. Intervals are 95 % BCa bootstraps over questions (9,999 resamples)."""
+Every method got the same chunks, embedder, questions and depth; labels met an answer only after it
+was given. Intervals are 95 % BCa bootstraps over questions (9,999 resamples)."""
 _TEST_NOTE = """\
 Differences are paired by question; p is a two-sided permutation test of the mean difference, q the
 same under control of the false discovery rate (Benjamini & Hochberg) over this table."""
@@ -36,6 +38,8 @@ def summary(figures: Figures) -> str:
     parts += ["## Quality", _quality(figures)]
     if figures["comparisons"]:
         parts += ["## Differences", _differences(figures["comparisons"]), _TEST_NOTE]
+    if streams_of(figures):
+        parts += ["## Streams", streams_table(figures), STREAM_NOTE]
     parts += ["## Cost", _costs(figures), _COST_NOTE]
     return "\n\n".join(parts)
 
@@ -60,10 +64,10 @@ def _facts(figures: Figures) -> str:
 def _quality(figures: Figures) -> str:
     metrics = metrics_of(figures)
     rows = (
-        [name, *(_with_interval(of[metric], of[f"{metric}_ci95"]) for metric in metrics)]
+        [name, *(with_interval(of[metric], of[f"{metric}_ci95"]) for metric in metrics)]
         for name, of in figures["methods"].items()
     )
-    return _table(["method", *metrics], rows)
+    return table(["method", *metrics], rows)
 
 
 def _differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
@@ -73,13 +77,13 @@ def _differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
         [
             f"{row['a']} − {row['b']}",
             row["metric"],
-            _with_interval(row["difference"], row["ci95"], sign="+"),
+            with_interval(row["difference"], row["ci95"], sign="+"),
             "–" if row["p"] is None else f"{row['p']:.4f}",
             f"{q:.4f}",
         ]
         for row, q in zip(comparisons, false_discovery_control(tested), strict=True)
     )
-    return _table(["methods", "measure", "difference", "p", "q"], rows)
+    return table(["methods", "measure", "difference", "p", "q"], rows)
 
 
 def _costs(figures: Figures) -> str:
@@ -96,17 +100,4 @@ def _costs(figures: Figures) -> str:
         for name, of in figures["methods"].items()
     )
     head = ["method", "ms p50", "ms p95", "documents", "tokens", "LLM calls", "indexing s"]
-    return _table(head, rows)
-
-
-def _with_interval(value: float, interval: Sequence[float] | None, sign: str = "") -> str:
-    shown = f"{value:{sign}.3f}"
-    if interval is None:
-        return shown
-    low, high = interval
-    return f"{shown} ({low:{sign}.3f} to {high:{sign}.3f})"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    return table(head, rows)

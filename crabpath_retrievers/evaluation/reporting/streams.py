@@ -1,0 +1,48 @@
+"""Streams as a table: every learner beside its frozen twin."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from crabpath_retrievers.evaluation.reporting.figures import Figures
+from crabpath_retrievers.evaluation.reporting.tables import table, with_interval
+
+STREAM_NOTE = """\
+Each question was answered, scored, and only then were learners told how they did; the frozen twin
+answered the same questions in the same order and learned nothing. Milliseconds are those of
+learning from one answer."""
+
+
+def streams_of(figures: Figures) -> dict[str, Mapping[str, Any]]:
+    """The streams of a run by learner; none when nothing was streamed."""
+    methods: Mapping[str, Mapping[str, Any]] = figures["methods"]
+    return {name: of["stream"] for name, of in methods.items() if "stream" in of}
+
+
+def streams_table(figures: Figures) -> str:
+    """Means per pass and of the second half of the first one, with paired differences."""
+    rows = [row for name, stream in streams_of(figures).items() for row in _rows(name, stream)]
+    return table(["learner", "part", "measure", "learner", "frozen", "difference", "p", "ms"], rows)
+
+
+def _rows(name: str, stream: Mapping[str, Any]) -> Iterator[list[object]]:
+    for found in stream["differences"]:
+        part, metric = found["part"], found["metric"]
+        if metric.startswith("full@"):
+            own, frozen = _means(stream, part)
+            yield [
+                name,
+                part,
+                metric,
+                f"{own[metric]:.3f}",
+                f"{frozen[metric]:.3f}",
+                with_interval(found["difference"], found["ci95"], sign="+"),
+                "–" if found["p"] is None else f"{found['p']:.4f}",
+                stream["learn_ms"]["p50"],
+            ]
+
+
+def _means(stream: Mapping[str, Any], part: str) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    if part == "second half":
+        return stream["second_half"], stream["frozen_second_half"]
+    place = int(part.removeprefix("epoch ")) - 1
+    return stream["epochs"][place], stream["frozen_epochs"][place]
