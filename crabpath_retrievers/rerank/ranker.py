@@ -1,6 +1,7 @@
-"""The Bayesian ranker, with its prior only: a logistic model over the features.
+"""The ranker: a logistic model over the features, with the weights that it is given.
 
-The prior is fitted on training splits by ``crabpath fit-prior`` and shipped with its provenance.
+The shipped weights are fitted on training splits by ``crabpath fit-prior``; what a namespace
+learns of them stands in :mod:`crabpath_retrievers.rerank.posterior`.
 """
 
 import json
