@@ -79,13 +79,13 @@ class CrabPath:
             else default_linkers(settings.links, self._neighbours),
             settings.ingest.batch,
         )
-        episodes = Episodes(store, index, settings.episode)
+        self._episodes = Episodes(store, index, settings.episode)
         self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
-        minds = Minds(store, episodes, self._ranker, settings.learning)
+        minds = Minds(store, self._episodes, self._ranker, settings.learning)
         self._retrieval = Retrieval(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        learner = Learner(store, episodes, minds.prior, settings)
+        learner = Learner(store, self._episodes, minds.prior, settings)
         self._recorder = Recorder(store, learner)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
@@ -297,7 +297,7 @@ class CrabPath:
             raise InvalidInputError(msg)
         self._require_open()
         if namespace is not None:
-            self.store.apply([ForgetNamespace(namespace_of(namespace))])
+            self._forget_namespace(namespace_of(namespace))
             return 0
         if source is not None:
             known = self.store.catalog.known(sources=[storable(source)])
@@ -307,6 +307,12 @@ class CrabPath:
         if known:
             self._ingest.remove([node.id for node in known])
         return len(known)
+
+    def _forget_namespace(self, namespace: str) -> None:
+        clock = self.store.walk.clock(namespace)
+        self.store.apply([ForgetNamespace(namespace)])
+        if clock.learned:
+            self._episodes.forget(clock.key)
 
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """Why each document of a turn came: seed or path, weights, tiers, probabilities.

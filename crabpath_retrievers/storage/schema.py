@@ -102,6 +102,8 @@ namespaces = Table(
     Column("learned", BigInteger, nullable=False, server_default="0"),
     Column("frozen", SmallInteger, nullable=False, server_default="0"),
     Column("mind", Text),
+    # A key is never used again: what is remembered of a forgotten namespace must not be found.
+    sqlite_autoincrement=True,
 )
 
 overlay = Table(
