@@ -128,9 +128,9 @@ class NodeHead(NamedTuple):
         return 1.0 / math.sqrt(1.0 + self.mentions)
 
 
-def cosines(heads: Sequence[NodeHead], vector: Vector) -> list[float]:
-    """Cosine of each node, at least one, with a unit vector of shape ``[d]``."""
-    stacked = np.concatenate([head.vector for head in heads]).reshape(len(heads), -1)
+def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
+    """Cosine of each unit vector, at least one, with another one; all of shape ``[d]``."""
+    stacked = np.concatenate(vectors).reshape(len(vectors), -1)
     if stacked.dtype == np.float16:
         stacked = _SINGLE.take(stacked.view(np.uint16))
     found: list[float] = (stacked @ vector).tolist()

@@ -3,8 +3,6 @@
 import json
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.baseline import Baseline
@@ -71,11 +69,6 @@ class Minds:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
-
-    def explorer(self, namespace: str, rng: np.random.Generator) -> Ranker:
-        """The ranker with weights drawn from what the namespace knows of them."""
-        mind = Mind.from_json(self._store.learned.learned(namespace).mind, self.prior)
-        return self._ranker.with_weights(mind.posterior.sampled(rng))
 
     def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
         """How strongly past successes speak for documents, in [0, 1], by node id."""

@@ -169,7 +169,7 @@ class Walker:
         """All pointers by the node they leave."""
         if not pointers:
             return {}
-        relevance = cosines([pointer.target for pointer in pointers], self._vector)
+        relevance = cosines([pointer.target.vector for pointer in pointers], self._vector)
         weights = [self._damped(pointer) for pointer in pointers]
         tiers = map(self._tiers.tier_of, weights)
         columns = zip(pointers, weights, relevance, tiers, strict=True)

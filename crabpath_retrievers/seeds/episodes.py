@@ -11,7 +11,7 @@ import numpy as np
 
 from crabpath_retrievers.changes import EpisodesIndexed, KeepEpisode
 from crabpath_retrievers.config import EpisodeSettings
-from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.graph import Vector, cosines
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
@@ -60,9 +60,8 @@ class Episodes:
             episodes = self._store.learned.episodes(namespace, ids)
         if not episodes:
             return []
-        stacked = np.stack([episode.vector for episode in episodes]).astype(np.float32)
-        cosines = (stacked @ vector).tolist()
-        found = [Near(e, cosine) for e, cosine in zip(episodes, cosines, strict=True)]
+        similar = cosines([episode.vector for episode in episodes], vector)
+        found = [Near(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
         return sorted(found, key=lambda near: -near.similarity)[: self._settings.neighbours]
 
     def change(

@@ -118,5 +118,7 @@ def _scored(
             exact=words.named.get(head.key, 0.0),
             hint=1.0 if head.id in hinted else 0.0,
         )
-        for head, similarity in zip(heads, cosines(heads, vector), strict=True)
+        for head, similarity in zip(
+            heads, cosines([head.vector for head in heads], vector), strict=True
+        )
     }

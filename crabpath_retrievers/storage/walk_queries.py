@@ -65,6 +65,8 @@ _TERMS = HotSelect(
     )
 )
 
+_OVERLAID = (EdgeKind.STOP, *OVERLAY_KINDS)  # what stands in the overlay alone
+
 
 def _outgoing() -> sa.CompoundSelect[Any]:
     frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
@@ -88,6 +90,8 @@ def _outgoing() -> sa.CompoundSelect[Any]:
         .where(edges.c.source.in_(frontier))
     )
     zero = sa.literal_column("0.0", sa.Float)
+    # Of STOP there is a weight and no node.
+    _, *described = _HEAD
     learned = (
         sa.select(
             overlay.c.source,
@@ -96,34 +100,18 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             zero,
             overlay.c.weight,
             overlay.c.mark,
-            *_HEAD,
+            overlay.c.target,
+            *described,
         )
-        .select_from(overlay.join(nodes, nodes.c.key == overlay.c.target))
+        .select_from(overlay.outerjoin(nodes, nodes.c.key == overlay.c.target))
         .where(
             overlay.c.namespace == sa.bindparam("namespace"),
             overlay.c.source.in_(frontier),
-            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]),
+            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in _OVERLAID]),
+            sa.or_(overlay.c.target == sa.literal_column("0"), nodes.c.key.is_not(None)),
         )
     )
-    stops = sa.select(
-        overlay.c.source,
-        overlay.c.kind,
-        zero,
-        zero,
-        overlay.c.weight,
-        overlay.c.mark,
-        overlay.c.target,
-        sa.null(),
-        sa.null(),
-        sa.null(),
-        sa.null(),
-        sa.null(),
-    ).where(
-        overlay.c.namespace == sa.bindparam("namespace"),
-        overlay.c.source.in_(frontier),
-        overlay.c.target == sa.literal_column("0"),
-    )
-    return sa.union_all(pointers, learned, stops)
+    return sa.union_all(pointers, learned)
 
 
 _OUTGOING = HotSelect(_outgoing())

@@ -1,7 +1,7 @@
 """A stream: every learner answers each question, is scored, and is then told how it did."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,7 +55,6 @@ def follow(
     name: str,
     learner: Learner,
     dataset: Dataset,
-    answers: Mapping[str, str],
     embedder: Embedder,
     judge: Judge,
     course: Course,
@@ -67,7 +66,6 @@ def follow(
         name: Shown beside the progress bar.
         learner: Answers and learns.
         dataset: Its labels are read after each answer.
-        answers: Right answers by query id, for feedback that carries them.
         embedder: Embeds questions; not timed.
         judge: Says what is reported.
         course: Order and passes.
@@ -90,7 +88,7 @@ def follow(
                 ranked = time.perf_counter()
                 gold = dataset.qrels[query]
                 shown = [item.shown for item in found]
-                signal = judge.signal(shown, gold, answers.get(query), rng)
+                signal = judge.signal(shown, gold, dataset.answers.get(query), rng)
                 told = time.perf_counter()
                 learner.learn(vector, found, signal)
                 done.found[query] = found

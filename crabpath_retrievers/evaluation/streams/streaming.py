@@ -75,7 +75,6 @@ class Stream:
             name,
             learner,
             dataset,
-            getattr(dataset, "answers", {}),
             memory.embedder,
             self.judge,
             self.course,

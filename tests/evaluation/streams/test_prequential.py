@@ -49,7 +49,7 @@ class Watching:
 def course(small, memory, learner, **options):
     """The passes of one learner."""
     judge = Judge("used", 0.0, 3)
-    return follow("test", learner, small, {}, memory.embedder, judge, Course(**options), 3)
+    return follow("test", learner, small, memory.embedder, judge, Course(**options), 3)
 
 
 def test_every_answer_is_given_before_its_feedback(small, memory):
