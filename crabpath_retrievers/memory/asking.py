@@ -1,0 +1,86 @@
+"""Questions to a memory, and why it answered as it did."""
+
+from collections.abc import Awaitable
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from crabpath_retrievers.driver import Steps, arun, perform, run
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
+from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.query import Query, namespace_of
+from crabpath_retrievers.rerank.features import Evidence
+from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.routing.policy import SoftmaxRouter
+from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.text import storable
+
+
+class Asking(Parts):
+    """How a memory answers."""
+
+    def retrieve(self, text: str, **options: Any) -> Answer:
+        """Find the documents that answer a question.
+
+        Args:
+            text: The question.
+            options: Fields of :class:`~crabpath_retrievers.retrieval.Query`, and ``explore``:
+                a seed (or True) samples the walk instead of following the best pointers.
+
+        Raises:
+            InvalidInputError: The query cannot be asked.
+            EmbeddingMismatchError: The memory was built with another embedder.
+        """
+        return run(self._steps(text, **options))
+
+    def aretrieve(self, text: str, **options: Any) -> Awaitable[Answer]:
+        """As :meth:`retrieve`, without blocking the event loop."""
+        return arun(self._steps(text, **options))
+
+    def _steps(
+        self, text: str, *, explore: bool | int = False, vector: Any = None, **options: Any
+    ) -> Steps[Answer]:
+        self._require_open()
+        query = Query.of(text, vector=None if vector is None else unit(vector), **options)
+        if not self._identity.fits(query.vector):
+            yield from perform(self._identity.verify, query.vector)
+        router = None
+        if explore is not False:
+            router = SoftmaxRouter(self.settings.policy, _sampler(explore))
+        answer = yield from self._retrieval.steps(query, router=router)
+        if self._recorder.overdue():
+            yield from perform(self._recorder.look)
+        return answer
+
+    def evidence(self, text: str, **options: Any) -> Evidence:
+        """All that a query would rank with what speaks for it, for fitting and analysis.
+
+        No turn is recorded.
+        """
+        return run(self._retrieval.evidence(Query.of(text, **options)))
+
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+        """Why each document of a turn came: seed or path, weights, tiers, probabilities.
+
+        Args:
+            turn_id: Id of the turn, or of the host's run that asked.
+            namespace: Only turns of this namespace are found; None looks in all.
+
+        Raises:
+            NotFoundError: There is no such turn in that namespace.
+        """
+        self._require_open()
+        scope = None if namespace is None else namespace_of(namespace)
+        turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
+        documents = self.store.catalog.documents(nodes_shown(turn))
+        return explain(turn, documents, self._ranker)
+
+
+def _sampler(seed: int) -> np.random.Generator:
+    """Randomness for exploring; True seeds it afresh every time."""
+    if not isinstance(seed, int) or seed < 0:
+        msg = f"explore must be True, False or a seed of at least 0, not {seed!r}"
+        raise InvalidInputError(msg)
+    return np.random.default_rng(None if seed is True else seed)

@@ -1,0 +1,132 @@
+"""Documents of a memory: added, updated, forgotten."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_text_splitters import TextSplitter
+
+from crabpath_retrievers.changes import ForgetNamespace
+from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.text import storable
+
+
+class Documents(Parts):
+    """What a memory holds."""
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        *,
+        ids: Sequence[str] | None = None,
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+        cleanup: Cleanup = "incremental",
+        progress: Progress | None = bar,
+    ) -> IngestReport:
+        """Bring the memory to hold these documents as they are now.
+
+        Adding the same again changes nothing; a changed document is updated: documents are told
+        apart by id, else by ``metadata["source"]``, else by their text.
+
+        Args:
+            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used.
+            ids: One id per document, instead of ``Document.id``.
+            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
+            split: False when the documents are chunks already.
+            cleanup: ``"incremental"`` removes chunks that a given source no longer has;
+                ``"full"`` also removes every document that is not given; None removes nothing.
+            progress: Shows progress; by default a bar on a terminal when it takes long.
+
+        Raises:
+            InvalidInputError: A document cannot be used; nothing was changed.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; what was interrupted is finished by the next ingest.
+        """
+        chunking = Chunking(
+            self.settings.ingest, splitter, split, self.settings.links.metadata_keys
+        )
+        self._require_open()
+        given = list(documents)
+        if given:
+            self._identity.verify()
+        return self._ingest.add(
+            given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
+        )
+
+    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> IngestReport:
+        """As :meth:`add_documents`, off the event loop."""
+        return await arun(perform(self.add_documents, documents, **options))
+
+    def adopt(self, documents: Iterable[Document]) -> None:
+        """Read the graph off documents that the vector index holds already, under the same ids.
+
+        Documents that the index no longer holds go; nothing is written to the index.
+        """
+        self._require_open()
+        given = list(documents)
+        if given:
+            self._identity.verify()
+        chunking = Chunking(self.settings.ingest, split=False)
+        self._ingest.adopt(chunking.nodes(given))
+
+    def forget(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        source: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Delete documents, or all that a namespace has learned. Give exactly one argument.
+
+        Args:
+            ids: Ids of chunks, or of whole documents that were given ids.
+            source: Every chunk of this source.
+            namespace: Learned weights, turns and clock; documents stay.
+
+        Returns:
+            How many chunks were deleted.
+
+        Raises:
+            InvalidInputError: None or several arguments were given.
+        """
+        if sum(value is not None for value in (ids, source, namespace)) != 1:
+            msg = "give exactly one of ids, source and namespace to forget"
+            raise InvalidInputError(msg)
+        self._require_open()
+        if namespace is not None:
+            self._forget_namespace(namespace_of(namespace))
+            return 0
+        if source is not None:
+            known = self.store.catalog.known(sources=[storable(source)])
+        else:
+            wanted = texts_of(ids or ())
+            known = self.store.catalog.known(ids=wanted, documents=wanted)
+        if known:
+            self._ingest.remove([node.id for node in known])
+        return len(known)
+
+    def _forget_namespace(self, namespace: str) -> None:
+        clock = self.store.walk.clock(namespace)
+        self.store.apply([ForgetNamespace(namespace)])
+        if clock.learned:
+            self._episodes.forget(clock.key)
+
+    def info(self) -> dict[str, Any]:
+        """What the memory holds, and where."""
+        self._require_open()
+        meta = self.store.catalog.meta()
+        return {
+            "store": self.store.name,
+            "vectors": self.index.description,
+            "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
+            "schema": int(meta["schema"]),
+            **self.store.catalog.statistics(),
+        }

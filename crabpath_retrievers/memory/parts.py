@@ -1,0 +1,162 @@
+"""The parts of a memory, opened and closed together."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from typing_extensions import Self
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.published import publish
+from crabpath_retrievers.feedback.recorder import Recorder
+from crabpath_retrievers.ingest.linkers import Linker, default_linkers
+from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.mind import Minds
+from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval import Retrieval
+from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.seeds.embedder import Embedder
+from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.identity import EmbedderIdentity
+from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.storage import GraphStore
+
+
+class Parts:
+    """What a memory consists of."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        index: VectorIndex,
+        embedder: Embedder,
+        *,
+        settings: Settings,
+        router: Router | None = None,
+        linkers: Sequence[Linker] | None = None,
+        ranker: Ranker | None = None,
+    ) -> None:
+        """Assemble a memory from parts; :meth:`open` chooses them."""
+        self.store, self.index, self.embedder = store, index, embedder
+        self.settings = settings
+        self._identity = EmbedderIdentity(store, embedder)
+        self._ingest = Ingest(
+            store,
+            index,
+            embedder,
+            tuple(linkers)
+            if linkers is not None
+            else default_linkers(settings.links, self._neighbours),
+            settings.ingest.batch,
+        )
+        self._episodes = Episodes(store, index, settings.episode)
+        self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
+        minds = Minds(store, self._episodes, self._ranker, settings.learning)
+        self._retrieval = Retrieval(
+            store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
+        )
+        learner = Learner(store, self._episodes, minds.prior, settings)
+        self._recorder = Recorder(store, learner)
+        # Hosts never close a retriever: at the latest this runs when the process ends.
+        self._release: weakref.finalize[..., Any] = weakref.finalize(
+            self, close_all, self._recorder, index, store
+        )
+        self._ingest.recover()
+        if settings.learning.apply == "external":
+            publish(store, settings)
+        self._recorder.resume()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        vectors: Any = None,
+        settings: Settings | None = None,
+        router: Router | None = None,
+        linkers: Sequence[Linker] | None = None,
+        create: bool = True,
+    ) -> Self:
+        """Open a memory, or create it.
+
+        Args:
+            path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
+                is needed; None for a temporary memory that goes when it is closed.
+            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
+            vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
+                directory; a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``.
+            settings: Settings of the mechanisms.
+            router: Decides ambiguous pointers; None for the softmax policy.
+            linkers: Read edges off the text; None for the built-in ones.
+            create: False refuses to create a memory where there is none.
+
+        Raises:
+            NotFoundError: There is no memory, and ``create`` is False.
+            StoreReadOnlyError: The directory cannot be written.
+            StoreLockedError: Another process uses the directory.
+            StoreUnavailableError: A database or server cannot be reached.
+            ConfigurationError: The arguments do not fit together.
+        """
+        place = None if path is None else place_of(path)
+        if not create:
+            require_existing(place)
+        with ExitStack() as undo:
+            if place is None:
+                place = tempfile.mkdtemp(prefix="crabpath-")
+                undo.callback(shutil.rmtree, place, ignore_errors=True)
+            store = undo.enter_context(closing(GraphStore(place)))
+            index = undo.enter_context(closing(open_index(vectors, place)))
+            memory = cls(
+                store,
+                index,
+                Embedder(embeddings),
+                settings=settings or Settings(),
+                router=router,
+                linkers=linkers,
+            )
+            memory._release.detach()
+            undo.enter_context(closing(memory._recorder))
+            memory._release = weakref.finalize(memory, undo.pop_all().close)
+        return memory
+
+    def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
+        """Keys and cosines of a node's k nearest neighbours, nearest first."""
+        (own,) = self.store.walk.heads([node_id])
+        vector = np.asarray(own.vector, dtype=np.float32)
+        heads = self.store.walk.heads(self.index.search(vector, k + 1))
+        found = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
+        others = [(key, cosine) for key, cosine in found if key != own.key]
+        return sorted(others, key=lambda item: -item[1])[:k]
+
+    def close(self) -> None:
+        """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        self._release()
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
+            raise StoreUnavailableError(msg)
+
+    def __enter__(self) -> Self:
+        """Use the memory in a ``with`` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
