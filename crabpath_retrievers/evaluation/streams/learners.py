@@ -63,12 +63,13 @@ class Learned:
 
     memory: CrabPath
     distinct: bool
+    namespace: str = NAMESPACE
     turn: str = ""
 
     def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         """The k best documents, best first."""
         answer = self.memory.retrieve(
-            query, k=k, vector=vector, distinct=self.distinct, namespace=NAMESPACE
+            query, k=k, vector=vector, distinct=self.distinct, namespace=self.namespace
         )
         self.turn = answer.turn.id
         return ranked(answer)
