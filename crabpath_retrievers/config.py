@@ -186,17 +186,22 @@ class RankSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSettings:
-    """Remembered successes.
+    """Remembered turns.
 
     Attributes:
         neighbours: Most similar episodes that a query recalls.
-        min_similarity: Cosine from which an episode speaks for its documents.
-        same: Cosine from which two successes are one episode.
+        min_similarity: Cosine from which an episode speaks for what was used.
+        min_share: The same for the share of the query's words, by what they tell, that the
+            episode's query has.
+        same_question: Either of them from which an episode speaks against what was not used.
+        same: Cosine from which two turns are one episode.
         scanned: Latest episodes that are compared where the vector index keeps none.
     """
 
     neighbours: int = 5
     min_similarity: float = 0.6
+    min_share: float = 0.5
+    same_question: float = 0.9
     same: float = 0.92
     scanned: int = 500
 
@@ -232,7 +237,7 @@ class LearningSettings:
     episodes: bool = True
     decay: bool = True
     rule: Literal["full", "myopic", "heuristic"] = "full"
-    rate: float = 0.05
+    rate: float = 0.2
     discount: float = 0.9
     half_life: float = 2000.0
     hebbian_rate: float = 0.1

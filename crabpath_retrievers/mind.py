@@ -4,11 +4,10 @@ import json
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.episodes import Episodes, Question
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -70,11 +69,11 @@ class Minds:
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
-    def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
-        """How strongly past successes speak for documents, in [0, 1], by node id."""
+    def recall(self, question: Question, clock: Clock) -> dict[str, float]:
+        """How strongly past turns speak for documents or against them, in [-1, 1], by node id."""
         if not clock.learned or not self._settings.episodes:
             return {}
-        return self._episodes.recall(vector, clock)
+        return self._episodes.recall(question, clock)
 
     def usage(self, keys: list[int], clock: Clock) -> dict[int, float]:
         """How much more often than usual nodes were used when returned, in [-1, 1], by key."""

@@ -20,6 +20,8 @@ from crabpath_retrievers.learning.blame import blame
 from crabpath_retrievers.learning.delta import LearnedDelta
 from crabpath_retrievers.learning.hebbian import co_use
 from crabpath_retrievers.learning.policy_gradient import policy_gradient
+from crabpath_retrievers.learning.remembered import remembered
+from crabpath_retrievers.learning.routes import known_credit
 from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
@@ -89,24 +91,30 @@ class Learner:
         found += [AdjustWeights(namespace, weights, feedback_id)] if weights else []
         if learning.usage and (use := lessons.use(credit)):
             found.append(CountUse(namespace, use))
-        if learning.episodes and credit.outcome > 0 and credit.used:
+        if learning.episodes:
             found += self._episode(namespace, judged)
         return found
 
     def _episode(self, namespace: str, judged: Judged) -> list[Change]:
-        if judged.vector is None:
+        said = remembered(judged.turn, judged.credit)
+        if judged.vector is None or not said:
             return []
         clock = self.store.walk.clock(namespace)
-        used = {n: c * judged.credit.weight for n, c in judged.credit.documents.items() if c > 0}
         vector = np.asarray(judged.vector, dtype=np.float32)
-        return [self.episodes.change(namespace, clock, judged.turn.query, vector, used)]
+        return [self.episodes.change(namespace, clock, judged.turn.query, vector, said)]
 
     def _taught(self, mind: Mind, judged: Judged) -> Mind:
         credit = judged.credit
-        taught = replace(mind, baseline=mind.baseline.updated(credit.outcome))
+        taught = replace(mind, baseline=mind.baseline.updated(_usual(judged)))
         shown = [r for r in judged.turn.returned if r.node in credit.documents]
         if not self.settings.learning.ranker or not shown:
             return taught
         matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
         used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
         return replace(taught, posterior=mind.posterior.updated(matrix, used, credit.weight))
+
+
+def _usual(judged: Judged) -> float:
+    """What decisions are compared with: the mean credit of what was returned, in [-1, 1]."""
+    known = known_credit(judged.turn, judged.credit).values()
+    return sum(known) / len(known) if known else judged.credit.outcome

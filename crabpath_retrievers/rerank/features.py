@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.graph import EdgeKind, NodeHead
+from crabpath_retrievers.graph import LEARNED, EdgeKind, NodeHead, Pointer
 from crabpath_retrievers.rerank.pagerank import pagerank
 from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.traversal import Arrival
@@ -33,12 +33,14 @@ FEATURES = (
     "shared_term",
     "similar",
     "learned",
+    "trained",
     "bridge",
     "pagerank",
     "far",
     "hint",
     "inhibition",
     "episode",
+    "passed",
     "usage",
 )
 """Columns of the feature matrix, in order.
@@ -54,19 +56,20 @@ the same for a node that shares a term with it. bridge: share of the query's inf
 node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. far: strongest route of two or more hops. hint: the caller
-suggested it. inhibition: how strongly pointers advise against it. episode: how strongly successes
-of similar queries speak for it. usage: how much more often than usual it was used when returned.
+suggested it. inhibition: how strongly pointers advise against it. episode: how strongly turns
+of similar queries that used it speak for it. passed: how strongly turns of the same query that did
+not use it speak against it. usage: how much more often than usual it was used when returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
 """
 
-LEARNED_FEATURES = frozenset({"learned", "episode", "usage"})
+LEARNED_FEATURES = frozenset({"learned", "trained", "episode", "passed", "usage"})
 """Columns that are 0 before any feedback."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = ("similarity", "name", "exact", "hint", "episode", "usage")
+_OWN = ("similarity", "name", "exact", "hint", "episode", "passed", "usage")
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -101,7 +104,8 @@ class Hit(NamedTuple):
         exact: 1 when the query is the node's name and nothing else, else 0.
         hint: 1 when the caller suggested the node, else 0.
         found: Whether a search engine found it, rather than a pointer.
-        episode: How strongly successes of similar queries speak for it, in [0, 1].
+        episode: How strongly turns of similar queries that used it speak for it, in [0, 1].
+        passed: How strongly turns of the same query that did not, speak against it, in [0, 1].
         usage: Share of its returns in which it was used, above what is usual, in [-1, 1].
     """
 
@@ -113,6 +117,7 @@ class Hit(NamedTuple):
     hint: float = 0.0
     found: bool = True
     episode: float = 0.0
+    passed: float = 0.0
     usage: float = 0.0
 
 
@@ -199,6 +204,7 @@ class _Read(NamedTuple):
     kinds: NDArray[np.intp]
     strengths: Floats
     weights: Floats
+    moved: Floats
 
     @classmethod
     def of(cls, evidence: Evidence) -> "_Read":
@@ -210,9 +216,16 @@ class _Read(NamedTuple):
                 # A source that the filter hides counts by its energy only.
                 row = place.get(source.key, -1)
                 column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
-                found.append((target, row, column, _CODES[kind], strength, weight))
-        columns = np.array(found).reshape(-1, 6).T
+                moved = 0.0 if kind in LEARNED else energy_moved(strength, weight, pointer)
+                found.append((target, row, column, _CODES[kind], strength, weight, moved))
+        columns = np.array(found).reshape(-1, 7).T
         return cls(*columns[:4].astype(np.intp), *columns[4:])
+
+
+def energy_moved(strength: float, weight: float, pointer: Pointer) -> float:
+    if weight <= 0 or pointer.weight == pointer.prior:
+        return 0.0
+    return strength / weight * (pointer.weight - pointer.prior)
 
 
 def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
@@ -221,6 +234,7 @@ def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> Non
         return
     direct, known = read.columns >= 0, read.sources >= 0
     np.maximum.at(matrix, (read.targets[direct], read.columns[direct]), read.strengths[direct])
+    np.add.at(matrix, (read.targets, _COLUMN["trained"]), read.moved)
     rarity = 1.0 / np.sqrt(1.0 + np.array([hit.head.mentions for hit in evidence.pool]))
     matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
     likely = np.where(known, likelihood[read.sources], 0.0)

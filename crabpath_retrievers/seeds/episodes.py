@@ -1,6 +1,8 @@
-"""Episodes: successes that are remembered by their query, so that their documents come again.
+"""Episodes: turns that are remembered by their query, with what became of their documents.
 
-Only wins enter (document 004, E7d); near-duplicates count as one.
+What a similar question used comes again. What the same question did not use makes room for others:
+only wins speak for documents (document 004, E7d), and nothing is held against them elsewhere.
+Near-duplicates count as one.
 """
 
 import hashlib
@@ -16,7 +18,18 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
+
+_LITTLE = 15.0  # nats; a question that asks for less is found in many others by chance
+
+
+class Question(NamedTuple):
+    """What is asked: its text, its unit vector ``[d]``, and what its words tell."""
+
+    text: str
+    vector: Vector
+    information: Information
 
 
 class Near(NamedTuple):
@@ -37,19 +50,25 @@ class Episodes:
         self._beside = getattr(index, "beside", None)
         self._open: dict[int, VectorIndex] = {}
 
-    def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
-        """How strongly past successes speak for documents, in [0, 1], by node id."""
-        found: dict[str, float] = {}
-        for near in self.near(vector, clock.key):
-            strength = self._strength(near.similarity)
-            best = max(near.episode.documents.values(), default=1.0)
-            for node, credit in near.episode.documents.items():
-                found[node] = max(found.get(node, 0.0), strength * credit / best)
-        return {node: strength for node, strength in found.items() if strength > 0}
+    def recall(self, question: Question, clock: Clock) -> dict[str, float]:
+        """How strongly past turns speak for documents or against them, in [-1, 1], by node id.
 
-    def _strength(self, similarity: float) -> float:
-        least = self._settings.min_similarity
-        return max(0.0, (similarity - least) / (1.0 - least))
+        A document counts as what the turn says loudest that speaks of it.
+        """
+        asked = _nats(question)
+        found: dict[str, float] = {}
+        for near in self.near(question.vector, clock.key):
+            share = _share(asked, near.episode.query)
+            documents = near.episode.documents
+            most = max(map(abs, documents.values()), default=1.0)
+            for node, credit in documents.items():
+                bar = self._settings.min_similarity, self._settings.min_share
+                if credit < 0:
+                    bar = self._settings.same_question, self._settings.same_question
+                strength = max(_above(near.similarity, bar[0]), _above(share, bar[1]))
+                said = strength * credit / most
+                found[node] = max(found.get(node, 0.0), said, key=abs)
+        return {node: said for node, said in found.items() if said}
 
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
@@ -111,3 +130,23 @@ class Episodes:
             assert self._beside is not None  # noqa: S101
             self._open[namespace] = self._beside(f"episodes-{namespace}")
         return self._open[namespace]
+
+
+def _nats(question: Question) -> dict[str, float]:
+    """What each word of a question tells, in nats; unknown words tell as much as the rarest."""
+    words, nats = question.information
+    known = dict(zip(words, nats.tolist(), strict=True))
+    rarest = max(known.values(), default=1.0)
+    return {word: known.get(word, rarest) for word in tokens(question.text)}
+
+
+def _share(asked: Mapping[str, float], query: str) -> float:
+    """Share in [0, 1] of what is asked that a past query asked too; less where little is asked."""
+    words = set(tokens(query))
+    both = sum(nats for word, nats in asked.items() if word in words)
+    return both / max(_LITTLE, sum(asked.values()))
+
+
+def _above(value: float, least: float) -> float:
+    """From 0 at ``least`` to 1 at 1."""
+    return max(0.0, (value - least) / (1.0 - least))

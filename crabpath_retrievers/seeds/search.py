@@ -8,6 +8,7 @@ from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.graph import NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
+from crabpath_retrievers.seeds.episodes import Question
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
 from crabpath_retrievers.storage import GraphStore
@@ -41,8 +42,8 @@ class Found(NamedTuple):
     information: Information
 
 
-Recall = Callable[[Vector, Clock], Mapping[str, float]]
-"""How strongly past successes of a namespace speak for documents, by node id."""
+Recall = Callable[[Question, Clock], Mapping[str, float]]
+"""How strongly past turns of a namespace speak for documents or against them, by node id."""
 
 
 class Search:
@@ -51,7 +52,7 @@ class Search:
     def __init__(
         self, store: GraphStore, index: VectorIndex, settings: Settings, recall: Recall
     ) -> None:
-        """Search ``store`` and ``index``; ``recall`` finds documents of past successes."""
+        """Search ``store`` and ``index``; ``recall`` finds documents of past turns."""
         self._store, self._index, self._settings = store, index, settings
         self._recall = recall
 
@@ -63,12 +64,14 @@ class Search:
         if query.distinct:
             wanted *= _CHUNKS
             seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
+        text = query.text[:_LONGEST_QUERY]
         dense = self._index.search(vector, max(seeds.hits, wanted), query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
-            recalled = self._recall(vector, clock)
-            words = self._words(query.text[:_LONGEST_QUERY], seeds)
-            ids = (*dense, *query.seed_ids, *recalled)
+            words = self._words(text, seeds)
+            recalled = self._recall(Question(text, vector, words.information), clock)
+            again = [node for node, said in recalled.items() if said > 0]
+            ids = (*dense, *query.seed_ids, *again)
             heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
         if query.filter:
             near = set(dense)
@@ -77,8 +80,8 @@ class Search:
             heads = [head for head in heads if head.id in allowed]
         scored = _scored(heads, vector, words, set(query.seed_ids))
         for key, hit in scored.items():
-            if hit.head.id in recalled:
-                scored[key] = hit._replace(episode=recalled[hit.head.id])
+            if said := recalled.get(hit.head.id, 0.0):
+                scored[key] = hit._replace(episode=max(0.0, said), passed=max(0.0, -said))
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:

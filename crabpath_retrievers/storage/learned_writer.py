@@ -14,7 +14,8 @@ from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.packing import pack
 
-_MOST_DOCUMENTS = 16  # of one episode, the best credited
+_MOST_DOCUMENTS = 16  # of one episode, of which most is known
+_NOTHING = 1e-9  # what rounding leaves of credit that was taken back
 _ASKED = sa.bindparam("asked", type_=sa.Text())
 # So that forgetting a namespace finds what was said about its turns, applied or not.
 _WHOSE = sa.func.coalesce(
@@ -196,5 +197,5 @@ def _added(known: dict[str, float], more: Any) -> dict[str, float]:
     total = dict(known)
     for node, credit in more.items():
         total[node] = total.get(node, 0.0) + credit
-    best = sorted(total.items(), key=lambda item: -item[1])[:_MOST_DOCUMENTS]
-    return {node: credit for node, credit in best if credit > 0}
+    best = sorted(total.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
+    return {node: credit for node, credit in best if abs(credit) > _NOTHING}

@@ -9,7 +9,9 @@ from crabpath_retrievers.config import EpisodeSettings, LearningSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.feedback.published import publish, published, settings_of
 from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.episodes import Question
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.terms import Information
 
 
 def test_an_unknown_way_is_refused():
@@ -95,13 +97,14 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         beside.close()
         clock = memory.store.walk.clock("default")
         vector = unit(vectors.embed_query("Which fruit is red?"))
+        question = Question("Which fruit is red?", vector, Information.of({}))
         recall = memory._retrieval.minds.recall
-        assert (memory.store.learned.pile(), set(recall(vector, clock))) == (1, {"a"})
+        assert (memory.store.learned.pile(), recall(question, clock)["a"]) == (1, 1.0)
         monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)
         memory._recorder._looked -= 1
         host.ask()
         memory._recorder._worker.drain()
-        assert (memory.store.learned.pile(), set(recall(vector, clock))) == (0, {"a"})
+        assert (memory.store.learned.pile(), recall(question, clock)["a"]) == (0, 1.0)
 
 
 def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):

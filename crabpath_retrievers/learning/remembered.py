@@ -1,0 +1,26 @@
+"""What is remembered of a turn: which of its documents to bring, or to leave out, next time."""
+
+from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.trajectory import Turn
+
+
+def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
+    """Credit in [-1, 1], by node id, with which a turn speaks when its question comes again.
+
+    Above 0 for what was used in a success. Below 0 for what was blamed, or returned and not used:
+    that is held against a document for this question only. Where nothing finer than the outcome
+    is known, a success speaks for each returned document as far as the ranker believed in it, a
+    failure against it as far as it did not: the expectation step of a mixture over which of the
+    documents mattered (Dempster, Laird & Rubin 1977, §3).
+
+    Args:
+        turn: What was returned, with the ranker's probabilities.
+        credit: What became of it; its weight scales everything.
+    """
+    if credit.documents:
+        said = {node: value or -1.0 for node, value in credit.documents.items()}
+    elif credit.outcome > 0:
+        said = {r.node: credit.outcome * r.probability for r in turn.returned}
+    else:
+        said = {r.node: credit.outcome * (1.0 - r.probability) for r in turn.returned}
+    return {node: value * credit.weight for node, value in said.items() if value * credit.weight}
