@@ -23,7 +23,7 @@ from crabpath_retrievers.storage.schema import (
     usage,
 )
 
-Status = Literal["waiting", "applied", "refused"]
+Status = Literal["waiting", "applied", "refused", "undone"]
 """Where feedback stands."""
 
 Triple = tuple[int, int, EdgeKind]
@@ -45,13 +45,14 @@ class Learned(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A remembered success, with the credit of what was used by node id."""
+    """A remembered success: credit of what was used by node id, clock when it was added to."""
 
     id: str
     query: str
     wins: float
     documents: dict[str, float]
     vector: Vector
+    clock: int
 
 
 class Kept(NamedTuple):
@@ -81,6 +82,7 @@ _EPISODE = (
     episodes.c.wins,
     episodes.c.documents,
     episodes.c.embedding,
+    episodes.c.clock,
 )
 # As a sum, lest the index of namespaces be used, which leads to all of their episodes.
 _OWN = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
@@ -238,9 +240,9 @@ class LearnedQueries:
             return {turn: by for turn, by in connection.execute(query)}
 
 
-def _episode(row: Sequence[object]) -> Episode:
-    episode, query, wins, documents, embedding = row
-    return Episode(episode, query, wins, json.loads(documents), unpack(embedding))  # type: ignore[arg-type]
+def _episode(row: Sequence[Any]) -> Episode:
+    episode, query, wins, documents, embedding, clock = row
+    return Episode(episode, query, wins, json.loads(documents), unpack(embedding), clock)
 
 
 def _kept(row: Sequence[Any]) -> Kept:

@@ -7,9 +7,16 @@ from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.schema import meta, metadata, namespaces, turns
+from crabpath_retrievers.storage.schema import (
+    meta,
+    metadata,
+    moves,
+    namespaces,
+    overlay,
+    turns,
+)
 
-VERSION = 2
+VERSION = 3
 
 Migration = Callable[[sa.Connection], None]
 
@@ -22,8 +29,17 @@ def _learning(connection: sa.Connection) -> None:
     metadata.create_all(connection)
 
 
+def _history(connection: sa.Connection) -> None:
+    """Version 3 keeps what moved a weight; of older weights that is not known."""
+    metadata.create_all(connection)
+    edge = (overlay.c.namespace, overlay.c.source, overlay.c.target, overlay.c.kind)
+    unknown = (sa.literal(""), sa.literal(0.0), overlay.c.weight, overlay.c.mark)
+    names = [c.name for c in moves.c if c.name != "sequence"]
+    connection.execute(moves.insert().from_select(names, sa.select(*edge, *unknown)))
+
+
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _history}
 
 
 def prepare(
