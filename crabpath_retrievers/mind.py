@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from crabpath_retrievers.changes import Taught
+from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.baseline import Baseline

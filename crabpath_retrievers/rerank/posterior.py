@@ -115,7 +115,8 @@ def without(posterior: Posterior, gain: bytes) -> Posterior:
         np.frombuffer(data[len(_SHAPE) : cut], _SINGLE).astype(_DOUBLE), size
     )
     shift = posterior.precision @ posterior.mean - np.frombuffer(data[cut:], _DOUBLE)
-    return Posterior(np.linalg.solve(precision, shift), precision)
+    mean = np.linalg.solve(precision, shift).astype(_DOUBLE)
+    return Posterior(mean, precision)
 
 
 def _written(values: Floats) -> str:

@@ -19,7 +19,6 @@ from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.text import tokens
 
-
 _RECALLED = 256  # queries whose nearest episode is kept at hand
 
 

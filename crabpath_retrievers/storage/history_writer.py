@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
+from crabpath_retrievers import changes_history as h
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
@@ -29,7 +30,7 @@ class HistoryWriter(LearnedWriter):
         super().apply(change)
 
     @apply.register
-    def _(self, change: c.UndoFeedback) -> None:
+    def _(self, change: h.UndoFeedback) -> None:
         key, exponent = self._locked(change)
         lesson = self._connection.execute(
             sa.select(s.taught).where(s.taught.c.feedback == change.feedback_id)
@@ -43,7 +44,7 @@ class HistoryWriter(LearnedWriter):
         WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
         record = json.loads(lesson.record)
         self._unuse(key, record["usage"])
-        self._uncount(change.namespace, key, record["together"])
+        self._uncount(change.namespace, record["together"])
         for episode in record["episodes"]:
             self._unremember(change.namespace, episode, last=last)
         for table in (s.taught, s.consumed):
@@ -52,7 +53,7 @@ class HistoryWriter(LearnedWriter):
         self._undone(change.feedback_id, "applied", change.note)
 
     @apply.register
-    def _(self, change: c.CancelFeedback) -> None:
+    def _(self, change: h.CancelFeedback) -> None:
         self._undone(change.feedback_id, "waiting", change.note)
 
     def _undone(self, feedback_id: str, status: str, note: str) -> None:
@@ -68,7 +69,7 @@ class HistoryWriter(LearnedWriter):
             msg = f"{what!r} met another change: read again and repeat it"
             raise ConflictError(msg)
 
-    def _locked(self, change: c.UndoFeedback) -> tuple[int, float]:
+    def _locked(self, change: h.UndoFeedback) -> tuple[int, float]:
         """Key and exponent of a namespace that has learned nothing since it was read."""
         row = self._connection.execute(
             sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.learned)
@@ -100,7 +101,7 @@ class HistoryWriter(LearnedWriter):
             nothing = sa.and_(s.usage.c.wins == 0.0, s.usage.c.losses == 0.0)
             self._connection.execute(s.usage.delete().where(mine, nothing))
 
-    def _uncount(self, name: str, key: int, pairs: list[tuple[int, int, int, float]]) -> None:
+    def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
         alive = self._alive({node for a, b, *_ in pairs for node in (a, b)})
         taken = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
         # Those that the feedback had lowered come back, so the row may have to be made.
@@ -125,7 +126,7 @@ class HistoryWriter(LearnedWriter):
         return found
 
     @apply.register
-    def _(self, change: c.TakeSnapshot) -> None:
+    def _(self, change: h.TakeSnapshot) -> None:
         query = sa.select(s.namespaces).where(s.namespaces.c.name == change.namespace)
         row = self._connection.execute(query.with_for_update()).one_or_none()
         self._holds(row is not None, change.namespace)
@@ -145,7 +146,7 @@ class HistoryWriter(LearnedWriter):
         )
 
     @apply.register
-    def _(self, change: c.RestoreSnapshot) -> None:
+    def _(self, change: h.RestoreSnapshot) -> None:
         kept = self._connection.execute(
             sa.select(s.snapshots).where(s.snapshots.c.id == change.id)
         ).one_or_none()
@@ -167,7 +168,7 @@ class HistoryWriter(LearnedWriter):
                 self._connection.execute(table.insert(), rows)
 
     @apply.register
-    def _(self, change: c.DeleteSnapshot) -> None:
+    def _(self, change: h.DeleteSnapshot) -> None:
         self._connection.execute(s.snapshots.delete().where(s.snapshots.c.id == change.id))
 
 

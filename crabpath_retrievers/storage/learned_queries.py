@@ -165,6 +165,12 @@ class LearnedQueries:
         with self._store.reading() as connection:
             return [_episode(row) for row in connection.execute(query)]
 
+    def episode_ids(self, namespace: int) -> list[str]:
+        """Ids of all episodes of a namespace."""
+        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace)
+        with self._store.reading() as connection:
+            return list(connection.scalars(query))
+
     def pile(self) -> int:
         """How many episodes no index knows yet."""
         with self._store.reading() as connection:

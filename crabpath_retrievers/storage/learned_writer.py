@@ -101,7 +101,7 @@ def _adding(table: sa.Table, *sums: str) -> HotWrite:
 
 
 def _at_least_zero(value: Any) -> Any:
-    nothing = sa.literal_column("0.0")
+    nothing = sa.literal_column("0.0", sa.Float)
     return sa.case((value < nothing, nothing), else_=value)
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -45,7 +45,7 @@ def _edge(table: sa.Table) -> tuple[sa.Column[int], ...]:
     return table.c.source, table.c.target, table.c.kind
 
 
-_MINE = sa.bindparam("namespace")
+_MINE: sa.BindParameter[int] = sa.bindparam("namespace")
 _EDGES = HotSelect(
     sa.select(*_edge(s.edges), s.edges.c.prior, s.edges.c.floor, s.edges.c.born).where(_of(s.edges))
 )
@@ -157,7 +157,7 @@ class WeightWriter:
     def _last(self, edges: Sequence[Edge]) -> dict[Edge, float]:
         return {(a, b, kind): mark for a, b, kind, mark in self._read(_LAST, edges)}
 
-    def _read(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[float]]:
+    def _read(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[Any]]:
         for part in parts(edges, _AT_ONCE):
             given = {"edges": part} | ({} if select is _EDGES else {"namespace": self._namespace})
             yield from select.rows(self._connection, given)
