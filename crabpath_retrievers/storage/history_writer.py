@@ -38,10 +38,10 @@ class HistoryWriter(LearnedWriter):
         self._holds(lesson is not None, change.feedback_id)
         assert lesson is not None  # noqa: S101
         last = self._last(key) == lesson.sequence
+        WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
         if last:
             exponent = max(0.0, exponent - lesson.exponent)
         self._learned(key, exponent=exponent, mind=change.mind)
-        WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
         record = json.loads(lesson.record)
         self._unuse(key, record["usage"])
         self._uncount(change.namespace, record["together"])
