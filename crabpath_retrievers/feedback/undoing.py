@@ -106,6 +106,7 @@ class Undoing:
     def snapshot(self, namespace: str, name: str | None) -> str:
         """Keep what a namespace knows; see :meth:`CrabPath.snapshot`."""
         space, given = namespace_of(namespace), None if name is None else _name_of(name)
+        self.store.settle()  # who has just asked for the first time is known as well
         if not self.store.walk.clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from base64 import b64decode
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ class Content(NamedTuple):
                 {
                     **row,
                     "namespace": namespace,
-                    "embedding": b64decode(row["embedding"]),
+                    "embedding": urlsafe_b64decode(row["embedding"]),
                     "indexed": 0,
                 }
                 for row in self.tables[s.episodes.name]
