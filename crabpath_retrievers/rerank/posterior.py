@@ -8,6 +8,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from crabpath_retrievers.terms import Floats
 _SINGLE, _DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 _SHAPE = zlib.crc32(",".join(FEATURES).encode()).to_bytes(4, "little")
 _QUICK = 1  # of zlib
+_triangle = cache(np.triu_indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Posterior:
         return {
             "features": list(FEATURES),
             "mean": _written(self.mean),
-            "precision": _written(self.precision[np.triu_indices(len(self.mean))]),
+            "precision": _written(self.precision[_triangle(len(self.mean))]),
         }
 
     @classmethod
@@ -98,7 +100,7 @@ def gained(before: Posterior, after: Posterior) -> bytes:
 
     The precision as single-precision upper triangle, precision times mean in double precision.
     """
-    precision = (after.precision - before.precision)[np.triu_indices(len(after.mean))]
+    precision = (after.precision - before.precision)[_triangle(len(after.mean))]
     shift = after.precision @ after.mean - before.precision @ before.mean
     data = _SHAPE + precision.astype(_SINGLE).tobytes() + shift.astype(_DOUBLE).tobytes()
     return zlib.compress(data, _QUICK)
@@ -138,5 +140,5 @@ def _read(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
 def _square(triangle: Floats, size: int) -> Floats:
     """The symmetric matrix with this upper triangle."""
     square: Floats = np.zeros((size, size))
-    square[np.triu_indices(size)] = triangle
+    square[_triangle(size)] = triangle
     return square + np.triu(square, 1).T

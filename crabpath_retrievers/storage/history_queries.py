@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage.learned_queries import Status
+from crabpath_retrievers.outcome import Status
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     consumed,

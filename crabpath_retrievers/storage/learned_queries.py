@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, Vector, effective_weight
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome import Feedback, Status
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
@@ -22,9 +22,6 @@ from crabpath_retrievers.storage.schema import (
     overlay,
     usage,
 )
-
-Status = Literal["waiting", "applied", "refused", "undone"]
-"""Where feedback stands."""
 
 Triple = tuple[int, int, EdgeKind]
 """An edge: keys of its source and target, and its kind."""
