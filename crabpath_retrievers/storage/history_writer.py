@@ -16,7 +16,7 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.learned_writer import LearnedWriter
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
-from crabpath_retrievers.storage.weight_writer import WeightWriter
+from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
 
 _NOTHING = 1e-9  # what rounding leaves of a sum
 
@@ -159,6 +159,7 @@ class HistoryWriter(LearnedWriter):
             later = sa.and_(table.c.namespace == kept.namespace, table.c.sequence > known)
             self._connection.execute(table.delete().where(later))
         self._replace(kept.namespace, content)
+        self._connection.execute(unknown_moves(kept.namespace))
 
     def _replace(self, namespace: int, content: Content) -> None:
         alive = self._alive(content.nodes()) | {0}  # the target of STOP

@@ -10,11 +10,10 @@ from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import (
     meta,
     metadata,
-    moves,
     namespaces,
-    overlay,
     turns,
 )
+from crabpath_retrievers.storage.weight_writer import unknown_moves
 
 VERSION = 3
 
@@ -32,10 +31,7 @@ def _learning(connection: sa.Connection) -> None:
 def _history(connection: sa.Connection) -> None:
     """Version 3 keeps what moved a weight; of older weights that is not known."""
     metadata.create_all(connection)
-    edge = (overlay.c.namespace, overlay.c.source, overlay.c.target, overlay.c.kind)
-    unknown = (sa.literal(""), sa.literal(0.0), overlay.c.weight, overlay.c.mark)
-    names = [c.name for c in moves.c if c.name != "sequence"]
-    connection.execute(moves.insert().from_select(names, sa.select(*edge, *unknown)))
+    connection.execute(unknown_moves())
 
 
 # MIGRATIONS[n] leads from version n to n + 1.

@@ -182,5 +182,21 @@ class WeightWriter:
         return {"namespace": self._namespace, "source": source, "target": target, "kind": kind}
 
 
+def unknown_moves(namespace: int | None = None) -> sa.Insert:
+    """A move of no known cause for every weight that has no other: so it does not go with one.
+
+    Args:
+        namespace: Whose weights; None for all.
+    """
+    edge = [s.overlay.c[name] for name in ("namespace", "source", "target", "kind")]
+    own = [s.moves.c[column.name] == column for column in edge]
+    columns = [*edge, sa.literal(""), sa.literal(0.0), sa.literal(0.0), s.overlay.c.mark]
+    query = sa.select(*columns).where(~sa.exists().where(*own))
+    if namespace is not None:
+        query = query.where(s.overlay.c.namespace == namespace)
+    names = [column.name for column in s.moves.c if column.name != "sequence"]
+    return s.moves.insert().from_select(names, query)
+
+
 def _clipped(weight: float) -> float:
     return max(-1.0, min(1.0, weight))

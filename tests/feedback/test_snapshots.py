@@ -80,6 +80,19 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
     assert memory.undo(feedback_id).note == "it was undone before"
 
 
+def test_undoing_after_a_restore_leaves_what_came_back(memory, host, knows, alike):
+    """Also weights of which nobody knows any more what moved them."""
+    ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
+    snapshot = memory.snapshot()
+    for feedback_id in reversed(ids):
+        memory.undo(feedback_id)
+    memory.restore(snapshot)
+    before = knows(memory, "default")
+    assert before["crabpath_overlay"]
+    memory.undo(learn(memory, host, ["a", "b"]))
+    alike(knows(memory, "default"), before)
+
+
 def test_vanished_documents_are_passed_over(memory, host):
     """Nothing of a document that was deleted since comes back."""
     learn(memory, host, ["a", "b"])
