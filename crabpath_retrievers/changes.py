@@ -7,6 +7,14 @@ in one transaction, and journals them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from crabpath_retrievers.changes_history import (
+    CancelFeedback,
+    DeleteSnapshot,
+    RestoreSnapshot,
+    TakeSnapshot,
+    Taught,
+    UndoFeedback,
+)
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
@@ -136,13 +144,14 @@ class ConsumeFeedback:
     """Mark feedback as applied, together with all that follows from it in the same call.
 
     Raises ``ConflictError`` when the feedback was applied already, one of the turns was consumed
-    by another feedback, or the namespace has learned since ``version`` was read.
+    by another feedback, the namespace has learned since ``version`` was read, or it is frozen.
 
     Attributes:
         turns: Ids of the turns that it is about.
         version: How often the namespace had learned when it was read.
         mind: What the namespace knows of ranking from now on, as JSON.
         exponent: Decay exponent to add.
+        taught: What it adds, to be taken back when it is undone.
     """
 
     namespace: str
@@ -151,6 +160,7 @@ class ConsumeFeedback:
     version: int
     mind: str
     exponent: float = 0.0
+    taught: Taught = field(default_factory=Taught)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,7 @@ class KeepEpisode:
         vector: Its unit vector, shape ``[d]``.
         wins: Successes to add; taken back when negative.
         documents: Credit to add, by id of the node that was used.
+        clock: What its clock is set to; None for that of the namespace now.
     """
 
     namespace: str
@@ -211,6 +222,7 @@ class KeepEpisode:
     vector: Vector
     wins: float
     documents: Mapping[str, float] = field(default_factory=dict)
+    clock: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +242,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class ForgetNamespace:
-    """Delete all that one namespace has learned, its turns and its clock."""
+    """Delete all that one namespace has learned, its turns, its snapshots and its clock."""
 
     namespace: str
 
@@ -264,4 +276,9 @@ Change = (
     | KeepEpisode
     | EpisodesIndexed
     | Freeze
+    | UndoFeedback
+    | CancelFeedback
+    | TakeSnapshot
+    | RestoreSnapshot
+    | DeleteSnapshot
 )

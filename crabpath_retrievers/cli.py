@@ -8,6 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from crabpath_retrievers.cli_history import (
+    freeze,
+    restore,
+    snapshot,
+    snapshots,
+    undo,
+    unfreeze,
+)
 from crabpath_retrievers.cli_learning import feedback, learn
 from crabpath_retrievers.cli_options import (
     DEFAULT_STORE,
@@ -32,6 +40,8 @@ app = typer.Typer(
 )
 app.command()(feedback)
 app.command()(learn)
+for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
+    app.command()(history)
 
 
 @app.command()

@@ -3,18 +3,24 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from crabpath_retrievers.cli_options import DEFAULT_STORE, AsJson, Store, errors, handled, out
+from crabpath_retrievers.cli_options import (
+    DEFAULT_STORE,
+    AsJson,
+    Store,
+    errors,
+    existing_store,
+    handled,
+    out,
+)
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.outside import Outside
-from crabpath_retrievers.opening import place_of, require_existing
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.storage import GraphStore
 
 
 @handled
@@ -46,7 +52,7 @@ def feedback(  # noqa: PLR0913  each is an option of the command
     given = Feedback(
         turn, outcome, used=used or None, unused=unused or None, namespace=namespace, **fields
     )
-    with _existing(store) as opened:
+    with existing_store(store) as opened:
         receipt = Outside(opened).record(given)
     if as_json:
         typer.echo(json.dumps(receipt._asdict()))
@@ -70,7 +76,7 @@ def learn(
     if not 0 < poll <= _LONGEST_POLL:
         msg = f"--poll must be above 0 and at most {_LONGEST_POLL} seconds, not {poll:g}"
         raise InvalidInputError(msg)
-    with _existing(store) as opened, _ending() as end:
+    with existing_store(store) as opened, _ending() as end:
         outside = Outside(opened)
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
@@ -88,14 +94,6 @@ def learn(
 
 
 _LONGEST_POLL = 3600
-
-
-@contextmanager
-def _existing(store: str) -> Iterator[GraphStore]:
-    place = place_of(store)
-    require_existing(place)
-    with closing(GraphStore(place)) as opened:
-        yield opened
 
 
 class _End:

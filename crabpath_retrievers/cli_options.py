@@ -1,6 +1,7 @@
 """What the commands share: options, output, and how errors become exit codes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import wraps
 from typing import Annotated, Any
 
@@ -9,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
+from crabpath_retrievers.opening import place_of, require_existing
+from crabpath_retrievers.storage import GraphStore
 
 out = Console()
 errors = Console(stderr=True)
@@ -23,6 +26,15 @@ Vectors = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
 DEFAULT_STORE = "memory"
+
+
+@contextmanager
+def existing_store(store: str) -> Iterator[GraphStore]:
+    """The graph store of a memory that exists, without its vectors, which a server may hold."""
+    place = place_of(store)
+    require_existing(place)
+    with closing(GraphStore(place)) as opened:
+        yield opened
 
 
 def handled(command: Callable[..., None]) -> Callable[..., None]:

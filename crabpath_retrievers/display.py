@@ -1,11 +1,14 @@
 """Explanations and the demo, drawn for a terminal."""
 
+from datetime import datetime, timezone
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from crabpath_retrievers.demo import DemoResult
 from crabpath_retrievers.explanation import DocumentReason, Explanation
+from crabpath_retrievers.trajectory import PathEdge
 
 _SHOWN = 4
 
@@ -32,6 +35,7 @@ def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
         target = escape(titles.get(edge.target) or edge.target)
         decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
         lines.append(f"  └ {decided} → {target}")
+        lines += _moves(reason, edge)
     return "\n".join(lines)
 
 
@@ -40,7 +44,20 @@ def _support(reason: DocumentReason, titles: dict[str, str]) -> str:
     edge = reason.support
     if edge is None:
         return "search hit"
-    return f"search hit\n  {edge.kind} {edge.weight:.2f} by {escape(titles.get(edge.source, ''))}"
+    by = f"  {edge.kind} {edge.weight:.2f} by {escape(titles.get(edge.source, ''))}"
+    return "\n".join(("search hit", by, *_moves(reason, edge)))
+
+
+def _moves(reason: DocumentReason, edge: PathEdge) -> list[str]:
+    """Which feedback moved an edge, and when."""
+    name = (edge.source, edge.target, edge.kind)
+    return [
+        f"      {move.delta:+.3f} by {escape(move.feedback_id)}, "
+        f"{datetime.fromtimestamp(move.created, tz=timezone.utc).astimezone():%Y-%m-%d %H:%M}"
+        for moved in reason.moved
+        if (moved.source, moved.target, moved.kind) == name
+        for move in moved.moves
+    ]
 
 
 def show_demo(result: DemoResult, out: Console) -> None:

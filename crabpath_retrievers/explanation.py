@@ -1,13 +1,33 @@
 """Why each document of a turn came, in a form for people and for programs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.storage.history_queries import EdgeName, Move
 from crabpath_retrievers.trajectory import PathEdge, Turn
+
+MOST_MOVES = 5
+"""Moves that are told of an edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeMoves:
+    """Which feedback moved the weight of an edge, newest first, five at most."""
+
+    source: str
+    target: str
+    kind: str
+    moves: tuple[Move, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-safe data."""
+        edge = {"source": self.source, "target": self.target, "kind": self.kind}
+        return {**edge, "moves": [move._asdict() for move in self.moves]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +41,8 @@ class DocumentReason:
         path: Route from the seed: kind, weight, tier and probability of every hop.
         support: Strongest pointer from a visited node, for search hits too.
         contributions: Log-odds that each feature added, largest first.
+        moved: Which feedback moved the edges of path and support, as the namespace of the turn
+            has learned until now; edges that it never moved are left out.
     """
 
     id: str
@@ -30,6 +52,11 @@ class DocumentReason:
     path: tuple[PathEdge, ...]
     support: PathEdge | None
     contributions: dict[str, float]
+    moved: tuple[EdgeMoves, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain, JSON-safe data."""
+        return {**asdict(self), "moved": [edge.to_dict() for edge in self.moved]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +71,23 @@ class Explanation:
         """Plain, JSON-safe data."""
         return {
             "turn": {**asdict(self.turn), "follow_log": list(self.turn.follow_log)},
-            "documents": [asdict(document) for document in self.documents],
+            "documents": [document.to_dict() for document in self.documents],
         }
+
+
+def edges_of(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
+    """The edges of a route and of the pointer that supports it, each once."""
+    edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
+    return tuple(edges.values())
+
+
+def edges_shown(turn: Turn) -> set[EdgeName]:
+    """Every edge that an explanation names."""
+    return {
+        (edge.source, edge.target, edge.kind)
+        for item in turn.returned
+        for edge in edges_of(item.path, item.support)
+    }
 
 
 def nodes_shown(turn: Turn) -> list[str]:
@@ -57,13 +99,19 @@ def nodes_shown(turn: Turn) -> list[str]:
     return sorted(shown)
 
 
-def explain(turn: Turn, nodes: Mapping[str, Node], ranker: Ranker) -> Explanation:
+def explain(
+    turn: Turn,
+    nodes: Mapping[str, Node],
+    ranker: Ranker,
+    moves: Mapping[EdgeName, tuple[Move, ...]] = MappingProxyType({}),
+) -> Explanation:
     """Put a turn record and the ranker's weights together.
 
     Args:
         turn: The record.
         nodes: The nodes it mentions that still exist, by id.
         ranker: Gives the weight of each feature.
+        moves: Which feedback moved its edges, newest first.
     """
     titles = {node_id: node.title for node_id, node in nodes.items()}
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
@@ -80,6 +128,14 @@ def explain(turn: Turn, nodes: Mapping[str, Node], ranker: Ranker) -> Explanatio
                 item.path,
                 item.support,
                 dict(sorted(shares.items(), key=lambda share: -abs(share[1]))),
+                _moved(edges_of(item.path, item.support), moves),
             )
         )
     return Explanation(turn, tuple(reasons), titles)
+
+
+def _moved(
+    edges: Sequence[PathEdge], moves: Mapping[EdgeName, tuple[Move, ...]]
+) -> tuple[EdgeMoves, ...]:
+    names = [(edge.source, edge.target, edge.kind) for edge in edges]
+    return tuple(EdgeMoves(*name, moves[name][:MOST_MOVES]) for name in names if name in moves)

@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass, field
 
+from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.baseline import Baseline
-from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes, Question
 from crabpath_retrievers.storage import GraphStore
@@ -39,6 +40,27 @@ class Mind:
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
         return cls(posterior, Baseline(**data["baseline"]))
+
+    def gained(self, before: "Mind") -> bytes | None:
+        """What the ranker has learned since, packed; None for nothing."""
+        if self.posterior is before.posterior:
+            return None
+        return gained(before.posterior, self.posterior)
+
+    def without(self, taught: Taught, since: int) -> "Mind":
+        """What it would know without what one feedback taught.
+
+        Args:
+            taught: That.
+            since: How many outcomes have been learned from since, and stand.
+        """
+        baseline, count = self.baseline, taught.count + len(taught.outcomes)
+        for outcome in reversed(taught.outcomes):
+            count -= 1
+            baseline = baseline.without(outcome, count, since)
+        if taught.ranker is None:
+            return Mind(self.posterior, baseline)
+        return Mind(without(self.posterior, taught.ranker), baseline)
 
 
 class Minds:

@@ -12,6 +12,9 @@ from crabpath_retrievers.text import storable
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Who says so; settings weigh each."""
 
+Status = Literal["waiting", "applied", "refused", "undone"]
+"""Where feedback stands."""
+
 DEFAULT_NAMESPACE = "default"
 """Whose turns are meant by feedback that names neither a turn nor a namespace."""
 

@@ -5,11 +5,10 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from crabpath_retrievers.changes import Change, NoteFeedback, RefuseFeedback
-from crabpath_retrievers.errors import ConflictError, NotFoundError, StoreError
+from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.verdict import Judge
 from crabpath_retrievers.storage import GraphStore
@@ -99,12 +98,7 @@ class Inbox:
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
-    @retry(
-        retry=retry_if_exception_type(ConflictError),
-        wait=wait_random_exponential(multiplier=0.01, max=0.5),
-        stop=stop_after_attempt(12),
-        reraise=True,
-    )
+    @repeated
     def _applied(self, kept: Kept) -> Receipt:
         feedback_id = kept.feedback.feedback_id
         with self._store.reading():

@@ -1,19 +1,14 @@
 """Learning from judged turns: what is read, and all the changes that follow from it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes import (
-    AdjustWeights,
-    Change,
-    ConsumeFeedback,
-    CountTogether,
-    CountUse,
-)
+from crabpath_retrievers.changes import Change, ConsumeFeedback
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.feedback.harvest import Harvest
 from crabpath_retrievers.feedback.lessons import Lessons
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.blame import blame
@@ -26,7 +21,7 @@ from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior
-from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.episodes import Episodes, Success
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Turn
 
@@ -57,26 +52,31 @@ class Learner:
             namespace has learned in the meantime.
         """
         known = self.store.learned.learned(namespace)
-        mind = Mind.from_json(known.mind, self.prior)
-        found: list[Change] = []
+        before = mind = Mind.from_json(known.mind, self.prior)
+        harvest = Harvest()
         for item in judged:
-            found += self._of_turn(namespace, feedback_id, item, mind)
+            self._learn(namespace, item, mind, harvest, known.version)
             mind = self._taught(mind, item)
         learning = self.settings.learning
         decay = math.log(2.0) / learning.half_life if learning.decay else 0.0
-        turns = tuple(item.turn.id for item in judged)
+        outcomes = [_usual(item) for item in judged]
         consumed = ConsumeFeedback(
-            namespace, feedback_id, turns, known.version, mind.to_json(), decay * len(turns)
+            namespace,
+            feedback_id,
+            tuple(item.turn.id for item in judged),
+            known.version,
+            mind.to_json(),
+            decay * len(judged),
+            harvest.taught(outcomes, before.baseline.count, mind.gained(before)),
         )
-        return [consumed, *found]
+        return [consumed, *harvest.changes(namespace, feedback_id)]
 
-    def _of_turn(
-        self, namespace: str, feedback_id: str, judged: Judged, mind: Mind
-    ) -> list[Change]:
+    def _learn(
+        self, namespace: str, judged: Judged, mind: Mind, harvest: Harvest, version: int
+    ) -> None:
         learning, credit = self.settings.learning, judged.credit
         lessons = Lessons.of(self.store, namespace, judged.turn, credit)
         deltas = list[LearnedDelta]()
-        found: list[Change] = []
         if learning.policy_gradient:
             stop = self.settings.policy.stop
             deltas += policy_gradient(judged.turn, credit, mind.baseline.mean, learning, stop=stop)
@@ -86,22 +86,25 @@ class Learner:
             against = blame(judged.turn, credit, lessons.weights, lessons.blamed, learning)
             deltas += [*together.deltas, *against.deltas]
             counted = lessons.counted(together.counted, against.counted)
-            found += [CountTogether(namespace, counted)] if counted else []
-        weights = lessons.known(deltas)
-        found += [AdjustWeights(namespace, weights, feedback_id)] if weights else []
-        if learning.usage and (use := lessons.use(credit)):
-            found.append(CountUse(namespace, use))
-        if learning.episodes:
-            found += self._episode(namespace, judged)
-        return found
+            harvest.count(counted, lessons.counts)
+        harvest.deltas += lessons.known(deltas)
+        if learning.usage:
+            harvest.use(lessons.use(credit))
+        said = remembered(judged.turn, credit)
+        if learning.episodes and said and judged.vector is not None:
+            harvest.remember(self._episode(namespace, judged, said, judged.vector, version))
 
-    def _episode(self, namespace: str, judged: Judged) -> list[Change]:
-        said = remembered(judged.turn, judged.credit)
-        if judged.vector is None or not said:
-            return []
-        clock = self.store.walk.clock(namespace)
-        vector = np.asarray(judged.vector, dtype=np.float32)
-        return [self.episodes.change(namespace, clock, judged.turn.query, vector, said)]
+    def _episode(
+        self,
+        namespace: str,
+        judged: Judged,
+        said: Mapping[str, float],
+        vector: Vector,
+        version: int,
+    ) -> Success:
+        clock = self.store.walk.clock(namespace)._replace(learned=version)
+        single = np.asarray(vector, dtype=np.float32)
+        return self.episodes.change(namespace, clock, judged.turn.query, single, said)
 
     def _taught(self, mind: Mind, judged: Judged) -> Mind:
         credit = judged.credit

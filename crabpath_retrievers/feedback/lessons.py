@@ -8,6 +8,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta, Pair
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.learned_queries import Triple
 from crabpath_retrievers.trajectory import Turn
 
 _KINDS = {kind.label: kind for kind in EdgeKind}
@@ -23,19 +24,21 @@ class Lessons:
         weights: Of the edges that the namespace has made between them.
         protos: Turns in which two of them were used together, by ``(a, b)`` with a < b.
         blamed: Turns in which one led to another that was blamed.
+        counts: Both, by key.
     """
 
     keys: Mapping[str, int]
     weights: Mapping[EdgeName, float]
     protos: Mapping[Pair, float]
     blamed: Mapping[Pair, float]
+    counts: Mapping[Triple, float]
 
     @classmethod
     def of(cls, store: GraphStore, namespace: str, turn: Turn, credit: Credit) -> "Lessons":
         """Read what concerns one judged turn."""
         keys = store.learned.keys(sorted(_concerned(turn)))
         if not credit.documents:
-            return cls(keys, {}, {}, {})
+            return cls(keys, {}, {}, {}, {})
         ids = {key: node for node, key in keys.items()}
         sources = list(ids)
         weights = {
@@ -43,16 +46,16 @@ class Lessons:
             for (source, target, kind), weight in store.learned.weights(namespace, sources).items()
             if target in ids
         }
-        counts = {
-            (ids[source], ids[target], kind): count
-            for (source, target, kind), count in store.learned.counts(namespace, sources).items()
-            if target in ids
-        }
+        counts = store.learned.counts(namespace, sources)
         protos, blamed = (
-            {(a, b): count for (a, b, kind), count in counts.items() if kind is wanted}
+            {
+                (ids[source], ids[target]): count
+                for (source, target, kind), count in counts.items()
+                if kind is wanted and target in ids
+            }
             for wanted in (EdgeKind.CO_USED, EdgeKind.INHIBITS)
         )
-        return cls(keys, weights, protos, blamed)
+        return cls(keys, weights, protos, blamed, counts)
 
     def known(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
         """Those deltas whose nodes still exist."""

@@ -16,6 +16,7 @@ from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.recorder import Recorder
+from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -50,6 +51,12 @@ class Outside:
         """
         learner = self._learner(published(self._store))
         return Recorder(self._store, learner).record(feedback)
+
+    @property
+    def undoing(self) -> Undoing:
+        """Takes back what was learned; the process that serves indexes what comes back."""
+        learner = self._learner(published(self._store))
+        return Undoing(self._store, None, learner.prior)
 
     def _learner(self, text: str | None) -> Learner:
         settings = settings_of(text)

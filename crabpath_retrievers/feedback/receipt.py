@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.outcome import RewardSource
-from crabpath_retrievers.storage.learned_queries import Status
+from crabpath_retrievers.outcome import RewardSource, Status
 
 
 class Receipt(NamedTuple):
@@ -15,7 +14,7 @@ class Receipt(NamedTuple):
     Attributes:
         feedback_id: Under which it is kept; recording the same id again tells how it stands.
         status: ``waiting`` until it is learned from, then ``applied``; ``refused`` when nothing
-            can be learned from it.
+            can be learned from it; ``undone`` when it was taken back.
         note: Why it is refused or still waits, or what of it was ignored; None without need.
     """
 

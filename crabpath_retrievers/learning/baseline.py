@@ -42,6 +42,23 @@ class Baseline:
         # Rounding may carry a mean of ones a hair beyond one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
 
+    def without(self, z: float, before: int, since: int) -> "Baseline":
+        """The baseline without one outcome that entered it: the inverse of :meth:`updated`.
+
+        Args:
+            z: The outcome.
+            before: The count before it entered.
+            since: How many have entered since, and stand.
+        """
+        if self.count <= 1:
+            return Baseline()
+        # A plain mean while it rests on fewer than 100; then each further one takes its share.
+        capped = before + 1 + since - _MEMORY
+        share = 1 / self.count * (1 - 1 / _MEMORY) ** max(0, min(since, capped))
+        mean = (self.mean - share * z) / (1 - share)
+        count = self.count if capped > 0 else self.count - 1
+        return Baseline(max(-1.0, min(1.0, mean)), count)
+
 
 def advantage(z: float, baseline: float) -> float:
     """Of z over b, but never against the sign of z (design, P6), in [-2, 2].

@@ -8,7 +8,13 @@ import numpy as np
 
 from crabpath_retrievers.driver import Steps, arun, perform, run
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.explanation import Explanation, explain, nodes_shown
+from crabpath_retrievers.explanation import (
+    MOST_MOVES,
+    Explanation,
+    edges_shown,
+    explain,
+    nodes_shown,
+)
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.query import Query, namespace_of
 from crabpath_retrievers.rerank.features import Evidence
@@ -62,7 +68,7 @@ class Asking(Parts):
         return run(self._retrieval.evidence(Query.of(text, **options)))
 
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
-        """Why each document of a turn came: seed or path, weights, tiers, probabilities.
+        """Why each document of a turn came: seed or path, weights, tiers, feedback behind them.
 
         Args:
             turn_id: Id of the turn, or of the host's run that asked.
@@ -75,7 +81,8 @@ class Asking(Parts):
         scope = None if namespace is None else namespace_of(namespace)
         turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
         documents = self.store.catalog.documents(nodes_shown(turn))
-        return explain(turn, documents, self._ranker)
+        moves = self.store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
+        return explain(turn, documents, self._ranker, moves)
 
 
 def _sampler(seed: int) -> np.random.Generator:

@@ -23,7 +23,7 @@ class Outcomes(Parts):
         Returns:
             ``applied``; ``waiting`` while it is not learned from yet; or ``refused`` with the
             reason in ``note``, when there is no such turn in that namespace, another feedback
-            consumed it, or its namespace is frozen.
+            consumed it, or its namespace is frozen; or ``undone``, see :meth:`CrabPath.undo`.
 
         Raises:
             StoreError: It could not be kept.

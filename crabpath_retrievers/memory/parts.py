@@ -18,6 +18,7 @@ from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.published import publish
 from crabpath_retrievers.feedback.recorder import Recorder
+from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.mind import Minds
@@ -67,6 +68,7 @@ class Parts:
         )
         learner = Learner(store, self._episodes, minds.prior, settings)
         self._recorder = Recorder(store, learner)
+        self._undoing = Undoing(store, self._episodes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, close_all, self._recorder, index, store

@@ -6,7 +6,7 @@ Near-duplicates count as one.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +17,12 @@ from crabpath_retrievers.graph import Vector, cosines
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
+from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
+_RECALLED = 256  # queries whose nearest episode is kept at hand
 _LITTLE = 15.0  # nats; a question that asks for less is found in many others by chance
 
 
@@ -39,6 +41,13 @@ class Near(NamedTuple):
     similarity: float
 
 
+class Success(NamedTuple):
+    """The change that remembers a success, and the episode that it adds to where one stands."""
+
+    change: KeepEpisode
+    known: Episode | None
+
+
 class Episodes:
     """Remembers and recalls successes, one collection of vectors per namespace."""
 
@@ -49,6 +58,7 @@ class Episodes:
         self._store, self._settings = store, settings
         self._beside = getattr(index, "beside", None)
         self._open: dict[int, VectorIndex] = {}
+        self._recalled: dict[tuple[int, int, bytes], list[str]] = {}
 
     def recall(self, question: Question, clock: Clock) -> dict[str, float]:
         """How strongly past turns speak for documents or against them, in [-1, 1], by node id.
@@ -57,26 +67,43 @@ class Episodes:
         """
         asked = _nats(question)
         found: dict[str, float] = {}
-        for near in self.near(question.vector, clock.key):
-            share = _share(asked, near.episode.query)
-            documents = near.episode.documents
-            most = max(map(abs, documents.values()), default=1.0)
-            for node, credit in documents.items():
-                bar = self._settings.min_similarity, self._settings.min_share
-                if credit < 0:
-                    bar = self._settings.same_question, self._settings.same_question
-                strength = max(_above(near.similarity, bar[0]), _above(share, bar[1]))
-                said = strength * credit / most
+        nearest = self.near(question.vector, clock.key)
+        self._keep((clock.key, clock.learned, pack(question.vector)), nearest)
+        for near in nearest:
+            for node, said in self._said(near, asked).items():
                 found[node] = max(found.get(node, 0.0), said, key=abs)
         return {node: said for node, said in found.items() if said}
+
+    def _said(self, near: Near, asked: Mapping[str, float]) -> dict[str, float]:
+        """What one episode says about its documents, in [-1, 1]."""
+        bars, documents = self._settings, near.episode.documents
+        share = _share(asked, near.episode.query)
+        most = max(map(abs, documents.values()), default=1.0)
+        pro = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
+        contra = _above(max(near.similarity, share), bars.same_question)
+        return {
+            node: (pro if credit > 0 else contra) * credit / most
+            for node, credit in documents.items()
+        }
+
+    def _keep(self, asked: tuple[int, int, bytes], nearest: Sequence[Near]) -> None:
+        """Spare the feedback that follows a query a second look at the index."""
+        if len(self._recalled) >= _RECALLED:
+            self._recalled.pop(next(iter(self._recalled)), None)
+        self._recalled[asked] = [near.episode.id for near in nearest[:1]]
 
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
         if self._beside is None:
-            episodes = self._store.learned.latest_episodes(namespace, self._settings.scanned)
-        else:
-            ids = self._index(namespace).search(vector, self._settings.neighbours)
-            episodes = self._store.learned.episodes(namespace, ids)
+            latest = self._store.learned.latest_episodes(namespace, self._settings.scanned)
+            return self._nearest(vector, latest)
+        ids = self._index(namespace).search(vector, self._settings.neighbours)
+        return self._near(vector, namespace, ids)
+
+    def _near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[Near]:
+        return self._nearest(vector, self._store.learned.episodes(namespace, ids))
+
+    def _nearest(self, vector: Vector, episodes: Sequence[Episode]) -> list[Near]:
         if not episodes:
             return []
         similar = cosines([episode.vector for episode in episodes], vector)
@@ -90,14 +117,27 @@ class Episodes:
         query: str,
         vector: Vector,
         documents: Mapping[str, float],
-    ) -> KeepEpisode:
+    ) -> Success:
         """The change that remembers a success: a near-duplicate grows, else a new one begins."""
-        nearest = self.near(vector, clock.key)[:1] if clock.key else []
-        if nearest and nearest[0].similarity >= self._settings.same:
-            known = nearest[0].episode
-            return KeepEpisode(namespace, known.id, known.query, known.vector, 1.0, documents)
-        digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()
-        return KeepEpisode(namespace, digest[:32], query, vector, 1.0, documents)
+        digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()[:32]
+        known = self._known(vector, clock, digest) if clock.learned else None
+        if known is None:
+            return Success(KeepEpisode(namespace, digest, query, vector, 1.0, documents), None)
+        same = KeepEpisode(namespace, known.id, known.query, known.vector, 1.0, documents)
+        return Success(same, known)
+
+    def _known(self, vector: Vector, clock: Clock, digest: str) -> Episode | None:
+        """The episode that this success belongs to: a near-duplicate, else that of its words."""
+        recalled = self._recalled.get((clock.key, clock.learned, pack(vector)))
+        if recalled is None:
+            found = self.near(vector, clock.key)
+        else:
+            # What the retrieval found is still all that there is: nothing was learned since.
+            found = self._near(vector, clock.key, recalled)
+        if found and found[0].similarity >= self._settings.same:
+            return found[0].episode
+        of_words = self._store.learned.episodes(clock.key, [digest])
+        return next((episode for episode in of_words if episode.id == digest), None)
 
     def catch_up(self, least: int = 1) -> None:
         """Hand episodes over to the index once ``least`` of them wait; until then they are read.
@@ -117,6 +157,11 @@ class Episodes:
                     [{} for _ in of],
                 )
         self._store.apply([EpisodesIndexed(tuple(episode.id for _, episode in waiting))])
+
+    def delete(self, namespace: int, ids: Sequence[str]) -> None:
+        """Delete the vectors of episodes that are gone."""
+        if self._beside is not None and ids:
+            self._index(namespace).delete(ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""

@@ -7,19 +7,20 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers.graph import EdgeKind, Node, effective_weight
+from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.learned_writer import LearnedWriter
+from crabpath_retrievers.storage.history_writer import HistoryWriter
+from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.packing import pack
+from crabpath_retrievers.storage.weight_writer import WeightWriter
 from crabpath_retrievers.text import storable
 
 _TICK = (
@@ -29,6 +30,10 @@ _TICK = (
     .returning(s.namespaces.c.key, s.namespaces.c.turn)
 )
 _RECORD = s.turns.insert()
+_NAMED = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
+    s.namespaces.c.name == sa.bindparam("name")
+)
+_NAMESPACE, _LOCKED = HotSelect(_NAMED), HotSelect(_NAMED.with_for_update())
 
 
 class Writer:
@@ -39,7 +44,7 @@ class Writer:
         self._connection = connection
         self._insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._nodes = NodeWriter(connection, fulltext, self._insert)
-        self._learned = LearnedWriter(connection, self._insert, lambda n: self._namespace(n)[0])
+        self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
 
     def apply(self, change: c.Change) -> None:
         """Carry out one change."""
@@ -165,37 +170,7 @@ class Writer:
     def _(self, change: c.AdjustWeights) -> None:
         # One writer per namespace at a time: on an untouched edge there is no row to lock yet.
         namespace, exponent = self._namespace(change.namespace, lock=True)
-        before = []
-        for delta in change.deltas:
-            row = {"source": delta.source, "target": delta.target, "kind": delta.kind.value}
-            before.append(self._adjust(namespace, exponent, delta, row))
-        payload = {"cause": change.cause, "deltas": [_delta(d) for d in change.deltas]}
-        self._journal("adjust", payload, namespace=change.namespace, inverse={"weights": before})
-
-    def _adjust(
-        self, namespace: int, exponent: float, delta: c.WeightDelta, row: dict[str, int]
-    ) -> dict[str, Any]:
-        edge = self._connection.execute(
-            sa.select(s.edges.c.prior, s.edges.c.floor, s.edges.c.born).filter_by(**row)
-        ).one_or_none()
-        prior, floor, born = edge or (0.0, 0.0, exponent)
-        touched = self._connection.execute(
-            sa.select(s.overlay.c.weight, s.overlay.c.mark).filter_by(namespace=namespace, **row)
-        ).one_or_none()
-        weight, mark = touched or (prior, min(born, exponent))
-        new = float(
-            np.clip(effective_weight(weight, floor, mark, exponent) + delta.delta, -1.0, 1.0)
-        )
-        insert = self._insert(s.overlay).values(
-            namespace=namespace, weight=new, mark=exponent, **row
-        )
-        self._connection.execute(
-            insert.on_conflict_do_update(
-                index_elements=list(s.overlay.primary_key.columns),
-                set_={"weight": new, "mark": exponent},
-            )
-        )
-        return {**row, "weight": touched and touched[0], "mark": touched and touched[1]}
+        WeightWriter(self._connection, namespace, exponent).adjust(change.deltas, change.cause)
 
     @_apply.register
     def _(self, change: c.AdvanceClock) -> None:
@@ -244,7 +219,8 @@ class Writer:
             return
         turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
         self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
-        for table in (s.overlay, s.counts, s.usage, s.episodes, s.turns):
+        learned = (s.overlay, s.moves, s.taught, s.counts, s.usage, s.episodes, s.snapshots)
+        for table in (*learned, s.turns):
             self._connection.execute(table.delete().where(table.c.namespace == key))
         self._connection.execute(s.namespaces.delete().where(s.namespaces.c.key == key))
         self._connection.execute(
@@ -261,39 +237,22 @@ class Writer:
             )
 
     def _namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
-        query = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
-            s.namespaces.c.name == name
-        )
-        if lock:
-            query = query.with_for_update()
-        row = self._connection.execute(query).one_or_none()
-        if row is None:
+        select = _LOCKED if lock else _NAMESPACE
+        rows = select.rows(self._connection, {"name": name})
+        if not rows:
             insert = self._insert(s.namespaces).values(name=name, turn=0, exponent=0.0)
             self._connection.execute(insert.on_conflict_do_nothing())
-            row = self._connection.execute(query).one()
-        return row.key, row.exponent
+            rows = select.rows(self._connection, {"name": name})
+        ((key, exponent),) = rows
+        return key, exponent
 
     def _delete(self, column: sa.Column[str], values: Iterable[str]) -> None:
         for part in parts(values):
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
-    def _journal(
-        self,
-        change: str,
-        payload: dict[str, Any],
-        *,
-        namespace: str | None = None,
-        inverse: dict[str, Any] | None = None,
-    ) -> None:
-        self._connection.execute(
-            s.journal.insert().values(
-                created=time.time(),
-                namespace=namespace,
-                change=change,
-                payload=json.dumps(payload),
-                inverse=None if inverse is None else json.dumps(inverse),
-            )
-        )
+    def _journal(self, change: str, payload: dict[str, Any]) -> None:
+        values = {"created": time.time(), "change": change, "payload": json.dumps(payload)}
+        self._connection.execute(s.journal.insert().values(**values))
 
 
 def _staged(node: Node) -> dict[str, Any]:
@@ -315,13 +274,4 @@ def _staged(node: Node) -> dict[str, Any]:
         "operation": "put",
         "payload": json.dumps(payload, ensure_ascii=False),
         "embedding": pack(node.vector),
-    }
-
-
-def _delta(delta: c.WeightDelta) -> dict[str, Any]:
-    return {
-        "source": delta.source,
-        "target": delta.target,
-        "kind": delta.kind.value,
-        "delta": delta.delta,
     }

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, Vector, effective_weight
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome import Feedback, Status
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
@@ -22,9 +22,6 @@ from crabpath_retrievers.storage.schema import (
     overlay,
     usage,
 )
-
-Status = Literal["waiting", "applied", "refused"]
-"""Where feedback stands."""
 
 Triple = tuple[int, int, EdgeKind]
 """An edge: keys of its source and target, and its kind."""
@@ -45,13 +42,14 @@ class Learned(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A remembered success, with the credit of what was used by node id."""
+    """A remembered success: credit of what was used by node id, clock when it was added to."""
 
     id: str
     query: str
     wins: float
     documents: dict[str, float]
     vector: Vector
+    clock: int
 
 
 class Kept(NamedTuple):
@@ -81,6 +79,7 @@ _EPISODE = (
     episodes.c.wins,
     episodes.c.documents,
     episodes.c.embedding,
+    episodes.c.clock,
 )
 # As a sum, lest the index of namespaces be used, which leads to all of their episodes.
 _OWN = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
@@ -163,6 +162,12 @@ class LearnedQueries:
         with self._store.reading() as connection:
             return [_episode(row) for row in connection.execute(query)]
 
+    def episode_ids(self, namespace: int) -> list[str]:
+        """Ids of all episodes of a namespace."""
+        query = sa.select(episodes.c.id).where(episodes.c.namespace == namespace)
+        with self._store.reading() as connection:
+            return list(connection.scalars(query))
+
     def pile(self) -> int:
         """How many episodes no index knows yet."""
         with self._store.reading() as connection:
@@ -238,9 +243,9 @@ class LearnedQueries:
             return {turn: by for turn, by in connection.execute(query)}
 
 
-def _episode(row: Sequence[object]) -> Episode:
-    episode, query, wins, documents, embedding = row
-    return Episode(episode, query, wins, json.loads(documents), unpack(embedding))  # type: ignore[arg-type]
+def _episode(row: Sequence[Any]) -> Episode:
+    episode, query, wins, documents, embedding, clock = row
+    return Episode(episode, query, wins, json.loads(documents), unpack(embedding), clock)
 
 
 def _kept(row: Sequence[Any]) -> Kept:

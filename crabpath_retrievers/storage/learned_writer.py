@@ -2,16 +2,18 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, singledispatchmethod
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic_core import to_json
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted
 from crabpath_retrievers.storage.packing import pack
 
 _MOST_DOCUMENTS = 16  # of one episode, of which most is known
@@ -23,28 +25,107 @@ _WHOSE = sa.func.coalesce(
     sa.select(s.namespaces.c.name)
     .join(s.turns, s.turns.c.namespace == s.namespaces.c.key)
     .where(sa.or_(s.turns.c.id == _ASKED, s.turns.c.run_id == _ASKED))
-    .limit(1)
+    .limit(sa.literal_column("1", sa.Integer))
+    .offset(sa.literal_column("0", sa.Integer))
     .scalar_subquery(),
+)
+_KEEP = HotWrite(
+    lambda insert: inserted(insert, s.feedback, namespace=_WHOSE).on_conflict_do_nothing()
+)
+_MORE = sa.bindparam("more", type_=sa.Float())
+_LEARN = HotWrite(
+    lambda _: (
+        s.namespaces.update()
+        .where(
+            s.namespaces.c.key == sa.bindparam("namespace"),
+            s.namespaces.c.learned == sa.bindparam("version"),
+            s.namespaces.c.frozen == sa.literal_column("0"),
+        )
+        .values(
+            learned=s.namespaces.c.learned + sa.literal_column("1"),
+            exponent=s.namespaces.c.exponent + _MORE,
+            mind=sa.bindparam("known", type_=sa.Text()),
+        )
+    )
+)
+_APPLIED = HotWrite(
+    lambda _: (
+        s.feedback.update()
+        .where(
+            s.feedback.c.id == sa.bindparam("feedback"),
+            s.feedback.c.status == sa.literal_column("'waiting'"),
+        )
+        .values(
+            status=sa.literal_column("'applied'"), namespace=sa.bindparam("whose", type_=sa.Text())
+        )
+    )
+)
+_CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
+_TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
+_EPISODE = HotSelect(
+    sa.select(s.episodes.c.wins, s.episodes.c.documents).where(
+        s.episodes.c.id == sa.bindparam("id")
+    )
+)
+_CLOCK = sa.func.coalesce(
+    sa.bindparam("then", type_=sa.BigInteger()),
+    sa.select(s.namespaces.c.turn)
+    .where(s.namespaces.c.key == sa.bindparam("namespace"))
+    .scalar_subquery(),
+)
+_REMEMBER = HotWrite(lambda insert: inserted(insert, s.episodes, clock=_CLOCK))
+_RECALL = HotWrite(
+    lambda _: (
+        s.episodes.update()
+        .where(s.episodes.c.id == sa.bindparam("episode"))
+        .values(
+            wins=sa.bindparam("wins", type_=sa.Float()),
+            documents=sa.bindparam("documents", type_=sa.Text()),
+            clock=_CLOCK,
+        )
+    )
+)
+
+
+def _adding(table: sa.Table, *sums: str) -> HotWrite:
+    """Adds to the sums of a row, which begin at 0 and never fall below."""
+
+    def build(insert: Callable[..., Any]) -> Any:
+        more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in sums}
+        return inserted(insert, table).on_conflict_do_update(
+            index_elements=list(table.primary_key.columns),
+            set_={name: _at_least_zero(table.c[name] + more[name]) for name in sums},
+        )
+
+    return HotWrite(build)
+
+
+def _at_least_zero(value: Any) -> Any:
+    nothing = sa.literal_column("0.0", sa.Float)
+    return sa.case((value < nothing, nothing), else_=value)
+
+
+_USED = _adding(s.usage, "wins", "losses")
+_COUNTED = _adding(s.counts, "count")
+_UNCOUNT = HotWrite(
+    lambda _: s.counts.delete().where(
+        *(s.counts.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind")),
+        s.counts.c["count"] <= sa.literal_column(str(_NOTHING)),
+    )
 )
 
 
 class LearnedWriter:
     """Applies what was learned on one open transaction."""
 
-    def __init__(
-        self,
-        connection: sa.Connection,
-        insert: Callable[..., Any],
-        namespace: Callable[[str], int],
-    ) -> None:
+    def __init__(self, connection: sa.Connection, namespace: Callable[[str], int]) -> None:
         """Write on ``connection``.
 
         Args:
             connection: An open transaction.
-            insert: The dialect's insert, which knows conflicts.
             namespace: Key of a namespace, which is created if it is new.
         """
-        self._connection, self._insert = connection, insert
+        self._connection = connection
         self._namespace = cache(namespace)
 
     @singledispatchmethod
@@ -62,39 +143,28 @@ class LearnedWriter:
             "created": time.time(),
             "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
             "status": "waiting",
+            "note": None,
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
         }
-        insert = self._insert(s.feedback).values(namespace=_WHOSE)
-        self._connection.execute(insert.on_conflict_do_nothing(), row)
+        _KEEP.run(self._connection, row)
 
     @apply.register
     def _(self, change: c.ConsumeFeedback) -> None:
         key = self._namespace(change.namespace)
-        learned = self._connection.execute(
-            s.namespaces.update()
-            .where(s.namespaces.c.key == key, s.namespaces.c.learned == change.version)
-            .values(
-                learned=s.namespaces.c.learned + 1,
-                exponent=s.namespaces.c.exponent + change.exponent,
-                mind=change.mind,
-            )
-        )
-        self._require(learned.rowcount == 1, change)
-        applied = self._connection.execute(
-            s.feedback.update()
-            .where(s.feedback.c.id == change.feedback_id, s.feedback.c.status == "waiting")
-            .values(status="applied", namespace=change.namespace)
-        )
-        self._require(applied.rowcount == 1, change)
+        learned = {
+            "namespace": key,
+            "version": change.version,
+            "more": change.exponent,
+            "known": change.mind,
+        }
+        applied = {"feedback": change.feedback_id, "whose": change.namespace}
+        self._require(_LEARN.run(self._connection, learned) == 1, change)
+        self._require(_APPLIED.run(self._connection, applied) == 1, change)
         for turn in change.turns:
-            insert = self._insert(s.consumed).values(turn=turn, feedback=change.feedback_id)
-            consumed = self._connection.execute(
-                insert.on_conflict_do_nothing(),
-                # PostgreSQL tells how many rows an insert made only when it is asked.
-                execution_options={"preserve_rowcount": True},
-            )
-            self._require(consumed.rowcount == 1, change)
+            row = {"turn": turn, "feedback": change.feedback_id}
+            self._require(_CONSUME.run(self._connection, row) == 1, change)
+        _TAUGHT.run(self._connection, _lesson(key, change))
 
     def _require(self, held: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
         if not held:
@@ -124,7 +194,7 @@ class LearnedWriter:
             {"namespace": key, "node": node, "wins": wins, "losses": losses}
             for node, wins, losses in change.counts
         ]
-        self._add(s.usage, ("wins", "losses"), rows)
+        _USED.run_all(self._connection, [_begun(row, "wins", "losses") for row in rows])
 
     @apply.register
     def _(self, change: c.CountTogether) -> None:
@@ -133,41 +203,29 @@ class LearnedWriter:
             {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
             for a, b, kind, count in change.pairs
         ]
-        self._add(s.counts, ("count",), rows)
-
-    def _add(self, table: sa.Table, sums: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-        """Add to the sums of rows, which begin at 0 and never fall below."""
-        if not rows:
-            return
-        more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in sums}
-        insert = self._insert(table).on_conflict_do_update(
-            index_elements=list(table.primary_key.columns),
-            set_={name: _at_least_zero(table.c[name] + more[name]) for name in sums},
-        )
-        self._connection.execute(insert, [_begun(row, sums) for row in rows])
+        _COUNTED.run_all(self._connection, [_begun(row, "count") for row in rows])
+        _UNCOUNT.run_all(self._connection, [row for row in rows if row["count"] < 0])
 
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
-        key = self._namespace(change.namespace)
-        found = self._connection.execute(
-            sa.select(s.episodes.c.wins, s.episodes.c.documents).where(s.episodes.c.id == change.id)
-        ).one_or_none()
-        clock = sa.select(s.namespaces.c.turn).where(s.namespaces.c.key == key).scalar_subquery()
-        documents = _added(json.loads(found.documents) if found else {}, change.documents)
-        wins = (found.wins if found else 0.0) + change.wins
-        values: dict[str, Any] = {"wins": wins, "documents": json.dumps(documents), "clock": clock}
-        if wins <= 0 or not documents:
+        found = _EPISODE.rows(self._connection, {"id": change.id})
+        won, known = found[0] if found else (0.0, "{}")
+        documents = credited(json.loads(known), change.documents)
+        values = {
+            "namespace": self._namespace(change.namespace),
+            "then": change.clock,
+            "wins": won + change.wins,
+            "documents": json.dumps(documents),
+        }
+        if values["wins"] <= 0 or not documents:
             # Its vector stays in the index until the next look finds no episode for it.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:
-            update = s.episodes.update().where(s.episodes.c.id == change.id)
-            self._connection.execute(update.values(**values))
+            _RECALL.run(self._connection, {**values, "episode": change.id})
         else:
-            row = {"id": change.id, "namespace": key, "query": change.query, "indexed": 0}
+            new = {"id": change.id, "query": change.query, "indexed": 0}
             embedding = pack(change.vector)
-            self._connection.execute(
-                s.episodes.insert().values(embedding=embedding, **row, **values)
-            )
+            _REMEMBER.run(self._connection, {**values, **new, "embedding": embedding})
 
     @apply.register
     def _(self, change: c.EpisodesIndexed) -> None:
@@ -183,17 +241,34 @@ class LearnedWriter:
         )
 
 
-def _begun(row: dict[str, Any], sums: Sequence[str]) -> dict[str, Any]:
+def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
+    """What feedback taught, as it is stored."""
+    taught = change.taught
+    record = {
+        "usage": taught.usage,
+        "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
+        "episodes": [(e.id, e.wins, dict(e.documents), e.clock) for e in taught.episodes],
+        "outcomes": taught.outcomes,
+        "count": taught.count,
+    }
+    return {
+        "feedback": change.feedback_id,
+        "namespace": namespace,
+        "outcomes": len(taught.outcomes),
+        "exponent": change.exponent,
+        "record": to_json(record).decode(),
+        "ranker": taught.ranker,
+    }
+
+
+def _begun(row: dict[str, Any], *sums: str) -> dict[str, Any]:
     """A row as it begins, and what is added to one that stands."""
     begins = {name: max(0.0, row[name]) for name in sums}
     return {**row, **begins, **{f"more_{name}": row[name] for name in sums}}
 
 
-def _at_least_zero(value: Any) -> Any:
-    return sa.case((value < 0, 0.0), else_=value)
-
-
-def _added(known: dict[str, float], more: Any) -> dict[str, float]:
+def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """The documents of an episode with what is added to their credit: the best 16 of them."""
     total = dict(known)
     for node, credit in more.items():
         total[node] = total.get(node, 0.0) + credit

@@ -7,9 +7,15 @@ from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.schema import meta, metadata, namespaces, turns
+from crabpath_retrievers.storage.schema import (
+    meta,
+    metadata,
+    namespaces,
+    turns,
+)
+from crabpath_retrievers.storage.weight_writer import unknown_moves
 
-VERSION = 2
+VERSION = 3
 
 Migration = Callable[[sa.Connection], None]
 
@@ -22,8 +28,14 @@ def _learning(connection: sa.Connection) -> None:
     metadata.create_all(connection)
 
 
+def _history(connection: sa.Connection) -> None:
+    """Version 3 keeps what moved a weight; of older weights that is not known."""
+    metadata.create_all(connection)
+    connection.execute(unknown_moves())
+
+
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _history}
 
 
 def prepare(

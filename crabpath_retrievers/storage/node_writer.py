@@ -94,6 +94,8 @@ class NodeWriter:
         for column in (
             s.overlay.c.source,
             s.overlay.c.target,
+            s.moves.c.source,
+            s.moves.c.target,
             s.counts.c.source,
             s.counts.c.target,
             s.usage.c.node,

@@ -171,7 +171,7 @@ feedback = Table(
     Column("id", Text, nullable=False, unique=True),
     Column("created", Float, nullable=False),
     Column("payload", Text, nullable=False),
-    # "waiting", "applied", or "refused" with a note that says why.
+    # "waiting", "applied", "undone", or "refused" with a note that says why.
     Column("status", String(8), nullable=False, index=True),
     Column("note", Text),
     Column("namespace", Text),
@@ -226,3 +226,54 @@ episodes = Table(
 )
 Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)
 Index("ix_crabpath_episodes_indexed", episodes.c.indexed)
+
+moves = Table(
+    "crabpath_moves",
+    metadata,
+    # What moved the weights that stand in the overlay: every row there has at least one here.
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("namespace", Key, nullable=False),
+    Column("source", Key, nullable=False),
+    Column("target", Key, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    # Id of the feedback; empty when none is known.
+    Column("cause", Text, nullable=False, index=True),
+    Column("created", Float, nullable=False),
+    # By how much, within the bounds, and the decay exponent of the namespace then.
+    Column("delta", Float, nullable=False),
+    Column("mark", Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+# The source first: so it serves the removal of nodes too.
+Index("ix_crabpath_moves_edge", moves.c.source, moves.c.target, moves.c.kind, moves.c.namespace)
+Index("ix_crabpath_moves_target", moves.c.target)
+
+taught = Table(
+    "crabpath_taught",
+    metadata,
+    # What one feedback has taught beside its moves, to be taken back; in the order of learning.
+    Column("sequence", Key, primary_key=True, autoincrement=True),
+    Column("feedback", Text, nullable=False, unique=True),
+    Column("namespace", Key, nullable=False),
+    Column("outcomes", Integer, nullable=False),
+    Column("exponent", Float, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("ranker", LargeBinary),
+    sqlite_autoincrement=True,
+)
+Index("ix_crabpath_taught_namespace", taught.c.namespace, taught.c.sequence)
+
+snapshots = Table(
+    "crabpath_snapshots",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("namespace", Key, nullable=False),
+    Column("name", Text),
+    Column("created", Float, nullable=False),
+    Column("learned", BigInteger, nullable=False),
+    # The last rows of moves and taught that it knows.
+    Column("moves", BigInteger, nullable=False),
+    Column("taught", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+Index("ix_crabpath_snapshots_name", snapshots.c.namespace, snapshots.c.name, unique=True)

@@ -17,6 +17,7 @@ from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
+from crabpath_retrievers.storage.history_queries import HistoryQueries
 from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
@@ -39,6 +40,7 @@ class GraphStore:
         catalog: Documents, staged work, statistics.
         turns: Turn records and the change journal.
         learned: What namespaces have learned, and feedback.
+        history: What of it can be taken back, and snapshots.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -72,6 +74,7 @@ class GraphStore:
         self.catalog = Catalog(self)
         self.turns = TurnLog(self)
         self.learned = LearnedQueries(self)
+        self.history = HistoryQueries(self)
 
     @property
     def name(self) -> str:

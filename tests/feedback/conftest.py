@@ -1,14 +1,19 @@
 """Helpers of the feedback tests: a small memory on both databases, and what it has learned."""
 
+import json
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.mind import Mind
+from crabpath_retrievers.storage import schema as s
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
@@ -40,6 +45,65 @@ class Host:
     def status(self, feedback_id: str) -> str:
         """Where a feedback stands."""
         return self.memory.store.learned.feedback(feedback_id).status
+
+
+LEARNED = (s.overlay, s.counts, s.usage, s.episodes)
+FREE = {"namespace", "indexed", "embedding", "sequence", "created", "record", "ranker"}
+
+
+def held(memory: CrabPath, namespace: str) -> dict[str, dict]:
+    """All that a namespace has learned: numbers by table, row and column; and what it released."""
+    clock = memory.store.walk.clock(namespace)
+    found: dict[str, dict] = {"clock": {(): [clock.exponent]}}
+    with memory.store.reading() as connection:
+        for table in (*LEARNED, s.moves, s.taught):
+            columns = [column for column in table.c if column.name not in FREE]
+            query = sa.select(*columns).where(table.c.namespace == clock.key)
+            found[table.name] = dict(_split(row) for row in connection.execute(query))
+    mind = Mind.from_json(memory.store.learned.learned(namespace).mind, memory._undoing.prior)
+    found["mean"] = {(): mind.posterior.mean.tolist()}
+    found["precision"] = {(): mind.posterior.precision.ravel().tolist()}
+    found["baseline"] = {(): [mind.baseline.mean, mind.baseline.count]}
+    return found
+
+
+def _split(row) -> tuple[tuple, list[float]]:
+    """A row as what names it and its numbers; credit by document is numbers too."""
+    names, numbers = [], []
+    for value in row:
+        if isinstance(value, str) and value.startswith("{"):
+            credit = sorted(json.loads(value).items())
+            names += [node for node, _ in credit]
+            numbers += [amount for _, amount in credit]
+        elif isinstance(value, float):
+            numbers.append(value)
+        else:
+            names.append(value)
+    return tuple(names), numbers
+
+
+def same(now: dict[str, dict], before: dict[str, dict], rtol: float = 1e-6) -> None:
+    """The same rows with the same numbers, but for rounding."""
+    for table, rows in before.items():
+        assert now[table].keys() == rows.keys(), table
+        for name, numbers in rows.items():
+            # Evidence is kept in single precision, beside precisions of 50 and more.
+            least = 1e-6 if table == "precision" else 1e-8
+            np.testing.assert_allclose(
+                now[table][name], numbers, rtol=rtol, atol=least, err_msg=f"{table} {name}"
+            )
+
+
+@pytest.fixture
+def knows() -> Callable[..., dict[str, dict]]:
+    """Tells all that a namespace of a memory has learned."""
+    return held
+
+
+@pytest.fixture
+def alike() -> Callable[..., None]:
+    """Compares what namespaces have learned."""
+    return same
 
 
 @pytest.fixture

@@ -74,3 +74,31 @@ def test_the_advantage_is_bounded(z, baseline):
     value = advantage(z, baseline)
     assert value * z >= 0
     assert abs(value) <= 2
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=130))
+def test_the_last_outcome_is_taken_back(outcomes):
+    """In reverse order each baseline is the one before, also where it rests on the most."""
+    known = [after()]
+    for z in outcomes:
+        known.append(known[-1].updated(z))
+    now = known.pop()
+    for z in reversed(outcomes):
+        before = known.pop()
+        now = now.without(z, before.count, 0)
+        assert now.count == before.count
+        assert now.mean == pytest.approx(before.mean, abs=1e-6)
+
+
+def test_an_outcome_in_the_middle_is_taken_back():
+    """What is left is the mean of the others."""
+    left = after(1.0, -1.0, 0.5).without(-1.0, 1, 1)
+    assert (left.mean, left.count) == (pytest.approx(0.75), 2)
+
+
+def test_an_old_outcome_is_taken_back_as_faded():
+    """After fifty others of value 0 it is all that the mean holds."""
+    baseline = Baseline(0.0, 100).updated(1.0)
+    for _ in range(50):
+        baseline = baseline.updated(0.0)
+    assert baseline.without(1.0, 100, 50).mean == pytest.approx(0.0, abs=1e-12)

@@ -1,10 +1,14 @@
 """What a namespace learns of ranking: towards what was used, slowly, and as it was stored."""
 
+import zlib
+
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from crabpath_retrievers.rerank.features import FEATURES, LEARNED_FEATURES
-from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 
 SIMILARITY, EPISODE = FEATURES.index("similarity"), FEATURES.index("episode")
 
@@ -79,15 +83,57 @@ def test_it_comes_back_as_it_was_stored(prior):
     np.testing.assert_array_equal(again.precision, after.precision)
 
 
+def test_what_earlier_releases_stored_is_read(prior):
+    """They wrote the numbers out."""
+    after = prior.updated(shown(episode=[1.0, 0.0]), np.array([1.0, 0.0]))
+    written = {"mean": after.mean.tolist(), "precision": after.precision.tolist()}
+    again = Posterior.from_dict({**after.to_dict(), **written}, prior)
+    np.testing.assert_array_equal(again.mean, after.mean)
+    np.testing.assert_array_equal(again.precision, after.precision)
+
+
 def test_features_of_another_release_keep_their_prior(prior):
     """What was learned of known ones stays, an unknown one is passed over."""
-    data = prior.updated(shown(episode=[1.0, 0.0]), np.array([1.0, 0.0])).to_dict()
+    taught = prior.updated(shown(episode=[1.0, 0.0]), np.array([1.0, 0.0]))
+    data = taught.to_dict()
     place = data["features"].index("usage")
     data["features"][place] = "of another release"
     again = Posterior.from_dict(data, prior)
-    assert again.mean[EPISODE] == data["mean"][EPISODE]
+    assert again.mean[EPISODE] == taught.mean[EPISODE]
     assert again.mean[FEATURES.index("usage")] == prior.mean[FEATURES.index("usage")]
     np.linalg.cholesky(again.precision)
+
+
+def test_the_last_lesson_is_taken_back_exactly(prior):
+    """What is left is the posterior before it."""
+    before = prior.updated(shown(episode=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = before.updated(shown(episode=[0.3, 0.9], usage=[0.1, 0.2]), np.array([0.0, 1.0]))
+    again = without(after, gained(before, after))
+    np.testing.assert_allclose(again.mean, before.mean, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(again.precision, before.precision, rtol=1e-7, atol=1e-9)
+
+
+@given(st.permutations(range(4)))
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_lessons_are_taken_back_in_any_order(prior, order):
+    """Without all of them the prior is left; the evidence of the others stays in between."""
+    taught, gains = prior, []
+    for lesson in range(4):
+        matrix = shown(episode=[0.2 * lesson, 0.5], usage=[0.5, 0.1 * lesson])
+        former, taught = taught, taught.updated(matrix, np.array([1.0, 0.0]))
+        gains.append(gained(former, taught))
+    for lesson in order:
+        taught = without(taught, gains[lesson])
+        np.linalg.cholesky(taught.precision)
+    np.testing.assert_allclose(taught.mean, prior.mean, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(taught.precision, prior.precision, rtol=1e-6, atol=1e-7)
+
+
+def test_gains_of_another_release_stay(prior):
+    """Of other features it is not known which they were."""
+    after = prior.updated(shown(episode=[1.0, 0.0]), np.array([1.0, 0.0]))
+    gain = zlib.compress(b"else" + zlib.decompress(gained(prior, after))[4:])
+    assert without(after, gain) is after
 
 
 def test_draws_spread_as_the_precision_says(prior):

@@ -54,3 +54,47 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     memory.retrieve("what is it?", namespace="ann")
     memory.forget(namespace="ann")
     assert not memory._episodes._open
+
+
+def searched(memory, monkeypatch):
+    """How often the index of episodes was searched."""
+    index = memory._episodes._index(memory.store.walk.clock("default").key)
+    asked, search = [], index.search
+
+    def counted(*given):
+        asked.append(given)
+        return search(*given)
+
+    monkeypatch.setattr(index, "search", counted)
+    return asked
+
+
+def test_feedback_on_the_last_answer_needs_no_second_search(memory, monkeypatch):
+    """What the retrieval recalled is still all that there is; the success is added to it."""
+    learn(memory, "default")
+    asked = searched(memory, monkeypatch)
+    learn(memory, "default")
+    assert len(asked) == 1
+    (episode,) = memory.store.learned.latest_episodes(memory.store.walk.clock("default").key, 9)
+    assert episode.wins == 2.0
+
+
+def test_feedback_after_other_feedback_searches_again(memory, monkeypatch):
+    """A success that was learned since the retrieval may be the same."""
+    learn(memory, "default", "something else?")
+    first, second = (memory.retrieve("what is it?", k=3).turn.id for _ in range(2))
+    asked = searched(memory, monkeypatch)
+    memory.record(Feedback(first, 1.0, used=["b"]))
+    memory.record(Feedback(second, 1.0, used=["b"]))
+    assert len(asked) == 1
+    key = memory.store.walk.clock("default").key
+    assert sorted(e.wins for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
+
+
+def test_few_queries_are_kept_at_hand(memory, monkeypatch):
+    """The oldest go first."""
+    monkeypatch.setattr("crabpath_retrievers.seeds.episodes._RECALLED", 2)
+    learn(memory, "default")
+    for number in range(5):
+        memory.retrieve(f"question {number}?")
+    assert len(memory._episodes._recalled) == 2

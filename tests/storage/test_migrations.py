@@ -3,11 +3,23 @@
 import pytest
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import Freeze, PutMeta
+from crabpath_retrievers.changes import (
+    AdjustWeights,
+    ConsumeFeedback,
+    Freeze,
+    KeepFeedback,
+    PutMeta,
+    WeightDelta,
+)
+from crabpath_retrievers.changes_history import UndoFeedback
 from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
+
+TABLES = ["feedback", "consumed", "counts", "usage", "episodes", "moves", "taught", "snapshots"]
 
 
 def migrate(store, *, version, migrations):
@@ -90,7 +102,7 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
     """Version 1 had neither feedback nor what follows from it; its documents and turns stay."""
     graph.publish(make("a"))
     with store._engine.begin() as connection:
-        for table in ("feedback", "consumed", "counts", "usage", "episodes"):
+        for table in TABLES:
             connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
         for table, column in (
             ("namespaces", "learned"),
@@ -105,4 +117,28 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
     assert version_of(migrated) == VERSION
     assert migrated.learned.learned("ann") == (0, None, True)
     assert [node.id for node in migrated.catalog.known(ids=["a"])] == ["a"]
+    migrated.close()
+
+
+def test_weights_of_version_2_stay_when_a_feedback_is_undone(location, store, graph, make):
+    """What moved them is not known; what moves them from now on can be taken back."""
+    a, b = graph.publish(make("a"), make("b"))
+    store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.CO_USED, 0.5),), "old")])
+    with store._engine.begin() as connection:
+        for table in ("moves", "taught", "snapshots"):
+            connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
+    store.apply([PutMeta((("schema", "2"),))])
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    migrated.apply(
+        [
+            KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann")),
+            ConsumeFeedback("ann", "f", (), 0, "{}"),
+            AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.CO_USED, 0.2),), "f"),
+        ]
+    )
+    edge = (a, b, EdgeKind.CO_USED)
+    assert migrated.learned.weights("ann", [a]) == {edge: pytest.approx(0.7)}
+    migrated.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
+    assert migrated.learned.weights("ann", [a]) == {edge: pytest.approx(0.5)}
     migrated.close()

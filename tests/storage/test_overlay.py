@@ -14,11 +14,12 @@ from crabpath_retrievers.changes import (
     AdvanceClock,
     ForgetNamespace,
     PutEdges,
+    RemoveNodes,
     WeightDelta,
 )
 from crabpath_retrievers.graph import Edge, EdgeKind
 from crabpath_retrievers.storage import hot
-from crabpath_retrievers.storage.schema import journal, overlay, turns
+from crabpath_retrievers.storage.schema import moves, overlay, turns
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 
@@ -135,7 +136,7 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
 
 
 def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
-    """Its weights, clock and journal go; documents and other namespaces stay."""
+    """Its weights, what moved them and its clock go; documents and other namespaces stay."""
     for namespace in ("ann", "bob"):
         adjust(store, pair, 0.2, namespace)
         store.apply([AdvanceClock(namespace, turns=3)])
@@ -147,19 +148,79 @@ def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
     tables = graph.contents()
     assert len(tables[overlay.name]) == 1
     assert tables[turns.name] == []
-    assert [row[2] for row in tables[journal.name] if row[3] == "adjust"] == ["bob"]
+    assert len(tables[moves.name]) == 1
 
 
-def test_the_journal_holds_the_inverse_of_an_adjustment(store, pair):
-    """An entry tells the stored weight and mark before it, None where nothing was learned."""
-    adjust(store, pair, 0.2)
+def moved(store):
+    """Kind, cause, delta and mark of every move, in order."""
+    columns = (moves.c.kind, moves.c.cause, moves.c.delta, moves.c.mark)
+    with store.reading() as connection:
+        return connection.execute(sa.select(*columns).order_by(moves.c.sequence)).all()
+
+
+def test_moves_tell_what_moved_a_weight(store, pair):
+    """By how much it really did, for what reason, and when in the life of the namespace."""
+    adjust(store, pair, 0.3)
+    store.apply([AdvanceClock("default", exponent=HALF)])
+    adjust(store, pair, 0.9)
+    link = EdgeKind.LINK.value
+    assert moved(store) == [
+        (link, "test", pytest.approx(0.3), 0.0),
+        (link, "test", pytest.approx(1.0 - (0.25 + 0.55 / 2)), pytest.approx(HALF)),
+    ]
+
+
+def test_deltas_of_one_edge_in_one_change_add_up(store, graph, pair):
+    """Each is a move of its own, and each is kept within the bounds."""
+    deltas = tuple(WeightDelta(*pair, EdgeKind.LINK, delta) for delta in (0.4, 0.4, -0.2))
+    store.apply([AdjustWeights("default", deltas, "test")])
+    assert graph.weight(*pair) == pytest.approx(0.8)
+    assert [row.delta for row in moved(store)] == pytest.approx([0.4, 0.1, -0.2])
+
+
+def test_many_weights_move_with_a_constant_number_of_statements(
+    store, graph, make, pair, monkeypatch
+):
+    """However many edges one change is about."""
+    nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
     adjust(store, pair, 0.1)
-    second, first = store.turns.journal(2)
-    edge = {"source": pair[0], "target": pair[1], "kind": EdgeKind.LINK.value}
-    assert first["inverse"] == {"weights": [{**edge, "weight": None, "mark": None}]}
-    assert second["inverse"] == {"weights": [{**edge, "weight": pytest.approx(0.7), "mark": 0.0}]}
-    assert second["payload"] == {"cause": "test", "deltas": [{**edge, "delta": 0.1}]}
-    assert second["namespace"] == "default"
+    counts = []
+    for number in (2, 40):
+        statements = []
+        opened = hot.hot_cursor
+
+        @contextmanager
+        def counted(connection, seen=statements, opened=opened):
+            with opened(connection) as cursor:
+                seen.append(cursor)
+                yield cursor
+
+        deltas = tuple(WeightDelta(pair[0], n, EdgeKind.CO_USED, 0.1) for n in nodes[:number])
+        with monkeypatch.context() as counting:
+            counting.setattr(hot, "hot_cursor", counted)
+            store.apply([AdjustWeights("default", deltas, "test")])
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
+
+
+def test_more_edges_than_fit_into_one_statement(store, graph, make, pair):
+    """All of them move."""
+    nodes = graph.publish(*(make(f"n{i}") for i in range(40)))
+    deltas = tuple(WeightDelta(a, b, EdgeKind.CO_USED, 0.1) for a in nodes for b in nodes if a != b)
+    for _ in range(2):
+        store.apply([AdjustWeights("default", deltas, "test")])
+    found = store.learned.weights("default", nodes)
+    assert len(found) == 40 * 39
+    assert list(found.values()) == pytest.approx([0.2] * len(found))
+
+
+def test_moves_of_a_removed_node_go_with_it(store, pair):
+    """Whichever end of the edge it was."""
+    other = (pair[1], pair[0])
+    adjust(store, pair, 0.1)
+    adjust(store, other, 0.1, kind=EdgeKind.CO_USED)
+    store.apply([RemoveNodes(("b",))])
+    assert moved(store) == []
 
 
 def test_what_is_learned_about_an_unknown_edge_is_harmless(store, pair):

@@ -1,0 +1,110 @@
+"""What one feedback comes to, put together over all turns that it is about."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crabpath_retrievers.changes import (
+    AdjustWeights,
+    Change,
+    CountTogether,
+    CountUse,
+    KeepEpisode,
+    WeightDelta,
+)
+from crabpath_retrievers.changes_history import Taught, TaughtEpisode
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.seeds.episodes import Success
+from crabpath_retrievers.storage.learned_queries import Episode, Triple
+from crabpath_retrievers.storage.learned_writer import credited
+
+
+@dataclass(slots=True)
+class Harvest:
+    """Changes of each kind as one, and what they really add.
+
+    Attributes:
+        deltas: Of weights, in the order in which they are applied.
+        uses: Uses and passes by node key.
+        counts: By edge, as they stand after all turns so far.
+        counted: By edge, as they stood before.
+        episodes: By id, with what was known of them before.
+    """
+
+    deltas: list[WeightDelta] = field(default_factory=list)
+    uses: dict[int, tuple[float, float]] = field(default_factory=dict)
+    counts: dict[Triple, float] = field(default_factory=dict)
+    counted: dict[Triple, float] = field(default_factory=dict)
+    episodes: dict[str, tuple[KeepEpisode, Episode | None]] = field(default_factory=dict)
+
+    def use(self, uses: Iterable[tuple[int, float, float]]) -> None:
+        """Add uses and passes."""
+        for key, wins, losses in uses:
+            won, lost = self.uses.get(key, (0.0, 0.0))
+            if wins or losses:
+                self.uses[key] = (won + wins, lost + losses)
+
+    def count(
+        self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[Triple, float]
+    ) -> None:
+        """Add to counts, none of which falls below 0."""
+        for source, target, kind, count in pairs:
+            edge = (source, target, kind)
+            before = self.counted.setdefault(edge, known.get(edge, 0.0))
+            self.counts[edge] = max(0.0, self.counts.get(edge, before) + count)
+
+    def remember(self, success: Success) -> None:
+        """Add a success; one that is remembered already grows."""
+        change, known = success
+        if change.id in self.episodes:
+            first, known = self.episodes[change.id]
+            documents = dict(first.documents)
+            for node, credit in change.documents.items():
+                documents[node] = documents.get(node, 0.0) + credit
+            change = KeepEpisode(
+                change.namespace, change.id, first.query, first.vector, first.wins + 1.0, documents
+            )
+        self.episodes[change.id] = (change, known)
+
+    def changes(self, namespace: str, cause: str) -> list[Change]:
+        """All that is to be written."""
+        found: list[Change] = []
+        if together := self._together():
+            found.append(CountTogether(namespace, together))
+        if self.deltas:
+            found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
+        if self.uses:
+            found.append(CountUse(namespace, self._uses()))
+        return [*found, *(change for change, _ in self.episodes.values())]
+
+    def taught(self, outcomes: Sequence[float], count: int, ranker: bytes | None) -> Taught:
+        """The same, for the day on which it is taken back.
+
+        Args:
+            outcomes: That entered the baseline.
+            count: Of the baseline before.
+            ranker: What its posterior gained.
+        """
+        episodes = tuple(_episode(*item) for item in self.episodes.values())
+        return Taught(self._uses(), self._together(), episodes, tuple(outcomes), count, ranker)
+
+    def _uses(self) -> tuple[tuple[int, float, float], ...]:
+        return tuple((key, *use) for key, use in self.uses.items())
+
+    def _together(self) -> tuple[tuple[int, int, EdgeKind, float], ...]:
+        return tuple(
+            (*edge, count - self.counted[edge])
+            for edge, count in self.counts.items()
+            if count != self.counted[edge]
+        )
+
+
+def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
+    """What a success adds to an episode, and what it pushes out."""
+    before = known.documents if known else {}
+    kept = credited(before, change.documents)
+    nodes = dict.fromkeys((*before, *change.documents))
+    added = {node: kept.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
+    clock = known.clock if known else None
+    return TaughtEpisode(
+        change.id, change.wins, {n: credit for n, credit in added.items() if credit}, clock
+    )

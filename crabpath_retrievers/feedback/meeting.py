@@ -1,0 +1,12 @@
+"""What is tried again when somebody else has changed the same in the meantime."""
+
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from crabpath_retrievers.errors import ConflictError
+
+repeated = retry(
+    retry=retry_if_exception_type(ConflictError),
+    wait=wait_random_exponential(multiplier=0.01, max=0.5),
+    stop=stop_after_attempt(12),
+    reraise=True,
+)

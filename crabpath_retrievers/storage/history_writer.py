@@ -1,0 +1,178 @@
+"""How changes that go back are carried out: undoing feedback, keeping and restoring snapshots."""
+
+import json
+import time
+from functools import singledispatchmethod
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers import changes as c
+from crabpath_retrievers import changes_history as h
+from crabpath_retrievers.errors import ConflictError
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.learned_writer import LearnedWriter
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
+from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
+
+_NOTHING = 1e-9  # what rounding leaves of a sum
+
+
+class HistoryWriter(LearnedWriter):
+    """Applies, besides what was learned, what takes it back."""
+
+    @singledispatchmethod
+    def apply(self, change: object) -> None:
+        """Carry out one change."""
+        super().apply(change)
+
+    @apply.register
+    def _(self, change: h.UndoFeedback) -> None:
+        key, exponent = self._locked(change)
+        lesson = self._connection.execute(
+            sa.select(s.taught).where(s.taught.c.feedback == change.feedback_id)
+        ).one_or_none()
+        self._holds(lesson is not None, change.feedback_id)
+        assert lesson is not None  # noqa: S101
+        last = self._last(key) == lesson.sequence
+        WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
+        if last:
+            exponent = max(0.0, exponent - lesson.exponent)
+        self._learned(key, exponent=exponent, mind=change.mind)
+        record = json.loads(lesson.record)
+        self._unuse(key, record["usage"])
+        self._uncount(change.namespace, record["together"])
+        for episode in record["episodes"]:
+            self._unremember(change.namespace, episode, last=last)
+        for table in (s.taught, s.consumed):
+            mine = table.c.feedback == change.feedback_id
+            self._connection.execute(table.delete().where(mine))
+        self._undone(change.feedback_id, "applied", change.note)
+
+    @apply.register
+    def _(self, change: h.CancelFeedback) -> None:
+        self._undone(change.feedback_id, "waiting", change.note)
+
+    def _undone(self, feedback_id: str, status: str, note: str) -> None:
+        done = self._connection.execute(
+            s.feedback.update()
+            .where(s.feedback.c.id == feedback_id, s.feedback.c.status == status)
+            .values(status="undone", note=note)
+        )
+        self._holds(done.rowcount == 1, feedback_id)
+
+    def _holds(self, held: bool, what: str) -> None:  # noqa: FBT001
+        if not held:
+            msg = f"{what!r} met another change: read again and repeat it"
+            raise ConflictError(msg)
+
+    def _locked(self, change: h.UndoFeedback) -> tuple[int, float]:
+        """Key and exponent of a namespace that has learned nothing since it was read."""
+        row = self._connection.execute(
+            sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.learned)
+            .where(s.namespaces.c.name == change.namespace)
+            .with_for_update()
+        ).one_or_none()
+        self._holds(row is not None and row.learned == change.version, change.feedback_id)
+        assert row is not None  # noqa: S101
+        return row.key, row.exponent
+
+    def _last(self, namespace: int) -> int:
+        """The last lesson of a namespace that stands; 0 without any."""
+        query = sa.select(sa.func.max(s.taught.c.sequence)).where(s.taught.c.namespace == namespace)
+        return self._connection.scalar(query) or 0
+
+    def _learned(self, namespace: int, **values: Any) -> None:
+        """Let a namespace know something else; whoever keeps what it knew notices."""
+        self._connection.execute(
+            s.namespaces.update()
+            .where(s.namespaces.c.key == namespace)
+            .values(learned=s.namespaces.c.learned + 1, **values)
+        )
+
+    def _unuse(self, namespace: int, uses: list[tuple[int, float, float]]) -> None:
+        for node, wins, losses in uses:
+            mine = sa.and_(s.usage.c.namespace == namespace, s.usage.c.node == node)
+            less = {"wins": _less(s.usage.c.wins, wins), "losses": _less(s.usage.c.losses, losses)}
+            self._connection.execute(s.usage.update().where(mine).values(**less))
+            nothing = sa.and_(s.usage.c.wins == 0.0, s.usage.c.losses == 0.0)
+            self._connection.execute(s.usage.delete().where(mine, nothing))
+
+    def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
+        alive = self._alive({node for a, b, *_ in pairs for node in (a, b)})
+        taken = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
+        # Those that the feedback had lowered come back, so the row may have to be made.
+        self.apply(c.CountTogether(name, tuple(taken)))
+
+    def _unremember(self, name: str, episode: tuple[str, float, Any, Any], *, last: bool) -> None:
+        identity, wins, documents, clock = episode
+        query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
+        row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
+        if row is not None:
+            less = {node: -credit for node, credit in documents.items()}
+            then = row.clock if clock is None or not last else clock
+            vector = unpack(row.embedding)
+            self.apply(c.KeepEpisode(name, identity, "", vector, -wins, less, then))
+
+    def _alive(self, keys: set[int]) -> set[int]:
+        found: set[int] = set()
+        for part in parts(keys):
+            found |= set(
+                self._connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part)))
+            )
+        return found
+
+    @apply.register
+    def _(self, change: h.TakeSnapshot) -> None:
+        query = sa.select(s.namespaces).where(s.namespaces.c.name == change.namespace)
+        row = self._connection.execute(query.with_for_update()).one_or_none()
+        self._holds(row is not None, change.namespace)
+        assert row is not None  # noqa: S101
+        moved = sa.select(sa.func.max(s.moves.c.sequence)).where(s.moves.c.namespace == row.key)
+        self._connection.execute(
+            s.snapshots.insert().values(
+                id=change.id,
+                namespace=row.key,
+                name=change.name,
+                created=time.time(),
+                learned=row.learned,
+                moves=self._connection.scalar(moved) or 0,
+                taught=self._last(row.key),
+                content=packed(self._connection, row.key, row.exponent, row.mind),
+            )
+        )
+
+    @apply.register
+    def _(self, change: h.RestoreSnapshot) -> None:
+        kept = self._connection.execute(
+            sa.select(s.snapshots).where(s.snapshots.c.id == change.id)
+        ).one_or_none()
+        self._holds(kept is not None, change.id)
+        assert kept is not None  # noqa: S101
+        content = unpacked(kept.content)
+        self._learned(kept.namespace, exponent=content.exponent, mind=content.mind)
+        # What came later is taken back by this, and must not be taken back again.
+        for table, known in ((s.moves, kept.moves), (s.taught, kept.taught)):
+            later = sa.and_(table.c.namespace == kept.namespace, table.c.sequence > known)
+            self._connection.execute(table.delete().where(later))
+        self._replace(kept.namespace, content)
+        self._connection.execute(unknown_moves(kept.namespace))
+
+    def _replace(self, namespace: int, content: Content) -> None:
+        alive = self._alive(content.nodes()) | {0}  # the target of STOP
+        for table, rows in content.rows(namespace, alive):
+            self._connection.execute(table.delete().where(table.c.namespace == namespace))
+            if rows:
+                self._connection.execute(table.insert(), rows)
+
+    @apply.register
+    def _(self, change: h.DeleteSnapshot) -> None:
+        self._connection.execute(s.snapshots.delete().where(s.snapshots.c.id == change.id))
+
+
+def _less(column: sa.Column[float], amount: float) -> sa.ColumnElement[float]:
+    """What is left of a sum; 0 where only rounding is."""
+    return sa.case((column - amount <= _NOTHING, 0.0), else_=column - amount)

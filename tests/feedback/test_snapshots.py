@@ -1,0 +1,285 @@
+"""Snapshots and the switch that stops learning, on both databases."""
+
+import threading
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.changes import AdvanceClock
+from crabpath_retrievers.changes_history import RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.errors import ConflictError
+
+
+def learn(memory, host, used, namespace="default", outcome=1.0):
+    """Feedback on a turn of its own; returns its id."""
+    turn = host.ask(namespace)
+    return memory.record(Feedback(turn, outcome, used=used)).feedback_id
+
+
+def without_history(known):
+    """What a namespace knows, without the record of how it came to know it."""
+    return {name: rows for name, rows in known.items() if not name.endswith(("taught", "moves"))}
+
+
+def test_a_snapshot_brings_back_all_that_was_known(memory, host, knows):
+    """To the last digit, and the way there with it; what came later is gone."""
+    for _ in range(2):
+        learn(memory, host, ["a", "b"])
+    before, learned = knows(memory, "default"), host.learned()
+    snapshot = memory.snapshot()
+    for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
+        learn(memory, host, used, outcome=outcome)
+    memory.store.apply([AdvanceClock("default", exponent=0.5)])
+    assert knows(memory, "default") != before
+    assert memory.restore(snapshot).id == snapshot
+    assert knows(memory, "default") == before
+    assert host.learned() > learned + 3, "whoever keeps what it knew must notice"
+
+
+def test_answers_follow_a_restored_snapshot(memory, host):
+    """The ranker that is kept at hand, usage and episodes too."""
+    learn(memory, host, ["a"])
+
+    def scores():
+        answer = memory.retrieve("Which fruit is red?", record=False)
+        return [(item.node.id, item.score) for item in answer.documents]
+
+    before, snapshot = scores(), memory.snapshot()
+    for _ in range(3):
+        learn(memory, host, ["c"])
+    assert scores() != before
+    memory.restore(snapshot)
+    assert scores() == before
+
+
+def test_feedback_after_a_restored_snapshot(memory, host, knows):
+    """What came before it can be undone, what came later stays applied and is not there."""
+    first = learn(memory, host, ["a"])
+    snapshot = memory.snapshot()
+    turn = host.ask()
+    later = memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
+    memory.restore(snapshot)
+    assert host.status(later) == "applied"
+    assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
+    before = knows(memory, "default")
+    assert memory.undo(later).status == "applied"
+    assert knows(memory, "default") == before
+    assert memory.undo(first).status == "undone"
+    assert host.usage() == {}
+
+
+def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
+    """And cannot be undone a second time."""
+    feedback_id = learn(memory, host, ["a"])
+    snapshot = memory.snapshot()
+    memory.undo(feedback_id)
+    memory.restore(snapshot)
+    assert host.usage()["a"] == (1.0, 0.0)
+    assert memory.undo(feedback_id).note == "it was undone before"
+
+
+def test_undoing_after_a_restore_leaves_what_came_back(memory, host, knows, alike):
+    """Also weights of which nobody knows any more what moved them."""
+    ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
+    snapshot = memory.snapshot()
+    for feedback_id in reversed(ids):
+        memory.undo(feedback_id)
+    memory.restore(snapshot)
+    before = knows(memory, "default")
+    assert before["crabpath_overlay"]
+    memory.undo(learn(memory, host, ["a", "b"]))
+    alike(knows(memory, "default"), before)
+
+
+def test_vanished_documents_are_passed_over(memory, host):
+    """Nothing of a document that was deleted since comes back."""
+    learn(memory, host, ["a", "b"])
+    learn(memory, host, ["a", "b"])
+    snapshot = memory.snapshot()
+    memory.forget("a")
+    memory.restore(snapshot)
+    assert host.usage() == {"b": (2.0, 0.0), "c": (0.0, 2.0)}
+    assert memory.info()["learned_weights"] == 0
+    answer = memory.retrieve("Which fruit is red?")
+    assert {item.node.id for item in answer.documents} == {"b", "c"}
+
+
+def test_other_namespaces_do_not_notice(memory, host, knows):
+    """What they know and their snapshots stay."""
+    for namespace in ("ada", "grace"):
+        learn(memory, host, ["a"], namespace)
+    snapshot, other = memory.snapshot("ada"), memory.snapshot("grace")
+    learn(memory, host, ["b"], "ada")
+    before = knows(memory, "grace")
+    memory.restore(snapshot)
+    assert knows(memory, "grace") == before
+    assert [kept.id for kept in memory.snapshots("grace")] == [other]
+
+
+def test_snapshots_are_listed(memory, host):
+    """Newest first, of one namespace or of all, with what they hold."""
+    learn(memory, host, ["a"], "ada")
+    first = memory.snapshot("ada", "before the weekend")
+    host.ask("grace")
+    second, third = memory.snapshot("grace"), memory.snapshot("ada")
+    assert [kept.id for kept in memory.snapshots("ada")] == [third, first]
+    assert {kept.id for kept in memory.snapshots(None)} == {first, second, third}
+    assert memory.snapshots() == []
+    named = memory.snapshots("ada")[1]
+    assert (named.name, named.namespace, named.learned) == ("before the weekend", "ada", 1)
+    assert named.size > 0
+
+
+def test_snapshots_are_found_by_name(memory, host):
+    """Within the namespace that is given, else in the default one."""
+    learn(memory, host, ["a"], "ada")
+    host.ask()
+    own, other = memory.snapshot("ada", "x"), memory.snapshot(name="x")
+    assert memory.restore("x", namespace="ada").id == own
+    assert memory.restore("x").id == other
+
+
+def test_names_are_unique_in_a_namespace(memory, host):
+    """A name that is taken, or no name at all, is refused."""
+    host.ask()
+    memory.snapshot(name="x")
+    with pytest.raises(InvalidInputError, match="choose another name or delete it"):
+        memory.snapshot(name="x")
+    with pytest.raises(InvalidInputError, match="1 to 200 characters"):
+        memory.snapshot(name="  ")
+    memory.delete_snapshot("x")
+    memory.snapshot(name="x")
+
+
+def test_what_is_not_there(memory, host):
+    """Unknown namespaces, unknown snapshots, those of another namespace, deleted ones."""
+    host.ask()
+    snapshot = memory.snapshot()
+    with pytest.raises(NotFoundError, match="'nobody' has neither asked nor learned"):
+        memory.snapshot("nobody")
+    for wrong in (("nope", None), (snapshot, "ada")):
+        with pytest.raises(NotFoundError, match="no snapshot"):
+            memory.restore(wrong[0], namespace=wrong[1])
+        with pytest.raises(NotFoundError, match="no snapshot"):
+            memory.delete_snapshot(wrong[0], namespace=wrong[1])
+    memory.delete_snapshot(snapshot)
+    with pytest.raises(NotFoundError, match="no snapshot"):
+        memory.restore(snapshot)
+
+
+def test_snapshots_go_with_their_namespace(memory, host):
+    """Forgotten is forgotten."""
+    learn(memory, host, ["a"], "ada")
+    memory.snapshot("ada")
+    memory.forget(namespace="ada")
+    assert memory.snapshots(None) == []
+
+
+def test_a_restored_episode_is_searchable(tmp_path):
+    """Its vector is indexed again; those that came later are gone from the index."""
+    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+
+        def success(query):
+            turn = memory.retrieve(query, k=3).turn.id
+            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=query))
+
+        success("who?")
+        snapshot = memory.snapshot()
+        memory.undo("who?")
+        success("where?")
+        memory._episodes.catch_up()
+        memory.restore(snapshot)
+        clock = memory.store.walk.clock("default")
+        (near,) = memory._episodes.near(memory.embedder.query("who?"), clock.key)
+        assert near.episode.query == "who?"
+        assert memory.index.beside(f"episodes-{clock.key}").count() == 1
+
+
+def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, knows):
+    """With what it has learned until then; others learn, and it does again when it may."""
+    learn(memory, host, ["c"])
+    turn, before = host.ask(), knows(memory, "default")
+    frozen = memory.retrieve("Which fruit is red?", record=False)
+    memory.freeze()
+    assert "is frozen" in memory.record(Feedback(turn, 1.0, used=["a"])).note
+    assert knows(memory, "default") == before
+    again = memory.retrieve("Which fruit is red?", record=False)
+    shown = [(item.node.id, item.score) for item in frozen.documents]
+    assert [(item.node.id, item.score) for item in again.documents] == shown
+    assert shown != [
+        (item.node.id, item.score)
+        for item in memory.retrieve("Which fruit is red?", namespace="new").documents
+    ]
+    learn(memory, host, ["a"], "ada")
+    assert host.learned("ada") == 1
+    memory.unfreeze()
+    assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
+
+
+def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monkeypatch):
+    """Between reading and writing the switch falls: nothing is learned."""
+    before = knows(memory, "default")
+    turn, changes = host.ask(), type(memory._recorder._inbox._learner).changes
+
+    def late(*given):
+        found = changes(*given)
+        memory.freeze()
+        return found
+
+    monkeypatch.setattr(type(memory._recorder._inbox._learner), "changes", late)
+    receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
+    assert receipt.status == "refused"
+    assert "is frozen" in receipt.note
+    assert without_history(knows(memory, "default")) == without_history(before)
+
+
+def test_frozen_namespaces_go_back(memory, host, knows):
+    """Taking back is no learning: the switch stays as it is."""
+    host.ask()
+    snapshot = memory.snapshot()
+    feedback_id = learn(memory, host, ["a"])
+    memory.freeze()
+    assert memory.undo(feedback_id).status == "undone"
+    memory.restore(snapshot)
+    assert host.usage() == {}
+    assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
+
+
+def test_freezing_twice_and_freezing_nobody(memory, host):
+    """Both are fine: who will come is frozen already."""
+    for _ in range(2):
+        memory.freeze("new")
+    assert "is frozen" in memory.record(Feedback(host.ask("new"), 1.0)).note
+    with pytest.raises(InvalidInputError):
+        memory.freeze("n" * 5000)
+
+
+def test_snapshots_while_others_learn(memory, host, knows):
+    """A snapshot holds whole lessons: usage and baseline agree in each."""
+    turns = [host.ask() for _ in range(8)]
+    taken = []
+
+    def take():
+        while len(taken) < 6:
+            taken.append(memory.snapshot())
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    for turn in turns:
+        memory.record(Feedback(turn, 1.0, used=["a"]))
+    thread.join()
+    for snapshot in reversed(taken):
+        memory.restore(snapshot)
+        known = knows(memory, "default")
+        count = known["baseline"][()][1]
+        assert host.usage().get("a", (0.0, 0.0))[0] == count == len(known["crabpath_taught"])
+
+
+def test_a_snapshot_of_a_namespace_that_vanishes(memory, host):
+    """The change itself says that it met another one."""
+    for change in (TakeSnapshot("nobody", "s"), RestoreSnapshot("nope")):
+        with pytest.raises(ConflictError, match="met another change"):
+            memory.store.apply([change])

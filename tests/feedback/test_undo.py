@@ -1,0 +1,276 @@
+"""Undoing feedback: all that it taught goes, all that others taught stays; on both databases."""
+
+import threading
+import uuid
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
+from crabpath_retrievers.config import LearningSettings, SeedSettings
+from crabpath_retrievers.graph import EdgeKind
+
+# Titles that mention each other: there are edges to follow, to learn and to forget.
+PAGES = {
+    "a": ("Apple", "An Apple is red fruit, unlike Grass or the Blue Sky."),
+    "b": ("Blue Sky", "The Blue Sky stands above the Grass."),
+    "c": ("Grass", "Grass is green, an Apple is not."),
+}
+QUERIES = ["Which fruit is red?", "What stands above the Grass?"]
+A_FEEDBACK = st.fixed_dictionaries(
+    {
+        "query": st.integers(0, len(QUERIES) - 1),
+        "explore": st.sampled_from([False, 1, 2]),
+        "outcome": st.sampled_from([1.0, 0.7, 0.0, -1.0]),
+        "used": st.sampled_from([["a", "c"], ["a", "b", "c"], ["b"], [], None]),
+        "source": st.sampled_from(["human", "self"]),
+        "late": st.booleans(),
+    }
+)
+FEEDBACKS = st.lists(A_FEEDBACK, min_size=3, max_size=8)
+QUICK = settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+@pytest.fixture
+def pages(location):
+    """Three pages; a walk enters at one of them, and weights fade within a few lessons."""
+    learning = LearningSettings(half_life=8.0, rate=0.4, promotion_threshold=1, blame_threshold=1)
+    vectors = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
+    chosen = Settings(seeds=SeedSettings(entries=1), learning=learning)
+    with CrabPath.open(location, settings=chosen, **given) as memory:
+        memory.add_documents(
+            [Document(text, id=i, metadata={"title": t}) for i, (t, text) in PAGES.items()]
+        )
+        yield memory
+
+
+def learn(memory, namespace, given):
+    """Ask, then give feedback as ``given``; returns its id."""
+    answer = memory.retrieve(
+        QUERIES[given["query"]], k=3, namespace=namespace, explore=given["explore"]
+    )
+    about = None if given["late"] else answer.turn.id
+    fields = {name: given[name] for name in ("used", "source")}
+    receipt = memory.record(Feedback(about, given["outcome"], namespace=namespace, **fields))
+    assert receipt.status == "applied"
+    return receipt.feedback_id
+
+
+@QUICK
+@given(feedbacks=FEEDBACKS)
+def test_undone_in_reverse_everything_is_as_it_was(pages, knows, alike, feedbacks):
+    """Weights, counts, usage, episodes, ranker, baseline and decay, after each one."""
+    namespace = uuid.uuid4().hex
+    before, ids = [], list[str]()
+    for one in feedbacks:
+        before.append(knows(pages, namespace))
+        ids.append(learn(pages, namespace, one))
+    while ids:
+        assert pages.undo(ids.pop()).status == "undone"
+        alike(knows(pages, namespace), before.pop())
+
+
+def test_the_pages_are_learned_in_all_ways(pages, knows):
+    """Pointers of the text and learned ones move, twice too: else the properties say little."""
+    one = {"explore": False, "outcome": 1.0, "source": "human", "late": False, "query": 0}
+    for used in (["a", "b", "c"], ["a", "c"]):
+        learn(pages, "ann", {**one, "used": used})
+    learn(pages, "ann", {**one, "outcome": -1.0, "used": ["b"]})
+    found = knows(pages, "ann")
+    kinds = [EdgeKind(kind) for _, _, kind in found["crabpath_overlay"]]
+    assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
+    assert len(found["crabpath_moves"]) > len(kinds)
+
+
+@QUICK
+@given(feedbacks=FEEDBACKS, data=st.data())
+def test_undone_in_any_order_nothing_is_left(pages, knows, feedbacks, data):
+    """Of successes: no row and no move, and the ranker is back at its prior."""
+    namespace = uuid.uuid4().hex
+    ids = [learn(pages, namespace, {**one, "outcome": abs(one["outcome"])}) for one in feedbacks]
+    for feedback_id in data.draw(st.permutations(ids)):
+        assert pages.undo(feedback_id).status == "undone"
+    left, fresh = knows(pages, namespace), knows(pages, "never seen")
+    assert {t for t in fresh if t.startswith("crabpath_") and left[t]} == set()
+    assert left["mean"][()] == pytest.approx(fresh["mean"][()], rel=1e-5, abs=1e-6)
+    assert left["precision"][()] == pytest.approx(fresh["precision"][()], rel=1e-5, abs=1e-6)
+    assert left["baseline"] == fresh["baseline"]
+
+
+def test_what_was_learned_in_between_stays(memory, host):
+    """Of two successes the second one alone counts."""
+    first, second = (
+        memory.record(Feedback(host.ask(), 1.0, used=used)).feedback_id for used in ("a", "b")
+    )
+    assert memory.undo(first) == (first, "undone", None)
+    assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
+    key = memory.store.walk.clock("default").key
+    (episode,) = memory.store.learned.latest_episodes(key, 10)
+    assert (episode.wins, episode.documents) == (1.0, {"b": 1.0})
+    assert host.status(second) == "applied"
+
+
+def test_a_faded_move_is_subtracted_as_faded(opens, hosting):
+    """After one half-life half of what a move added is left, and half is taken back."""
+    with opens(half_life=1.0, policy_gradient=False, promotion_threshold=1) as memory:
+        host = hosting(memory)
+        ids = [
+            memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)
+        ]
+        keys = memory.store.learned.keys("ab")
+
+        def weight():
+            found = memory.store.learned.weights("default", list(keys.values()))
+            return {round(w, 6) for (s, t, _), w in found.items() if {s, t} == set(keys.values())}
+
+        # .37 halves to .185 (and the second lesson sees .37 when it adds .063).
+        assert weight() == {round(0.37 / 2 + 0.1 * (1 - 0.37), 6)}
+        memory.undo(ids[0])
+        assert weight() == {round(0.1 * (1 - 0.37), 6)}
+
+
+def test_its_turns_can_be_learned_from_again(memory, host):
+    """By other feedback; the same id changes nothing and says so."""
+    turn = host.ask()
+    given = Feedback(turn, 1.0, used=["a"], feedback_id="f")
+    memory.record(given)
+    memory.undo("f")
+    again = memory.record(given)
+    assert again.status == "undone"
+    assert "give feedback under another id" in again.note
+    assert host.usage() == {}
+    assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
+    assert host.usage()["b"] == (1.0, 0.0)
+
+
+def test_undone_by_its_turn(memory, host):
+    """By turn id, or by the run id of the host; late feedback goes as a whole."""
+    run = str(uuid.uuid4())
+    turns = [host.ask(run_id=run), host.ask()]
+    memory.record(Feedback(None, 1.0, used=["a"], feedback_id="late"))
+    assert memory.undo(turn_id=run) == ("late", "undone", None)
+    assert memory.store.learned.consumed(turns) == {}
+    with pytest.raises(NotFoundError, match="nothing was learned from turn"):
+        memory.undo(turn_id=turns[1])
+
+
+def test_undoing_twice(memory, host, knows, alike):
+    """The second time changes nothing and says so."""
+    memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
+    memory.undo("f")
+    before, learned = knows(memory, "default"), host.learned()
+    assert memory.undo("f") == ("f", "undone", "it was undone before")
+    alike(knows(memory, "default"), before)
+    assert host.learned() == learned
+
+
+def test_refused_feedback_is_not_undone(memory):
+    """It taught nothing."""
+    memory.record(Feedback("nope", 1.0, feedback_id="f"))
+    assert memory.undo("f") == ("f", "refused", "it was refused, so nothing was learned from it")
+
+
+def test_waiting_feedback_is_never_learned_from(opens, hosting):
+    """Neither by the process that undid it nor by a later one."""
+    with opens(apply="external") as memory:
+        turn = hosting(memory).ask()
+        memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
+        assert memory.undo("f").status == "undone"
+    with opens() as memory:
+        host = hosting(memory)
+        assert (host.learned(), host.status("f")) == (0, "undone")
+        assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"feedback_id": "f", "turn_id": "t"}])
+def test_one_thing_is_undone_at_a_time(memory, wrong):
+    """A feedback or a turn, not both, not none."""
+    with pytest.raises(InvalidInputError, match="exactly one of feedback_id and turn_id"):
+        memory.undo(**wrong)
+
+
+def test_what_is_not_there_cannot_be_undone(memory, host, knows, alike):
+    """Unknown ids, and those of another namespace; nothing changes."""
+    turn = host.ask("ada")
+    memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
+    before = knows(memory, "ada")
+    for wrong in (
+        {"feedback_id": "nope"},
+        {"turn_id": "nope"},
+        {"feedback_id": "f", "namespace": "grace"},
+        {"turn_id": turn, "namespace": "grace"},
+    ):
+        with pytest.raises(NotFoundError):
+            memory.undo(**wrong)
+    alike(knows(memory, "ada"), before)
+    assert memory.undo("f", namespace="ada").status == "undone"
+
+
+def test_other_namespaces_do_not_notice(memory, host, knows):
+    """Of what they know nothing changes, to the last digit."""
+    for namespace in ("ada", "grace"):
+        turn = host.ask(namespace)
+        memory.record(Feedback(turn, 1.0, used=["a", "b"], feedback_id=namespace))
+    before = knows(memory, "grace")
+    memory.undo("ada")
+    assert knows(memory, "grace") == before
+
+
+def test_removed_documents_stay_removed(memory, host):
+    """Undoing what was learned about them brings nothing of them back."""
+    for feedback_id, outcome in (("f", -1.0), ("g", 1.0)):
+        turn = host.ask()
+        memory.record(Feedback(turn, outcome, used=["a", "b"], feedback_id=feedback_id))
+    memory.forget("a")
+    assert memory.undo("g").status == "undone"
+    assert set(host.usage()) == {"b", "c"}
+    keys = set(memory.store.learned.keys("abc").values())
+    found = memory.store.learned.counts("default", sorted(keys))
+    assert {node for a, b, _ in found for node in (a, b)} <= keys
+
+
+def test_concurrent_undoing_and_learning(memory, host, knows):
+    """Ten threads at once: each feedback is taken back once, the others stay."""
+    ids = [memory.record(Feedback(host.ask(), 1.0, used=["a"])).feedback_id for _ in range(10)]
+    more = [host.ask() for _ in range(5)]
+    found = []
+    work = [lambda i=i: found.append(memory.undo(i)) for i in ids[:5]]
+    work += [lambda t=t: memory.record(Feedback(t, 1.0, used=["a"])) for t in more]
+    threads = [threading.Thread(target=one) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [receipt.status for receipt in found] == ["undone"] * 5
+    assert host.usage()["a"] == (10.0, 0.0)
+    assert knows(memory, "default")["baseline"][()] == pytest.approx([1.0, 10])
+
+
+async def test_undo_off_the_event_loop(memory, host):
+    """The same as the blocking form."""
+    memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
+    assert (await memory.aundo("f")).status == "undone"
+    assert host.usage() == {}
+
+
+def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
+    """From the index too; an episode that others added to keeps its own."""
+    with CrabPath.open(tmp_path, embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
+        for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):
+            turn = memory.retrieve(query, k=3).turn.id
+            memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
+        memory._episodes.catch_up()
+        index = memory.index.beside(f"episodes-{memory.store.walk.clock('default').key}")
+        counts = []
+        for feedback_id in ("one", "three", "two"):
+            memory.undo(feedback_id)
+            counts.append(index.count())
+        assert counts == [2, 1, 0]
