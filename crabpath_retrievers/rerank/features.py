@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.graph import LEARNED, EdgeKind, NodeHead, Pointer
+from crabpath_retrievers.graph import LEARNED, EdgeKind, NodeHead
 from crabpath_retrievers.rerank.pagerank import pagerank
 from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.traversal import Arrival
@@ -55,7 +55,8 @@ likely_mention: how likely the node is relevant, without the graph, that mention
 the same for a node that shares a term with it. bridge: share of the query's information that the
 node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
-that exists only because of feedback. far: strongest route of two or more hops. hint: the caller
+that exists only because of feedback. trained: how far feedback has moved the other pointers to it,
+times the energy of the nodes that they leave. far: strongest route of two or more hops. hint: the caller
 suggested it. inhibition: how strongly pointers advise against it. episode: how strongly turns
 of similar queries that used it speak for it. passed: how strongly turns of the same query that did
 not use it speak against it. usage: how much more often than usual it was used when returned.
@@ -216,16 +217,11 @@ class _Read(NamedTuple):
                 # A source that the filter hides counts by its energy only.
                 row = place.get(source.key, -1)
                 column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
-                moved = 0.0 if kind in LEARNED else energy_moved(strength, weight, pointer)
+                moved = 0.0 if kind in LEARNED else pointer.weight - pointer.prior
+                moved *= strength / weight
                 found.append((target, row, column, _CODES[kind], strength, weight, moved))
         columns = np.array(found).reshape(-1, 7).T
         return cls(*columns[:4].astype(np.intp), *columns[4:])
-
-
-def energy_moved(strength: float, weight: float, pointer: Pointer) -> float:
-    if weight <= 0 or pointer.weight == pointer.prior:
-        return 0.0
-    return strength / weight * (pointer.weight - pointer.prior)
 
 
 def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:
@@ -234,7 +230,7 @@ def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> Non
         return
     direct, known = read.columns >= 0, read.sources >= 0
     np.maximum.at(matrix, (read.targets[direct], read.columns[direct]), read.strengths[direct])
-    np.add.at(matrix, (read.targets, _COLUMN["trained"]), read.moved)
+    np.add.at(matrix[:, _COLUMN["trained"]], read.targets, read.moved)
     rarity = 1.0 / np.sqrt(1.0 + np.array([hit.head.mentions for hit in evidence.pool]))
     matrix[:, _COLUMN["rare_mention"]] = matrix[:, _COLUMN["mention"]] * rarity
     likely = np.where(known, likelihood[read.sources], 0.0)
