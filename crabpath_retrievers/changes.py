@@ -6,8 +6,9 @@ in one transaction, and journals them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.graph import Authority, Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
 
@@ -126,9 +127,14 @@ class RecordTurn:
 
 @dataclass(frozen=True, slots=True)
 class KeepFeedback:
-    """Keep feedback until it is applied; an id that is known changes nothing."""
+    """Keep feedback until it is applied; an id that is known changes nothing.
+
+    Attributes:
+        vector: Unit vector of its correction, shape ``[d]``; None where nobody could embed it.
+    """
 
     feedback: Feedback
+    vector: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +236,93 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class ForgetNamespace:
-    """Delete all that one namespace has learned, its turns and its clock."""
+    """Delete all that one namespace has learned, its notes, its turns and its clock."""
 
     namespace: str
+
+
+NoteKind = Literal["teaching", "correction", "directive", "auto"]
+"""Where a note comes from: three ways to be told, and an answer to something novel."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteEdge:
+    """An edge that comes with a note.
+
+    Attributes:
+        source, target: Ids of nodes; None is the note itself.
+        weight: To add to the weight of the edge, which is 0 when it is new.
+    """
+
+    source: str | None
+    target: str | None
+    kind: EdgeKind
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNote:
+    """Keep a note of one namespace, or replace the one that it has under this id.
+
+    Raises ``InvalidInputError`` when the id belongs to a document or to another namespace.
+
+    Attributes:
+        node: The note with its vector; document and source are empty.
+        query: What it answers, if that is known; with ``query_vector``, a unit vector of shape
+            ``[d]``, it becomes an episode of the note.
+        turn, feedback: Ids of what it was made from.
+        edges: Edges from and to it, and beside it; those of vanished nodes are skipped.
+    """
+
+    namespace: str
+    node: Node
+    kind: NoteKind
+    authority: Authority = Authority.OVERLAY
+    query: str | None = None
+    query_vector: Vector | None = None
+    turn: str | None = None
+    feedback: str | None = None
+    edges: tuple[NoteEdge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UseNotes:
+    """Count a successful turn for those of the nodes that are notes of the namespace.
+
+    Attributes:
+        used: Ids of nodes that the answer rests on.
+        seen: Ids of notes that begin a new term without being used.
+    """
+
+    namespace: str
+    used: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotesIndexed:
+    """The vectors of these notes, by key, can be searched."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNotes:
+    """Delete notes with all that refers to them; other nodes with these ids stay."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAuthority:
+    """Set how far nodes are above learning; their weights go on from where they stand."""
+
+    keys: tuple[int, ...]
+    authority: Authority
+
+
+NoteChange = KeepNote | UseNotes | NotesIndexed | RemoveNotes | SetAuthority
+"""Changes of notes and of authority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,4 +354,5 @@ Change = (
     | KeepEpisode
     | EpisodesIndexed
     | Freeze
+    | NoteChange
 )

@@ -1,6 +1,7 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import LearningSettings
@@ -9,6 +10,7 @@ from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -46,10 +48,16 @@ class Minds:
     """Applies to a query what its namespace has learned."""
 
     def __init__(
-        self, store: GraphStore, episodes: Episodes, ranker: Ranker, settings: LearningSettings
+        self,
+        store: GraphStore,
+        episodes: Episodes,
+        notes: Notes,
+        ranker: Ranker,
+        settings: LearningSettings,
     ) -> None:
         """Read from ``store``; ``ranker`` is the shipped prior."""
         self._store, self._episodes, self._ranker = store, episodes, ranker
+        self._notes = notes
         self._settings = settings
         self.prior = Posterior.of(
             ranker.weights, settings.prior_strength, settings.learned_strength
@@ -71,10 +79,17 @@ class Minds:
         return ranker
 
     def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
-        """How strongly past successes speak for documents, in [0, 1], by node id."""
-        if not clock.learned or not self._settings.episodes:
-            return {}
-        return self._episodes.recall(vector, clock)
+        """How strongly past successes speak for nodes, in [0, 1], by id; for near notes from 0."""
+        found: dict[str, float] = {}
+        if (clock.learned or clock.notes) and self._settings.episodes:
+            found = self._episodes.recall(vector, clock)
+        found = {**dict.fromkeys(self._notes.near(vector, clock), 0.0), **found}
+        gone = self.expired(found, clock)
+        return {node: strength for node, strength in found.items() if node not in gone}
+
+    def expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+        """Those of the nodes that are notes whose probation is over."""
+        return self._notes.expired(ids, clock)
 
     def usage(self, keys: list[int], clock: Clock) -> dict[int, float]:
         """How much more often than usual nodes were used when returned, in [-1, 1], by key."""

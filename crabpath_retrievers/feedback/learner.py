@@ -25,6 +25,7 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Turn
 
@@ -44,6 +45,7 @@ class Learner:
 
     store: GraphStore
     episodes: Episodes
+    notes: Notes
     prior: Posterior
     settings: Settings
 

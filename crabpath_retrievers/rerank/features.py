@@ -77,6 +77,7 @@ _KIND_COLUMN = {
     EdgeKind.FOLLOWS: _COLUMN["learned"],
     EdgeKind.TOOL: _COLUMN["learned"],
     EdgeKind.CO_USED: _COLUMN["learned"],
+    EdgeKind.TAUGHT: _COLUMN["learned"],
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5

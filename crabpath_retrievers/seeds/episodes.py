@@ -12,6 +12,7 @@ import numpy as np
 from crabpath_retrievers.changes import EpisodesIndexed, KeepEpisode
 from crabpath_retrievers.config import EpisodeSettings
 from crabpath_retrievers.graph import Vector, cosines
+from crabpath_retrievers.seeds.beside import Beside
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
@@ -34,8 +35,7 @@ class Episodes:
     ) -> None:
         """Keep rows in ``store`` and vectors beside those of ``index``; None scans rows."""
         self._store, self._settings = store, settings
-        self._beside = getattr(index, "beside", None)
-        self._open: dict[int, VectorIndex] = {}
+        self._beside = Beside(index, "episodes")
 
     def recall(self, vector: Vector, clock: Clock) -> dict[str, float]:
         """How strongly past successes speak for documents, in [0, 1], by node id."""
@@ -53,10 +53,10 @@ class Episodes:
 
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
-        if self._beside is None:
+        if not self._beside.kept:
             episodes = self._store.learned.latest_episodes(namespace, self._settings.scanned)
         else:
-            ids = self._index(namespace).search(vector, self._settings.neighbours)
+            ids = self._beside.of(namespace).search(vector, self._settings.neighbours)
             episodes = self._store.learned.episodes(namespace, ids)
         if not episodes:
             return []
@@ -88,10 +88,10 @@ class Episodes:
         if self._store.learned.pile() < least:
             return
         waiting = self._store.learned.unindexed()
-        if self._beside is not None:
+        if self._beside.kept:
             for namespace in {namespace for namespace, _ in waiting}:
                 of = [episode for key, episode in waiting if key == namespace]
-                self._index(namespace).upsert(
+                self._beside.of(namespace).upsert(
                     [episode.id for episode in of],
                     [episode.vector.astype(np.float32) for episode in of],
                     [episode.query for episode in of],
@@ -101,13 +101,4 @@ class Episodes:
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""
-        if self._beside is not None:
-            index = self._index(namespace)
-            self._open.pop(namespace)
-            index.drop()  # type: ignore[attr-defined]
-
-    def _index(self, namespace: int) -> VectorIndex:
-        if namespace not in self._open:
-            assert self._beside is not None  # noqa: S101
-            self._open[namespace] = self._beside(f"episodes-{namespace}")
-        return self._open[namespace]
+        self._beside.forget(namespace)

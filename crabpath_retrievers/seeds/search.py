@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
 
 Recall = Callable[[Vector, Clock], Mapping[str, float]]
-"""How strongly past successes of a namespace speak for documents, by node id."""
+"""How strongly past successes of a namespace speak for nodes, by id; for near notes from 0."""
 
 
 class Search:
@@ -69,7 +69,8 @@ class Search:
             recalled = self._recall(vector, clock)
             words = self._words(query.text[:_LONGEST_QUERY], seeds)
             ids = (*dense, *query.seed_ids, *recalled)
-            heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
+            keys = (*words.lexical, *words.named)
+            heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]

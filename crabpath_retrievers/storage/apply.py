@@ -13,12 +13,13 @@ from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers.graph import EdgeKind, Node, effective_weight
+from crabpath_retrievers.graph import DECAY_RATES, EdgeKind, Node, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.learned_writer import LearnedWriter
 from crabpath_retrievers.storage.node_writer import NodeWriter
+from crabpath_retrievers.storage.note_writer import NoteWriter
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.text import storable
 
@@ -40,6 +41,7 @@ class Writer:
         self._insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = LearnedWriter(connection, self._insert, lambda n: self._namespace(n)[0])
+        self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
 
     def apply(self, change: c.Change) -> None:
         """Carry out one change."""
@@ -47,7 +49,7 @@ class Writer:
 
     @singledispatchmethod
     def _apply(self, change: object) -> None:
-        self._learned.apply(change)
+        (self._notes if isinstance(change, c.NoteChange) else self._learned).apply(change)
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
@@ -183,8 +185,10 @@ class Writer:
             sa.select(s.overlay.c.weight, s.overlay.c.mark).filter_by(namespace=namespace, **row)
         ).one_or_none()
         weight, mark = touched or (prior, min(born, exponent))
+        authority = sa.select(s.nodes.c.authority).where(s.nodes.c.key == delta.target)
+        rate = DECAY_RATES[self._connection.scalar(authority) or 0]
         new = float(
-            np.clip(effective_weight(weight, floor, mark, exponent) + delta.delta, -1.0, 1.0)
+            np.clip(effective_weight(weight, floor, mark, exponent, rate) + delta.delta, -1.0, 1.0)
         )
         insert = self._insert(s.overlay).values(
             namespace=namespace, weight=new, mark=exponent, **row
@@ -242,6 +246,7 @@ class Writer:
         )
         if key is None:
             return
+        self._notes.forget(key)
         turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
         self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
         for table in (s.overlay, s.counts, s.usage, s.episodes, s.turns):

@@ -63,6 +63,7 @@ class LearnedWriter:
             "status": "waiting",
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
+            "embedding": None if change.vector is None else pack(change.vector),
         }
         insert = self._insert(s.feedback).values(namespace=_WHOSE)
         self._connection.execute(insert.on_conflict_do_nothing(), row)

@@ -1,29 +1,54 @@
 """The schema version and the way forward from each older one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.schema import meta, metadata, namespaces, turns
+from crabpath_retrievers.storage.schema import (
+    feedback,
+    meta,
+    metadata,
+    namespaces,
+    nodes,
+    turns,
+)
 
-VERSION = 2
+VERSION = 3
 
 Migration = Callable[[sa.Connection], None]
 
 
 def _learning(connection: sa.Connection) -> None:
     """Version 2 keeps feedback and what was learned from it."""
-    for column in (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding):
-        text = CreateColumn(column).compile(dialect=connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+    _add(connection, _OF_LEARNING)
     metadata.create_all(connection)
 
 
+def _teaching(connection: sa.Connection) -> None:
+    """Version 3 keeps notes, and the authority of nodes."""
+    _add(connection, _OF_TEACHING)
+    metadata.create_all(connection)
+
+
+_OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
+_OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
+
+
+def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:
+    """Add columns; a table that an earlier step made has those of later versions already."""
+    for column in columns:
+        known = sa.inspect(connection).get_columns(column.table.name)
+        if column.name not in {one["name"] for one in known}:
+            text = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+
+
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _teaching}
 
 
 def prepare(

@@ -21,6 +21,7 @@ from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
+from crabpath_retrievers.storage.note_queries import NoteQueries
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
 from crabpath_retrievers.storage.walk_queries import WalkQueries
@@ -39,6 +40,7 @@ class GraphStore:
         catalog: Documents, staged work, statistics.
         turns: Turn records and the change journal.
         learned: What namespaces have learned, and feedback.
+        notes: Notes of namespaces.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -72,6 +74,7 @@ class GraphStore:
         self.catalog = Catalog(self)
         self.turns = TurnLog(self)
         self.learned = LearnedQueries(self)
+        self.notes = NoteQueries(self)
 
     @property
     def name(self) -> str:

@@ -53,4 +53,4 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     """There is nothing to delete, and nothing is made to delete it."""
     memory.retrieve("what is it?", namespace="ann")
     memory.forget(namespace="ann")
-    assert not memory._episodes._open
+    assert not memory._episodes._beside.opened

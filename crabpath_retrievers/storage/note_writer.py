@@ -1,0 +1,243 @@
+"""How changes of notes and of authority are carried out."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import singledispatchmethod
+from hashlib import sha256
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers import changes as c
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import DECAY_RATES, EdgeKind, Node, effective_weight
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.node_writer import NodeWriter, content_row, node_row
+from crabpath_retrievers.storage.packing import pack
+
+_OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # that a note comes with
+
+
+class NoteWriter:
+    """Writes notes on one open transaction."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        insert: Callable[..., Any],
+        nodes: NodeWriter,
+        then: Callable[[c.Change], None],
+    ) -> None:
+        """Write on ``connection``.
+
+        Args:
+            connection: An open transaction.
+            insert: The dialect's insert, which knows conflicts.
+            nodes: Removes nodes.
+            then: Applies the changes that follow from one: weights, episodes.
+        """
+        self._connection, self._insert = connection, insert
+        self._nodes, self._then = nodes, then
+
+    @singledispatchmethod
+    def apply(self, change: object) -> None:
+        """Carry out one change."""
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+
+    @apply.register
+    def _(self, change: c.KeepNote) -> None:
+        # This makes the namespace where it is new.
+        self._then(c.AdvanceClock(change.namespace))
+        namespace, turn = self._connection.execute(
+            sa.select(s.namespaces.c.key, s.namespaces.c.turn)
+            .where(s.namespaces.c.name == change.namespace)
+            .with_for_update()
+        ).one()
+        key = self._put(change, namespace)
+        self._describe(change, key, namespace, turn)
+        self._then(c.PutMeta((("notes", "1"),)))
+        self._recount([namespace])
+        self._remember(change, key)
+        deltas = tuple(self._deltas(change, key, namespace))
+        self._then(c.AdjustWeights(change.namespace, deltas, change.feedback or change.node.id))
+
+    def _put(self, change: c.KeepNote, namespace: int) -> int:
+        """Key of the note, whose node is written."""
+        node = change.node
+        assert node.vector is not None, "notes carry their vector"  # noqa: S101
+        row = node_row(node.id, _payload(node), pack(node.vector))
+        row |= {"owner": namespace, "authority": change.authority.value}
+        known = self._connection.execute(
+            sa.select(s.nodes.c.key, s.nodes.c.owner).where(s.nodes.c.id == node.id)
+        ).one_or_none()
+        if known is None:
+            made = self._connection.execute(s.nodes.insert().values(row).returning(s.nodes.c.key))
+            return int(made.scalar_one())
+        if known.owner != namespace:
+            msg = f"the id {node.id!r} is taken: choose another one, or none"
+            raise InvalidInputError(msg)
+        self._clear(known.key, namespace, node)
+        self._connection.execute(s.nodes.update().where(s.nodes.c.key == known.key).values(row))
+        return int(known.key)
+
+    def _clear(self, key: int, namespace: int, node: Node) -> None:
+        """Take back what a note said before; the same text may correct, and answer, more."""
+        content = s.contents.c.node == key
+        former = self._connection.scalar(sa.select(s.contents.c.content).where(content))
+        self._connection.execute(s.contents.delete().where(content))
+        if former != node.content:
+            own = s.overlay.c.kind.in_(_OWN_KINDS) & (s.overlay.c.source == key)
+            self._connection.execute(s.overlay.delete().where(own))
+            self._without_episodes(key, namespace, node.id)
+
+    def _describe(self, change: c.KeepNote, key: int, namespace: int, turn: int) -> None:
+        self._connection.execute(s.contents.insert(), content_row(key, _payload(change.node)))
+        fresh = {
+            "kind": change.kind,
+            "last": turn,
+            "indexed": 0,
+            "query": change.query,
+            "turn": change.turn,
+            "feedback": change.feedback,
+        }
+        row = {"node": key, "namespace": namespace, "born": turn, "uses": 0, **fresh}
+        insert = self._insert(s.notes).values(row)
+        self._connection.execute(insert.on_conflict_do_update(index_elements=["node"], set_=fresh))
+
+    def _remember(self, change: c.KeepNote, key: int) -> None:
+        """The episode by which similar queries recall the note."""
+        if change.query is not None and change.query_vector is not None:
+            query, vector = change.query, change.query_vector
+            credit = {change.node.id: 1.0}
+            name = f"{_episodes(key)}{sha256(query.encode()).hexdigest()[:16]}"
+            self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, credit))
+
+    def _without_episodes(self, key: int, namespace: int, node: str) -> None:
+        """Take a note out of its episodes; what later successes added to those stays."""
+        own = s.episodes.c.id.startswith(_episodes(key)) & (s.episodes.c.namespace == namespace)
+        query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(own)
+        for episode, documents in self._connection.execute(query).all():
+            left = {n: credit for n, credit in json.loads(documents).items() if n != node}
+            where = s.episodes.c.id == episode
+            if left:
+                update = s.episodes.update().where(where)
+                self._connection.execute(update.values(documents=json.dumps(left)))
+            else:
+                self._connection.execute(s.episodes.delete().where(where))
+
+    def _deltas(self, change: c.KeepNote, key: int, namespace: int) -> Iterable[c.WeightDelta]:
+        """What the edges add to weights; those of the note itself begin anew at 0."""
+        own = change.node.id
+        ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
+        seen = s.nodes.c.owner.in_((0, namespace))
+        rows = self._connection.execute(
+            sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(ids), seen)
+        )
+        keys = {node: key for node, key in rows}
+        for edge in change.edges:
+            source, target = keys.get(edge.source or own), keys.get(edge.target or own)
+            if source and target and source != target:
+                if key in {source, target}:
+                    row = {"source": source, "target": target, "kind": edge.kind.value}
+                    self._connection.execute(s.overlay.delete().filter_by(**row))
+                yield c.WeightDelta(source, target, edge.kind, edge.weight)
+
+    @apply.register
+    def _(self, change: c.UseNotes) -> None:
+        key, turn = (
+            sa.select(column).where(s.namespaces.c.name == change.namespace).scalar_subquery()
+            for column in (s.namespaces.c.key, s.namespaces.c.turn)
+        )
+        for ids, uses in ((change.used, 1), (change.seen, 0)):
+            found = sa.select(s.nodes.c.key).where(s.nodes.c.id.in_(ids))
+            own = s.notes.c.node.in_(found) & (s.notes.c.namespace == key)
+            update = s.notes.update().where(own)
+            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last=turn))
+
+    @apply.register
+    def _(self, change: c.NotesIndexed) -> None:
+        for part in parts(change.keys):
+            update = s.notes.update().where(s.notes.c.node.in_(part))
+            self._connection.execute(update.values(indexed=1))
+
+    @apply.register
+    def _(self, change: c.RemoveNotes) -> None:
+        for part in parts(change.ids):
+            self._remove(s.nodes.c.id.in_(part))
+
+    def forget(self, namespace: int) -> None:
+        """Delete all notes of a namespace, by key."""
+        self._remove(s.notes.c.namespace == namespace)
+
+    def _remove(self, which: sa.ColumnElement[bool]) -> None:
+        rows = self._connection.execute(
+            sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
+            .join(s.notes, s.notes.c.node == s.nodes.c.key)
+            .where(which)
+        ).all()
+        for row in rows:
+            self._without_episodes(row.key, row.namespace, row.id)
+        for part in parts(row.id for row in rows):
+            self._nodes.remove(part)
+        self._recount({row.namespace for row in rows})
+
+    def _recount(self, namespaces: Iterable[int]) -> None:
+        count = (
+            sa.select(sa.func.count())
+            .where(s.notes.c.namespace == s.namespaces.c.key)
+            .scalar_subquery()
+        )
+        for key in namespaces:
+            update = s.namespaces.update().where(s.namespaces.c.key == key)
+            self._connection.execute(update.values(notes=count))
+
+    @apply.register
+    def _(self, change: c.SetAuthority) -> None:
+        for part in parts(change.keys):
+            self._settle(part)
+            update = s.nodes.update().where(s.nodes.c.key.in_(part))
+            self._connection.execute(update.values(authority=change.authority.value))
+
+    def _settle(self, keys: Sequence[int]) -> None:
+        """Let learned weights stand where they have decayed to, before their speed changes."""
+        o, e = s.overlay, s.edges
+        same = sa.and_(o.c.source == e.c.source, o.c.target == e.c.target, o.c.kind == e.c.kind)
+        floor = sa.func.coalesce(e.c.floor, 0.0)
+        rows = self._connection.execute(
+            sa.select(o, floor.label("floor"), s.namespaces.c.exponent, s.nodes.c.authority)
+            .select_from(o.outerjoin(e, same))
+            .join(s.namespaces, s.namespaces.c.key == o.c.namespace)
+            .join(s.nodes, s.nodes.c.key == o.c.target)
+            .where(o.c.target.in_(keys))
+        ).all()
+        own = [column == sa.bindparam(f"the_{column.name}") for column in o.primary_key.columns]
+        update = o.update().where(*own).values(weight=sa.bindparam("to"), mark=sa.bindparam("now"))
+        if rows:
+            self._connection.execute(update, [_settled(row) for row in rows])
+
+
+def _settled(row: Any) -> dict[str, Any]:
+    rate = DECAY_RATES[row.authority]
+    weight = effective_weight(row.weight, row.floor, row.mark, row.exponent, rate)
+    where = {f"the_{column.name}": getattr(row, column.name) for column in s.overlay.primary_key}
+    return {**where, "to": weight, "now": max(row.mark, row.exponent)}
+
+
+def _episodes(key: int) -> str:
+    """How the ids of a note's episodes begin: by the note's key, which no other node ever has."""
+    return f"note-{key}-"
+
+
+def _payload(node: Node) -> dict[str, Any]:
+    return {
+        # No document has an empty source, so that no linker ever asks for this one.
+        "document": "",
+        "source": "",
+        "content": node.content,
+        "title": node.title,
+        "position": 0,
+        "metadata": dict(node.metadata),
+        "digest": node.digest,
+    }
