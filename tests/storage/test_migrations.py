@@ -1,10 +1,14 @@
 """The schema version of a store and the way forward from older ones, on both databases."""
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import Freeze, PutMeta
+from crabpath_retrievers.changes import Freeze, KeepFeedback, KeepNote, PutMeta, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.graph import Authority
+from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
@@ -90,13 +94,16 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
     """Version 1 had neither feedback nor what follows from it; its documents and turns stay."""
     graph.publish(make("a"))
     with store._engine.begin() as connection:
-        for table in ("feedback", "consumed", "counts", "usage", "episodes"):
+        for table in ("feedback", "consumed", "counts", "usage", "episodes", "notes"):
             connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
         for table, column in (
             ("namespaces", "learned"),
             ("namespaces", "frozen"),
             ("namespaces", "mind"),
             ("turns", "embedding"),
+            ("namespaces", "notes"),
+            ("nodes", "owner"),
+            ("nodes", "authority"),
         ):
             connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
     store.apply([PutMeta((("schema", "1"),))])
@@ -105,4 +112,30 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
     assert version_of(migrated) == VERSION
     assert migrated.learned.learned("ann") == (0, None, True)
     assert [node.id for node in migrated.catalog.known(ids=["a"])] == ["a"]
+    migrated.close()
+
+
+def test_a_store_without_notes_is_taught_after_migration(location, store, graph, make):
+    """Version 2 had neither notes nor authority; feedback that waits there stays."""
+    graph.publish(make("a"))
+    store.apply([KeepFeedback(Feedback("t", 1.0, feedback_id="f"))])
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE crabpath_notes"))
+        for table, column in (
+            ("namespaces", "notes"),
+            ("nodes", "owner"),
+            ("nodes", "authority"),
+            ("feedback", "embedding"),
+        ):
+            connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
+    store.apply([PutMeta((("schema", "2"),))])
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    note = replace(make("n", "a note"), document="", source="")
+    (key,) = migrated.learned.keys(["a"]).values()
+    migrated.apply([KeepNote("ann", note, "teaching"), SetAuthority((key,), Authority.CANONICAL)])
+    ann = migrated.walk.clock("ann")
+    assert {head.id for head in migrated.walk.heads(["a", "n"], namespace=ann.key)} == {"a", "n"}
+    assert [head.id for head in migrated.walk.heads(["a", "n"])] == ["a"]
+    assert migrated.learned.feedback("f").vector is None
     migrated.close()

@@ -1,12 +1,14 @@
 """Teaching and directing: notes are found, replaced, forgotten, and refused when they are odd."""
 
 import pytest
+import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, InvalidInputError, NotFoundError
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.changes import Freeze
 from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
+from crabpath_retrievers.storage.schema import nodes
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -117,10 +119,6 @@ def test_a_directive_is_canonical_and_a_teaching_is_not(memory, pupil):
 
 def authority(memory, node):
     """The authority of a node as it is stored."""
-    import sqlalchemy as sa
-
-    from crabpath_retrievers.storage.schema import nodes
-
     with memory.store.reading() as connection:
         return connection.scalar(sa.select(nodes.c.authority).where(nodes.c.id == node))
 
@@ -196,8 +194,6 @@ def test_a_note_can_be_forgotten(memory, pupil):
 
 def test_a_question_that_others_answered_too_stays_without_the_note(memory):
     """Forgetting the note takes it out of the episode that a success has added to."""
-    from crabpath_retrievers import Feedback
-
     note = memory.teach(TEXT, query=QUESTION)
     turn = memory.retrieve(QUESTION, k=4).turn.id
     memory.record(Feedback(turn, 1.0, used=["b"]))
