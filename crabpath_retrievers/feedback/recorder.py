@@ -37,7 +37,7 @@ class Recorder:
                 have no embedder. None where this process has none.
         """
         self._store, self._apply = store, learner.settings.learning.apply
-        self._indexed = (learner.episodes, learner.notes)
+        self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._inbox = Inbox(store, learner)
         self._worker = Worker(self._work, "crabpath-learning")
@@ -121,5 +121,5 @@ class Recorder:
         self._catch_up(_PILE)
 
     def _catch_up(self, least: int) -> None:
-        for remembered in self._indexed:
-            remembered.catch_up(least)
+        self._episodes.catch_up(least)
+        self._notes.catch_up(least)

@@ -27,13 +27,12 @@ def auto_id(namespace: str, query: str) -> str:
 def closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
     """Which gate keeps a question from becoming a note; None when all are open.
 
-    ``known``: something like it is there (cosine of the best hit from 0.58, for certain from 0.60).
-    ``noise``: nothing is near it at all (0.28 at most), so it belongs elsewhere. ``short``,
-    ``symbols``, ``blocked``: see :class:`~crabpath_retrievers.config.NoteSettings`.
+    ``novelty``: something like it is known (cosine of the best hit from 0.58), or nothing is near
+    it at all (up to 0.28), so that it belongs elsewhere. ``short``, ``symbols``, ``blocked``: see
+    :class:`~crabpath_retrievers.config.NoteSettings`.
     """
-    novelty = turn.novelty
-    if not novelty.get("novel"):
-        return "noise" if novelty.get("top", 0.0) < _NOISE_OR_KNOWN else "known"
+    if not turn.novelty.get("novel"):
+        return "novelty"
     if len(tokens(turn.query)) < settings.min_tokens:
         return "short"
     letters = [character for character in turn.query if not character.isspace()]
@@ -41,9 +40,6 @@ def closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
         return "symbols"
     text = normalise(turn.query)
     return "blocked" if any(normalise(p) in text for p in settings.blocked if p) else None
-
-
-_NOISE_OR_KNOWN = 0.4  # between 0.28 and 0.58, where a question that is not novel cannot lie
 
 
 def auto_note(

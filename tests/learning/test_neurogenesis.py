@@ -36,14 +36,14 @@ def born(turn, answer="Under stones.", nearest=-1.0, settings=SETTINGS):
 @pytest.mark.parametrize(
     ("top", "gate"),
     [
-        (0.0, "noise"),
-        (0.28, "noise"),
+        (0.0, "novelty"),
+        (0.28, "novelty"),
         (0.281, None),
         (0.579, None),
-        (0.58, "known"),
-        (0.59, "known"),
-        (0.6, "known"),
-        (1.0, "known"),
+        (0.58, "novelty"),
+        (0.59, "novelty"),
+        (0.6, "novelty"),
+        (1.0, "novelty"),
     ],
 )
 def test_the_gate_of_novelty(asked, top, gate):
@@ -53,9 +53,9 @@ def test_the_gate_of_novelty(asked, top, gate):
     assert (born(turn) is None) is (gate is not None)
 
 
-def test_a_turn_without_novelty_is_noise(asked):
-    """An old record may not tell."""
-    assert closed_gate(replace(asked(), novelty={}), SETTINGS) == "noise"
+def test_a_turn_that_tells_no_novelty(asked):
+    """An old record may not tell, and then nothing is made."""
+    assert closed_gate(replace(asked(), novelty={}), SETTINGS) == "novelty"
 
 
 @pytest.mark.parametrize(
