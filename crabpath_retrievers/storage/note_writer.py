@@ -1,6 +1,7 @@
 """How changes of notes and of authority are carried out."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import singledispatchmethod
 from hashlib import sha256
@@ -60,8 +61,9 @@ class NoteWriter:
         self._then(c.PutMeta((("notes", "1"),)))
         self._recount([namespace])
         self._remember(change, key)
-        deltas = tuple(self._deltas(change, key, namespace))
-        self._then(c.AdjustWeights(change.namespace, deltas, change.feedback or change.node.id))
+        self._journal("note", change.namespace, {"id": change.node.id, "kind": change.kind})
+        if deltas := tuple(self._deltas(change, key, namespace)):
+            self._then(c.AdjustWeights(change.namespace, deltas, change.feedback or change.node.id))
 
     def _put(self, change: c.KeepNote, namespace: int) -> int:
         """Key of the note, whose node is written."""
@@ -166,6 +168,7 @@ class NoteWriter:
     def _(self, change: c.RemoveNotes) -> None:
         for part in parts(change.ids):
             self._remove(s.nodes.c.id.in_(part))
+        self._journal("remove_notes", None, {"ids": list(change.ids)})
 
     def forget(self, namespace: int) -> None:
         """Delete all notes of a namespace, by key."""
@@ -199,6 +202,13 @@ class NoteWriter:
             self._settle(part)
             update = s.nodes.update().where(s.nodes.c.key.in_(part))
             self._connection.execute(update.values(authority=change.authority.value))
+        payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
+        self._journal("authority", None, payload)
+
+    def _journal(self, change: str, namespace: str | None, payload: dict[str, Any]) -> None:
+        """What was done; the text itself never enters: what is forgotten must be gone."""
+        row = {"created": time.time(), "namespace": namespace, "change": change}
+        self._connection.execute(s.journal.insert().values(payload=json.dumps(payload), **row))
 
     def _settle(self, keys: Sequence[int]) -> None:
         """Let learned weights stand where they have decayed to, before their speed changes."""

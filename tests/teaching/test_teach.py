@@ -86,6 +86,19 @@ def test_the_same_text_may_answer_several_questions(memory, pupil):
     assert pupil.weights() == taught
 
 
+def test_the_journal_tells_what_was_taught(memory):
+    """By id and kind; neither text nor question stand there, so that both can be forgotten."""
+    note = memory.teach(TEXT, query=QUESTION, related=["a"])
+    memory.anchor(note)
+    memory.forget(ids=note)
+    entries = memory.store.turns.journal(4)
+    assert [e["change"] for e in entries] == ["remove_notes", "authority", "adjust", "note"]
+    assert entries[3]["payload"] == {"id": note, "kind": "teaching"}
+    assert entries[2]["payload"]["cause"] == note
+    assert TEXT not in str(entries)
+    assert QUESTION not in str(entries)
+
+
 def test_related_documents_come_with_a_note(memory, pupil):
     """The note leads to them in its own namespace."""
     memory.teach(TEXT, query=QUESTION, related=["b"])
