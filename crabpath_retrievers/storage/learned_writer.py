@@ -146,6 +146,7 @@ class LearnedWriter:
             "note": None,
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
+            "embedding": None if change.vector is None else pack(change.vector),
         }
         _KEEP.run(self._connection, row)
 
@@ -250,6 +251,8 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "episodes": [(e.id, e.wins, dict(e.documents), e.clock) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
+        "told": [{"note": note, "query": query} for note, query in taught.told],
+        "used": taught.used,
     }
     return {
         "feedback": change.feedback_id,

@@ -113,7 +113,7 @@ def test_what_was_learned_in_between_stays(memory, host):
     assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
     key = memory.store.walk.clock("default").key
     (episode,) = memory.store.learned.latest_episodes(key, 10)
-    assert (episode.wins, episode.documents) == (1.0, {"b": 1.0})
+    assert (episode.wins, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
     assert host.status(second) == "applied"
 
 
@@ -250,7 +250,7 @@ def test_concurrent_undoing_and_learning(memory, host, knows):
         thread.join()
     assert [receipt.status for receipt in found] == ["undone"] * 5
     assert host.usage()["a"] == (10.0, 0.0)
-    assert knows(memory, "default")["baseline"][()] == pytest.approx([1.0, 10])
+    assert knows(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
 
 
 async def test_undo_off_the_event_loop(memory, host):
