@@ -1,8 +1,8 @@
 """How much shorter answers get: only documents that the ranker is confident about."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from crabpath_retrievers.evaluation.learning.subject import USED, Subject
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Corpus
 from crabpath_retrievers.evaluation.methods.dense import dense
 from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
+from crabpath_retrievers.evaluation.streams.learners import Learned, Ranked
+from crabpath_retrievers.evaluation.streams.signals import Signal
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
@@ -24,26 +26,74 @@ Ask = Callable[[str, Vector], list[str]]
 """Documents, best first, for a question and its unit vector of shape ``[d]``."""
 
 
+@dataclass(slots=True)
+class Noted:
+    """A learner whose short answers are noted before it is told about a question.
+
+    Attributes:
+        learned: Who learns.
+        asks: Ways to ask for short answers.
+        answers: What each gave, by its name, in the order of the stream.
+    """
+
+    learned: Learned
+    asks: Mapping[float, Ask]
+    answers: dict[float, list[list[str]]]
+
+    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+        """The k best documents, best first."""
+        for name, ask in self.asks.items():
+            self.answers[name].append(ask(query, vector))
+        return self.learned.rank(query, vector, k)
+
+    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+        """Record the feedback."""
+        self.learned.learn(vector, ranked, signal)
+
+
 def compressed(subject: Subject) -> Iterator[dict[str, Any]]:
-    """After one pass with ``used`` feedback, the questions once more, and reworded.
+    """Short answers during one pass with ``used`` feedback, and after it.
 
     Yields:
-        ``dataset``, ``asked`` (``again`` or ``reworded``), ``method`` (``dense``, ``learned``,
-        ``frozen``), ``confident`` (None for dense); ``documents``: their mean number;
-        ``full``: the share of questions whose gold is all among them; each with ``_ci95``;
-        ``difference``, ``ci95``, ``p``: of ``full`` to dense, paired.
+        ``dataset``; ``asked``: ``first`` (before anything was said about the question; ``learned``
+        only, since the others answer as in ``again``), ``again`` or ``reworded``; ``method``
+        (``dense``, ``learned``, ``frozen``); ``confident`` (None for dense); ``documents``: their
+        mean number; ``full``: the share of questions whose gold is all among them; each with
+        ``_ci95``; ``difference``, ``ci95``, ``p``: of ``full`` to dense, paired.
     """
     memories = {share: subject.with_settings(_confident(share)) for share in THRESHOLDS}
     wordings = {"again": subject.dataset.queries, "reworded": subject.reworded()}
     with subject.namespace("compression") as namespace, _dense(subject) as nearest:
-        subject.learned(namespace, USED, subject.course())
+        first = _while_learning(subject, memories, namespace)
         for asked, texts in wordings.items():
             beside = _answers(subject, texts, nearest)
+            if asked == "again":
+                for share, own in first.items():
+                    yield _row(subject, "first", "learned", share, own, beside)
             yield _row(subject, asked, "dense", None, beside, beside)
             for share, memory in memories.items():
                 for method, whose in (("learned", namespace), ("frozen", _UNTAUGHT)):
                     own = _answers(subject, texts, _confident_only(subject, memory, whose))
                     yield _row(subject, asked, method, share, own, beside)
+
+
+def _while_learning(
+    subject: Subject, memories: Mapping[float, CrabPath], namespace: str
+) -> dict[float, dict[str, list[str]]]:
+    """One pass; short answers by threshold and query id, each before its label was read."""
+    asks = {share: _confident_only(subject, m, namespace) for share, m in memories.items()}
+    learned = Learned(subject.memory, subject.dataset.split, namespace)
+    noted = Noted(learned, asks, {share: [] for share in asks})
+    course = subject.course()
+    subject.follow(namespace, noted, USED, course)
+    order = course.order(list(subject.dataset.queries))
+    answers = {
+        share: dict(zip(order, found, strict=True)) for share, found in noted.answers.items()
+    }
+    return {
+        share: {query: found[query] for query in subject.dataset.queries}
+        for share, found in answers.items()
+    }
 
 
 def _confident(share: float) -> Settings:

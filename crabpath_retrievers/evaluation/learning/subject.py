@@ -9,7 +9,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned
+from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned, Learner
 from crabpath_retrievers.evaluation.streams.prequential import Course, Pass, follow
 from crabpath_retrievers.evaluation.streams.signals import Judge
 from crabpath_retrievers.evaluation.streams.summary import scored
@@ -75,7 +75,7 @@ class Subject:
         if not self._frozen:
             learner = Frozen(self.memory, self.dataset.split)
             course = self.course(self.passes)
-            self._frozen = self._follow("frozen", learner, USED, course)
+            self._frozen = self.follow("frozen", learner, USED, course)
         return self._frozen
 
     def learned(
@@ -90,7 +90,7 @@ class Subject:
             memory: The memory under other settings; None for the usual ones.
         """
         learner = Learned(memory or self.memory, self.dataset.split, namespace)
-        return self._follow(namespace, learner, judge, course)
+        return self.follow(namespace, learner, judge, course)
 
     def scores(self, done: Pass) -> PerQuery:
         """Scores of a pass, in the order in which its questions were asked."""
@@ -106,9 +106,8 @@ class Subject:
         order = course.order(list(self.dataset.queries))
         return {q: course.text(self.dataset.queries[q], 1, place) for place, q in enumerate(order)}
 
-    def _follow(
-        self, who: str, learner: Frozen | Learned, judge: Judge, course: Course
-    ) -> list[Pass]:
+    def follow(self, who: str, learner: Learner, judge: Judge, course: Course) -> list[Pass]:
+        """The passes of any learner on this data set; ``who`` stands beside the progress bar."""
         name, embedder = f"{self.name}, {who}", self.memory.embedder
         return follow(name, learner, self.dataset, embedder, judge, course, self.ks[-1])
 

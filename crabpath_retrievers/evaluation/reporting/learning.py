@@ -18,11 +18,12 @@ all orders. `orders` is the lowest and the highest difference of a single order,
 the interval of the row, and of how many orders, lies below 0."""
 _ABLATION_NOTE = """\
 Each cell has the mean and the paired difference to `all` on the same stream. `only` leaves one
-mechanism on; `frozen` learns nothing."""
+mechanism on; `frozen` learns nothing. The second pass asks what the first was told about."""
 _COMPRESSION_NOTE = """\
-Questions are asked once more after one pass, at most ten documents, only those with at least the
-probability `confident`; dense always returns ten. Differences are those of full evidence to
-dense."""
+At most ten documents, only those with at least the probability `confident`; dense always returns
+ten. `first` is asked before anything was said about the question, `again` and `reworded` after a
+pass that was told about it: they show what is remembered, not what carries over to new questions.
+Differences are those of full evidence to dense."""
 _ENDURANCE_NOTE = """\
 Milliseconds contain no embedding. Slopes are per 1,000 turns, by least squares over windows."""
 

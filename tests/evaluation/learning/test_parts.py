@@ -8,7 +8,7 @@ from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.evaluation.learning import grid
 from crabpath_retrievers.evaluation.learning.ablation import VARIANTS, ablated
-from crabpath_retrievers.evaluation.learning.compression import THRESHOLDS
+from crabpath_retrievers.evaluation.learning.compression import THRESHOLDS, compressed
 from crabpath_retrievers.evaluation.learning.endurance import endured, slopes
 from crabpath_retrievers.evaluation.learning.measuring import measure_learning
 from crabpath_retrievers.evaluation.learning.plan import LearningPlan
@@ -86,6 +86,17 @@ def test_no_label_is_read_before_its_question_was_answered(subject, data, log):
     for (asked, text), (label, query), _ in found:
         assert (asked, label) == ("asked", "label")
         assert data.queries[query] == text
+
+
+def test_nor_before_its_short_answers(subject, log):
+    """All thresholds and the learner are asked; only then is the label read."""
+    log.clear()
+    list(compressed(subject))
+    found = lessons(log)
+    assert len(found) == 4
+    for part in found:
+        assert [kind for kind, _ in part] == ["asked"] * 5 + ["label", "record"]
+        assert len({text for kind, text in part if kind == "asked"}) == 1
 
 
 def test_nor_in_a_long_stream(small, cached, log, monkeypatch):
