@@ -25,7 +25,9 @@ ten. `first` is asked before anything was said about the question, `again` and `
 pass that was told about it: they show what is remembered, not what carries over to new questions.
 Differences are those of full evidence to dense."""
 _ENDURANCE_NOTE = """\
-Milliseconds contain no embedding. Slopes are per 1,000 turns, by least squares over windows."""
+Milliseconds contain no embedding. `unrecorded` and `frozen` are medians of the learner and its
+twin on every tenth question, neither keeping a record of the turn; `ratio` is that of the two.
+Slopes are per 1,000 turns, by least squares over windows."""
 
 
 def write_learning_report(figures: Figures, folder: Path) -> None:
@@ -132,13 +134,13 @@ def _compression(compression: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
-    head = ["turns", "retrieve p50", "p95", "record p50", "p95", "frozen p50", "ratio"]
+    head = ["turns", "retrieve p50", "p95", "record p50", "p95", "unrecorded", "frozen"]
     rows = (
         [
             window["turns"],
             *(window["retrieve_ms"][p] for p in ("p50", "p95")),
             *(window["record_ms"][p] for p in ("p50", "p95")),
-            window["frozen_ms"]["p50"] if "frozen_ms" in window else "–",
+            *(window.get(name, {}).get("p50", "–") for name in ("unrecorded_ms", "frozen_ms")),
             window.get("ratio", "–"),
             window["memory_mb"],
             window["store_mb"],
@@ -146,7 +148,7 @@ def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
         for window in endurance["windows"]
     )
     yield f"{endurance['dataset']}:"
-    yield table([*head, "memory MiB", "store MiB"], rows)
+    yield table([*head, "ratio", "memory MiB", "store MiB"], rows)
     slopes = endurance["slopes"]
     names = dict.fromkeys(name for own in slopes.values() for name in own)
     shown = ([name, *(_slope(own[name]) for own in slopes.values())] for name in names)

@@ -64,7 +64,8 @@ def _draw_endurance(path: Path, title: str, windows: Sequence[Mapping[str, Any]]
     (retrieve, record), (memory, store) = figure.subplots(2, 2)
     _times(retrieve, windows, "retrieve_ms", "retrieving, ms")
     frozen = [window for window in windows if "frozen_ms" in window]
-    _line(retrieve, frozen, [w["frozen_ms"]["p50"] for w in frozen], "frozen p50")
+    for name, label in (("unrecorded_ms", "unrecorded p50"), ("frozen_ms", "frozen p50")):
+        _line(retrieve, frozen, [window[name]["p50"] for window in frozen], label)
     retrieve.legend()
     _times(record, windows, "record_ms", "learning from one answer, ms")
     record.legend()
@@ -75,7 +76,7 @@ def _draw_endurance(path: Path, title: str, windows: Sequence[Mapping[str, Any]]
         _line(axes, windows, [window[name] for window in windows], label)
         axes.set_ylabel(label)
     for axes in (retrieve, record, memory, store):
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, axes.get_ylim()[1] * 1.05)
         axes.set_xlabel("turns")
     figure.savefig(path, dpi=DPI)
 

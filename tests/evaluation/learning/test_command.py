@@ -88,7 +88,7 @@ def test_compression_and_endurance(measured):
     assert sizes == sorted(sizes, reverse=True)
     (window,) = figures["endurance"]["windows"]
     assert window["turns"] == 12
-    assert set(window) >= {"retrieve_ms", "record_ms", "frozen_ms", "ratio"}
+    assert set(window) >= {"retrieve_ms", "record_ms", "unrecorded_ms", "frozen_ms", "ratio"}
     assert min(window["memory_mb"], window["store_mb"]) > 0
     assert figures["endurance"]["slopes"]["all"]["store_mb"] is None
     assert "## Shorter answers" in shown
