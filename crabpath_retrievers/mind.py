@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.baseline import Baseline
+from crabpath_retrievers.learning.trust import MEMORIES, Trust
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.seeds.episodes import Episodes, Question
+from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Floats
 
 _KEPT = 64  # namespaces whose ranking is kept at hand
 
@@ -22,15 +25,19 @@ class Mind:
     Attributes:
         posterior: Over the weights of the ranker.
         baseline: Of the policy gradient: the mean of the outcomes so far.
+        trust: How far its memories may be believed.
     """
 
     posterior: Posterior
     baseline: Baseline = field(default_factory=Baseline)
+    trust: Trust = field(default_factory=Trust)
 
     def to_json(self) -> str:
         """As it is stored."""
         baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
-        return json.dumps({"baseline": baseline, "ranker": self.posterior.to_dict()})
+        trust = dict(self.trust.spoken)
+        parts = {"baseline": baseline, "trust": trust, "ranker": self.posterior.to_dict()}
+        return json.dumps(parts)
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
@@ -39,7 +46,15 @@ class Mind:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        return cls(posterior, Baseline(**data["baseline"]))
+        trust = Trust({memory: (a, b) for memory, (a, b) in data.get("trust", {}).items()})
+        return cls(posterior, Baseline(**data["baseline"]), trust)
+
+    def weights(self) -> Floats:
+        """Of the ranker, shape ``[F]``, in log-odds."""
+        weights = self.posterior.mean.copy()
+        for memory in MEMORIES:
+            weights[FEATURES.index(memory)] *= self.trust.factor(memory)
+        return weights
 
     def gained(self, before: "Mind") -> bytes | None:
         """What the ranker has learned since, packed; None for nothing."""
@@ -58,9 +73,10 @@ class Mind:
         for outcome in reversed(taught.outcomes):
             count -= 1
             baseline = baseline.without(outcome, count, since)
+        trust = self.trust.plus(taught.spoken, -1.0)
         if taught.ranker is None:
-            return Mind(self.posterior, baseline)
-        return Mind(without(self.posterior, taught.ranker), baseline)
+            return Mind(self.posterior, baseline, trust)
+        return Mind(without(self.posterior, taught.ranker), baseline, trust)
 
 
 class Minds:
@@ -85,14 +101,14 @@ class Minds:
         if version != clock.learned:
             learned = self._store.learned.learned(namespace)
             mind = Mind.from_json(learned.mind, self.prior)
-            ranker = self._ranker.with_weights(mind.posterior.mean)
+            ranker = self._ranker.with_weights(mind.weights())
             if len(self._rankers) >= _KEPT:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
-    def recall(self, question: Question, clock: Clock) -> dict[str, float]:
-        """How strongly past turns speak for documents or against them, in [-1, 1], by node id."""
+    def recall(self, question: Question, clock: Clock) -> dict[str, Recalled]:
+        """What past turns say of documents, by node id."""
         if not clock.learned or not self._settings.episodes:
             return {}
         return self._episodes.recall(question, clock)

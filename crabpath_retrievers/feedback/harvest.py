@@ -76,16 +76,25 @@ class Harvest:
             found.append(CountUse(namespace, self._uses()))
         return [*found, *(change for change, _ in self.episodes.values())]
 
-    def taught(self, outcomes: Sequence[float], count: int, ranker: bytes | None) -> Taught:
+    def taught(
+        self,
+        outcomes: Sequence[float],
+        count: int,
+        spoken: Mapping[str, tuple[float, float]],
+        ranker: bytes | None,
+    ) -> Taught:
         """The same, for the day on which it is taken back.
 
         Args:
             outcomes: That entered the baseline.
             count: Of the baseline before.
+            spoken: What entered the trust in memories.
             ranker: What its posterior gained.
         """
         episodes = tuple(_episode(*item) for item in self.episodes.values())
-        return Taught(self._uses(), self._together(), episodes, tuple(outcomes), count, ranker)
+        return Taught(
+            self._uses(), self._together(), episodes, tuple(outcomes), count, spoken, ranker
+        )
 
     def _uses(self) -> tuple[tuple[int, float, float], ...]:
         return tuple((key, *use) for key, use in self.uses.items())

@@ -8,7 +8,7 @@ from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.graph import NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
-from crabpath_retrievers.seeds.episodes import Question
+from crabpath_retrievers.seeds.episodes import Question, Recalled
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
 from crabpath_retrievers.storage import GraphStore
@@ -42,8 +42,8 @@ class Found(NamedTuple):
     information: Information
 
 
-Recall = Callable[[Question, Clock], Mapping[str, float]]
-"""How strongly past turns of a namespace speak for documents or against them, by node id."""
+Recall = Callable[[Question, Clock], Mapping[str, Recalled]]
+"""What past turns of a namespace say of documents, by node id."""
 
 
 class Search:
@@ -70,8 +70,8 @@ class Search:
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)
             recalled = self._recall(Question(text, vector, words.information), clock)
-            again = [node for node, said in recalled.items() if said > 0]
-            ids = (*dense, *query.seed_ids, *again)
+            used = [node for node, said in recalled.items() if said.alike > 0 or said.same > 0]
+            ids = (*dense, *query.seed_ids, *used)
             heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
         if query.filter:
             near = set(dense)
@@ -80,8 +80,9 @@ class Search:
             heads = [head for head in heads if head.id in allowed]
         scored = _scored(heads, vector, words, set(query.seed_ids))
         for key, hit in scored.items():
-            if said := recalled.get(hit.head.id, 0.0):
-                scored[key] = hit._replace(episode=max(0.0, said), passed=max(0.0, -said))
+            if said := recalled.get(hit.head.id):
+                again, passed = max(0.0, said.same), max(0.0, -said.same)
+                scored[key] = hit._replace(episode=said.alike, again=again, passed=passed)
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:

@@ -112,7 +112,12 @@ class HistoryQueries:
             return None
         record, ranker, count = row
         data = json.loads(record)
-        known = Taught(outcomes=tuple(data["outcomes"]), count=data["count"], ranker=ranker)
+        known = Taught(
+            outcomes=tuple(data["outcomes"]),
+            count=data["count"],
+            spoken={memory: (a, b) for memory, (a, b) in data["spoken"].items()},
+            ranker=ranker,
+        )
         return Lesson(known, int(count), tuple(episode[0] for episode in data["episodes"]))
 
     def moves(

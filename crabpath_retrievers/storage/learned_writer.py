@@ -250,6 +250,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "episodes": [(e.id, e.wins, dict(e.documents), e.clock) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
+        "spoken": dict(taught.spoken),
     }
     return {
         "feedback": change.feedback_id,
