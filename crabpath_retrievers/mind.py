@@ -1,7 +1,9 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
@@ -16,6 +18,7 @@ from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Floats
 
 _KEPT = 64  # namespaces whose ranking is kept at hand
+_DRAWS = 64  # standard error of a propensity: at most .06
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,11 @@ class Mind:
         trust = Trust({memory: (a, b) for memory, (a, b) in data.get("trust", {}).items()})
         return cls(posterior, Baseline(**data["baseline"]), trust)
 
-    def weights(self) -> Floats:
-        """Of the ranker, shape ``[F]``, in log-odds."""
-        weights = self.posterior.mean.copy()
+    def weights(self, drawn: Floats | None = None) -> Floats:
+        """Of the ranker, in log-odds: the expected ones ``[F]``, or drawn ones ``[draws, F]``."""
+        weights = (self.posterior.mean if drawn is None else drawn).copy()
         for memory in MEMORIES:
-            weights[FEATURES.index(memory)] *= self.trust.factor(memory)
+            weights[..., FEATURES.index(memory)] *= self.trust.factor(memory)
         return weights
 
     def gained(self, before: "Mind") -> bytes | None:
@@ -93,8 +96,18 @@ class Minds:
         )
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
-    def ranker(self, namespace: str, clock: Clock) -> Ranker:
-        """The ranker as this namespace has taught it."""
+    def ranker(
+        self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
+    ) -> Ranker:
+        """The ranker as this namespace has taught it, or one drawn from what it believes.
+
+        Args:
+            namespace: Whose.
+            clock: Where it stands.
+            explore: Draws one.
+        """
+        if explore is not None:
+            return self._drawn(namespace, explore)
         if not clock.learned or not self._settings.ranker:
             return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
@@ -106,6 +119,12 @@ class Minds:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
+
+    def _drawn(self, namespace: str, rng: np.random.Generator) -> Ranker:
+        """One to explore with, and more draws that tell what was likely (Thompson 1933)."""
+        mind = Mind.from_json(self._store.learned.learned(namespace).mind, self.prior)
+        weights = mind.weights(mind.posterior.sampled(rng, 1 + _DRAWS))
+        return replace(self._ranker, weights=weights[0], draws=weights[1:])
 
     def recall(self, question: Question, clock: Clock) -> dict[str, Recalled]:
         """What past turns say of documents, by node id."""

@@ -217,7 +217,7 @@ class LearnedWriter:
             "wins": won + change.wins,
             "documents": json.dumps(documents),
         }
-        if values["wins"] <= 0 or not documents:
+        if values["wins"] <= 0:
             # Its vector stays in the index until the next look finds no episode for it.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:

@@ -250,7 +250,7 @@ def test_concurrent_undoing_and_learning(memory, host, knows):
         thread.join()
     assert [receipt.status for receipt in found] == ["undone"] * 5
     assert host.usage()["a"] == (10.0, 0.0)
-    assert knows(memory, "default")["baseline"][()] == pytest.approx([1.0, 10])
+    assert knows(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
 
 
 async def test_undo_off_the_event_loop(memory, host):
