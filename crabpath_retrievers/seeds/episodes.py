@@ -208,5 +208,5 @@ def _loudness(recalled: Recalled) -> float:
 
 
 def _above(value: float, least: float) -> float:
-    """From 0 at ``least`` to 1 at 1."""
-    return max(0.0, (value - least) / (1.0 - least))
+    """From 0 at ``least`` to 1 at 1; rounding may carry a cosine beyond that."""
+    return min(1.0, max(0.0, (value - least) / (1.0 - least)))
