@@ -28,6 +28,12 @@ def test_what_is_used_as_often_as_usual_is_believed():
     assert Trust({"usage": (25.0, 98.0)}).factor("usage") == 1.0
 
 
+def test_wrong_feedback_lends_no_trust():
+    """Where a fifth of all documents is called used, a fifth proves nothing."""
+    noisy = {"returned": (340.0, 1000.0), "unlikely": (120.0, 600.0), "episode": (20.0, 100.0)}
+    assert Trust(noisy).factor("episode") < 0.1
+
+
 @given(SUMS, SUMS, SUMS, SUMS)
 def test_going_back_restores(used, passed, more, against):
     """What one feedback said is taken back exactly, but for rounding."""
@@ -40,7 +46,7 @@ def test_going_back_restores(used, passed, more, against):
 @given(SUMS, SUMS)
 def test_factors_stay_in_their_range(used, passed):
     """They scale a weight; they never turn it round."""
-    assert 0.0 < Trust({"usage": (used, used + passed)}).factor("usage") <= 1.0
+    assert 0.0 <= Trust({"usage": (used, used + passed)}).factor("usage") <= 1.0
 
 
 def test_only_documents_with_credit_of_their_own_count(turn_of):
@@ -49,4 +55,7 @@ def test_only_documents_with_credit_of_their_own_count(turn_of):
     items = tuple(Returned(n, 0.5, "seed", (), features) for n, features in said.items())
     asked = replace(turn_of(), returned=items)
     credit = Credit(1.0, 0.5, {"a": 1.0, "c": 0.0})
-    assert spoken([(asked, credit)]) == {"episode": (0.25, 0.25)}
+    assert spoken([(asked, credit)]) == {
+        "returned": (0.5, 1.0),
+        "episode": (0.25, 0.25),
+    }
