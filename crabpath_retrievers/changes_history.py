@@ -1,7 +1,7 @@
 """Change records that go back: what feedback taught, snapshots of what a namespace knows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crabpath_retrievers.graph import EdgeKind
 
@@ -32,6 +32,7 @@ class Taught:
         episodes: What was remembered.
         outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
         count: On how many the baseline rested before.
+        spoken: What entered the trust in memories, as ``(used, all)`` by feature.
         ranker: What the ranker's posterior gained, packed; None where it learned nothing.
         told: Notes that it made or repeated, as ``(id, query)``; see ``UndoNotes``.
         used: Ids of what its answers rested on, notes among them.
@@ -42,6 +43,7 @@ class Taught:
     episodes: tuple[TaughtEpisode, ...] = ()
     outcomes: tuple[float, ...] = ()
     count: int = 0
+    spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     ranker: bytes | None = None
     told: tuple[tuple[str, str | None], ...] = ()
     used: tuple[str, ...] = ()

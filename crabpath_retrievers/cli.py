@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from crabpath_retrievers.cli_evaluation import eval_attribution, eval_learning, evaluate
 from crabpath_retrievers.cli_history import (
     freeze,
     restore,
@@ -28,10 +29,8 @@ from crabpath_retrievers.cli_options import (
     out,
 )
 from crabpath_retrievers.cli_teaching import correct, teach
-from crabpath_retrievers.evaluation.extra import require_eval_extra
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.seeds.embedder import MODEL
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,6 +44,9 @@ app.command()(teach)
 app.command()(correct)
 for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
     app.command()(history)
+app.command("eval")(evaluate)
+app.command("eval-attribution")(eval_attribution)
+app.command("eval-learning")(eval_learning)
 
 
 @app.command()
@@ -204,87 +206,6 @@ def fit_prior(
     prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
     write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
     typer.echo(json.dumps(prior, indent=2))
-
-
-@app.command("eval")
-@handled
-def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
-    dataset: Annotated[str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique or beir.")],
-    data: Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")],
-    methods: Annotated[str, typer.Option(help="Which to compare.")] = "dense,lexical,hybrid,cold",
-    k: Annotated[str, typer.Option("--k", "-k", help="Cut-offs.")] = "2,5,10",
-    limit: Annotated[int | None, typer.Option(help="Most questions; the first ones.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Draws the questions of --limit, and the resamples.")
-    ] = None,
-    embedding: Annotated[
-        str | None, typer.Option(help="A sentence-transformers model; none: all-MiniLM-L6-v2.")
-    ] = None,
-    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
-    setting: Annotated[
-        str, typer.Option(help="pooled, or closed: a question's own paragraphs only.")
-    ] = "pooled",
-    level: Annotated[
-        str, typer.Option(help="document, or chunk: the measures of MultiHop-RAG itself.")
-    ] = "document",
-    stream: Annotated[
-        str | None, typer.Option(help="prequential: retrieve, score, then learn.")
-    ] = None,
-    feedback: Annotated[str, typer.Option(help="used, answer or outcome.")] = "used",
-    noise: Annotated[float, typer.Option(help="Share of the feedback that is flipped.")] = 0.0,
-    epochs: Annotated[int, typer.Option(help="Passes over the questions.")] = 1,
-    dropped: Annotated[
-        float, typer.Option(help="Share of a question's words that later passes leave out.")
-    ] = 0.0,
-    write: Annotated[
-        Path | None, typer.Option("--json", help="Where to write the figures.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Directory for a report with tables and plots.")
-    ] = None,
-) -> None:
-    """Measure retrieval on a data set with labels; see docs/evaluation.md."""
-    require_eval_extra()
-    from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names
-    from crabpath_retrievers.evaluation.reporting.writing import evaluate_and_write
-
-    plan = Plan(
-        dataset=dataset,
-        data=data,
-        methods=names(methods),
-        ks=cut_offs(k),
-        limit=limit,
-        seed=seed,
-        embedding=embedding or MODEL,
-        cache=cache,
-        setting=setting,
-        level=level,
-        stream=stream,
-        feedback=cast("Any", feedback),
-        noise=noise,
-        epochs=epochs,
-        dropped=dropped,
-    )
-    typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
-
-
-@app.command("eval-attribution")
-@handled
-def eval_attribution(
-    hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
-    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
-    write: Annotated[
-        Path | None, typer.Option("--json", help="Where to write the figures.")
-    ] = None,
-) -> None:
-    """Measure whether gold answers are attributed to the gold documents that were returned."""
-    require_eval_extra()
-    from crabpath_retrievers.evaluation.reporting.writing import attribute_and_write
-
-    given = {"hotpotqa": hotpotqa, "multihoprag": multihoprag}
-    paths = {name: path for name, path in given.items() if path is not None}
-    typer.echo(attribute_and_write(paths, cache=cache, json_file=write))
 
 
 if __name__ == "__main__":

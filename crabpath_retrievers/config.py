@@ -194,7 +194,8 @@ class EpisodeSettings:
         min_similarity: Cosine from which an episode speaks for what was used.
         min_share: The same for the share of the query's words, by what they tell, that the
             episode's query has.
-        same_question: Either of them from which an episode speaks against what was not used.
+        same_question, same_share: The same two from which it is the same question, so that the
+            episode also speaks against what was not used.
         same: Cosine from which two turns are one episode.
         scanned: Latest episodes that are compared where the vector index keeps none.
     """
@@ -203,6 +204,7 @@ class EpisodeSettings:
     min_similarity: float = 0.6
     min_share: float = 0.5
     same_question: float = 0.9
+    same_share: float = 0.8
     same: float = 0.92
     scanned: int = 500
 

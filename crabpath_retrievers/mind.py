@@ -2,20 +2,26 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.baseline import Baseline
+from crabpath_retrievers.learning.trust import MEMORIES, Trust
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.seeds.episodes import Episodes, Question
+from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.seeds.search import Recollection
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.terms import Floats
 
 _KEPT = 64  # namespaces whose ranking is kept at hand
+_DRAWS = 64  # standard error of a propensity: at most .06
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +31,19 @@ class Mind:
     Attributes:
         posterior: Over the weights of the ranker.
         baseline: Of the policy gradient: the mean of the outcomes so far.
+        trust: How far its memories may be believed.
     """
 
     posterior: Posterior
     baseline: Baseline = field(default_factory=Baseline)
+    trust: Trust = field(default_factory=Trust)
 
     def to_json(self) -> str:
         """As it is stored."""
         baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
-        return json.dumps({"baseline": baseline, "ranker": self.posterior.to_dict()})
+        trust = dict(self.trust.spoken)
+        parts = {"baseline": baseline, "trust": trust, "ranker": self.posterior.to_dict()}
+        return json.dumps(parts)
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
@@ -42,7 +52,15 @@ class Mind:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        return cls(posterior, Baseline(**data["baseline"]))
+        trust = Trust({memory: (a, b) for memory, (a, b) in data.get("trust", {}).items()})
+        return cls(posterior, Baseline(**data["baseline"]), trust)
+
+    def weights(self, drawn: Floats | None = None) -> Floats:
+        """Of the ranker, in log-odds: the expected ones ``[F]``, or drawn ones ``[draws, F]``."""
+        weights = (self.posterior.mean if drawn is None else drawn).copy()
+        for memory in MEMORIES:
+            weights[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        return weights
 
     def gained(self, before: "Mind") -> bytes | None:
         """What the ranker has learned since, packed; None for nothing."""
@@ -61,9 +79,10 @@ class Mind:
         for outcome in reversed(taught.outcomes):
             count -= 1
             baseline = baseline.without(outcome, count, since)
+        trust = self.trust.plus(taught.spoken, -1.0)
         if taught.ranker is None:
-            return Mind(self.posterior, baseline)
-        return Mind(without(self.posterior, taught.ranker), baseline)
+            return Mind(self.posterior, baseline, trust)
+        return Mind(without(self.posterior, taught.ranker), baseline, trust)
 
 
 class Minds:
@@ -86,29 +105,45 @@ class Minds:
         )
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
-    def ranker(self, namespace: str, clock: Clock) -> Ranker:
-        """The ranker as this namespace has taught it."""
+    def ranker(
+        self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
+    ) -> Ranker:
+        """The ranker as this namespace has taught it, or one drawn from what it believes.
+
+        Args:
+            namespace: Whose.
+            clock: Where it stands.
+            explore: Draws one.
+        """
+        if explore is not None:
+            return self._drawn(namespace, explore)
         if not clock.learned or not self._settings.ranker:
             return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
             learned = self._store.learned.learned(namespace)
             mind = Mind.from_json(learned.mind, self.prior)
-            ranker = self._ranker.with_weights(mind.posterior.mean)
+            ranker = self._ranker.with_weights(mind.weights())
             if len(self._rankers) >= _KEPT:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
+    def _drawn(self, namespace: str, rng: np.random.Generator) -> Ranker:
+        """One to explore with, and more draws that tell what was likely (Thompson 1933)."""
+        mind = Mind.from_json(self._store.learned.learned(namespace).mind, self.prior)
+        weights = mind.weights(mind.posterior.sampled(rng, 1 + _DRAWS))
+        return replace(self._ranker, weights=weights[0], draws=weights[1:])
+
     def recall(self, question: Question, clock: Clock) -> Recollection:
         """What past turns say about documents, and the notes that are near."""
-        said: dict[str, float] = {}
+        said: dict[str, Recalled] = {}
         if (clock.learned or clock.notes) and self._settings.episodes:
             said = self._episodes.recall(question, clock)
         near = self._notes.near(question.vector, clock)
         gone = self.expired({**said, **near}, clock)
         return Recollection(
-            {node: strength for node, strength in said.items() if node not in gone},
+            {node: told for node, told in said.items() if node not in gone},
             tuple(node for node in near if node not in gone),
         )
 

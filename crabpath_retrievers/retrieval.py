@@ -17,7 +17,7 @@ from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
 from crabpath_retrievers.rerank.select import Selection, select
-from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.search import Search
@@ -83,16 +83,17 @@ class Retrieval:
     router: Router
     settings: Settings
 
-    def steps(self, query: Query, *, router: Router | None = None) -> Steps[Answer]:
+    def steps(self, query: Query, *, explore: np.random.Generator | None = None) -> Steps[Answer]:
         """Answer a query.
 
         Args:
             query: What is asked.
-            router: Decides instead of the usual router, for exploration.
+            explore: Draws the choices of the walk and the weights of the ranking.
         """
+        router = None if explore is None else SoftmaxRouter(self.settings.policy, explore)
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
-        ranked = yield from self._rank(query, found)
+        ranked = yield from self._rank(query, found, explore)
         documents = yield from self._documents([r.node for r in ranked], found.clock)
         # A document that was forgotten in the meantime is left out.
         ranked = [item for item in ranked if item.node in documents]
@@ -103,7 +104,7 @@ class Retrieval:
             found.hits,
             found.walk,
             ranked,
-            explored=router is not None,
+            explored=explore is not None,
             latency_ms=watch.laps,
         )
         if query.record:
@@ -188,9 +189,11 @@ class Retrieval:
             for hit in pool
         ]
 
-    def _rank(self, query: Query, found: _Found) -> Steps[list[Returned]]:
+    def _rank(
+        self, query: Query, found: _Found, explore: np.random.Generator | None
+    ) -> Steps[list[Returned]]:
         pool = found.evidence.pool
-        ranker = yield from perform(self.minds.ranker, query.namespace, found.clock)
+        ranker = yield from perform(self.minds.ranker, query.namespace, found.clock, explore)
         matrix = ranker.features(found.evidence)
         among: Sequence[int] = range(len(pool))
         if query.distinct:
@@ -202,6 +205,7 @@ class Retrieval:
         if query.max_tokens is not None:
             order = yield from self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
+        likely = ranker.propensities(matrix, among, query.k)
         best = strongest(found.walk.arrivals, {pool[i].head.key for i in chosen})
         return [
             returned(
@@ -210,6 +214,7 @@ class Retrieval:
                 float(probabilities[i]),
                 found.walk,
                 best.get(pool[i].head.key),
+                likely.get(i),
             )
             for i in chosen
         ]
@@ -250,7 +255,7 @@ def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, flo
                 seeds.similarity * hit.similarity
                 + seeds.lexical * hit.lexical
                 + seeds.name * hit.name,
-                seeds.episode * hit.episode,
+                seeds.episode * max(hit.episode, hit.again),
             ),
             hit.hint,
             hit.head,

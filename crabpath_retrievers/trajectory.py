@@ -134,6 +134,8 @@ class Returned:
         path: Route by which the walk reached it from a seed; empty for a search hit.
         support: Strongest pointer to it from a visited node, followed or not; None without one.
         features: Ranker inputs by name; their weighted sum is the log-odds.
+        propensity: How likely a draw of the ranker's weights was to return it, in [0, 1], given
+            what the walk found; None when nothing was drawn.
     """
 
     node: str
@@ -142,6 +144,7 @@ class Returned:
     path: tuple[PathEdge, ...]
     features: dict[str, float]
     support: PathEdge | None = None
+    propensity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ def strongest(arrivals: Iterable[Arrival], keys: Container[int]) -> dict[int, Ar
 
 
 def returned(
-    hit: Hit, row: Matrix, probability: float, walk: Walk, best: Arrival | None
+    hit: Hit,
+    row: Matrix,
+    probability: float,
+    walk: Walk,
+    best: Arrival | None,
+    propensity: float | None = None,
 ) -> Returned:
     """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
     return Returned(
@@ -40,6 +45,7 @@ def returned(
             if value
         },
         support=best and best.option.edge(best.source, 0.0),
+        propensity=propensity,
     )
 
 

@@ -10,6 +10,7 @@ _NEEDED = (
     "langchain_chroma",
     "langchain_classic",
     "matplotlib",
+    "psutil",
     "scipy",
     "sklearn",
 )

@@ -109,13 +109,7 @@ class Plan:
         Raises:
             InvalidInputError: It cannot be read, or does not allow what is planned.
         """
-        dataset = DATASETS[self.dataset](self.data).sample(self.limit, self.seed)
-        if not dataset.queries:
-            msg = (
-                f"{self.data} holds no question with relevant documents, so nothing can be "
-                "measured: give a file with labels, such as the development set"
-            )
-            raise InvalidInputError(msg)
+        dataset = labelled(self.dataset, self.data, self.limit, self.seed)
         if self.setting == "closed" and not dataset.candidates:
             msg = (
                 f"{self.data} does not tell which paragraphs belong to a question: "
@@ -137,6 +131,28 @@ class Plan:
                 f"{' a question' if self.setting == 'closed' else ''}: give at most {size}"
             )
             raise InvalidInputError(msg)
+
+
+def labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
+    """A data set with questions whose relevant documents are known.
+
+    Args:
+        name: A name in ``DATASETS``.
+        data: Its file or folder.
+        limit: Most questions; None keeps all.
+        seed: Draws the questions of a limit; None takes the first.
+
+    Raises:
+        InvalidInputError: It cannot be read, or holds no such question.
+    """
+    dataset = DATASETS[name](data).sample(limit, seed)
+    if not dataset.queries:
+        msg = (
+            f"{data} holds no question with relevant documents, so nothing can be "
+            "measured: give a file with labels, such as the development set"
+        )
+        raise InvalidInputError(msg)
+    return dataset
 
 
 def names(text: str) -> tuple[str, ...]:

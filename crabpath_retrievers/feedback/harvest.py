@@ -79,12 +79,19 @@ class Harvest:
             found.append(CountUse(namespace, self._uses()))
         return [*found, *(change for change, _ in self.episodes.values()), *self.noted]
 
-    def taught(self, outcomes: Sequence[float], count: int, ranker: bytes | None) -> Taught:
+    def taught(
+        self,
+        outcomes: Sequence[float],
+        count: int,
+        spoken: Mapping[str, tuple[float, float]],
+        ranker: bytes | None,
+    ) -> Taught:
         """The same, for the day on which it is taken back.
 
         Args:
             outcomes: That entered the baseline.
             count: Of the baseline before.
+            spoken: What entered the trust in memories.
             ranker: What its posterior gained.
         """
         episodes = tuple(_episode(*item) for item in self.episodes.values())
@@ -94,6 +101,7 @@ class Harvest:
             episodes,
             tuple(outcomes),
             count,
+            spoken,
             ranker,
             tuple(_told(change) for change in self.noted if isinstance(change, KeepNote)),
             tuple(n for change in self.noted if isinstance(change, UseNotes) for n in change.used),

@@ -17,6 +17,7 @@ from crabpath_retrievers.learning.hebbian import co_use
 from crabpath_retrievers.learning.policy_gradient import policy_gradient
 from crabpath_retrievers.learning.remembered import remembered
 from crabpath_retrievers.learning.routes import known_credit
+from crabpath_retrievers.learning.trust import spoken
 from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
@@ -81,7 +82,12 @@ class Learner:
             known.version,
             mind.to_json(),
             decay * len(judged),
-            harvest.taught(outcomes, before.baseline.count, mind.gained(before)),
+            harvest.taught(
+                outcomes,
+                before.baseline.count,
+                spoken((item.turn, item.credit) for item in judged),
+                mind.gained(before),
+            ),
         )
         return [consumed, *harvest.changes(namespace, feedback_id)]
 
@@ -122,7 +128,11 @@ class Learner:
 
     def _taught(self, mind: Mind, judged: Judged) -> Mind:
         credit = judged.credit
-        taught = replace(mind, baseline=mind.baseline.updated(_usual(judged)))
+        taught = replace(
+            mind,
+            baseline=mind.baseline.updated(_usual(judged)),
+            trust=mind.trust.plus(spoken([(judged.turn, credit)])),
+        )
         shown = [r for r in judged.turn.returned if r.node in credit.documents]
         if not self.settings.learning.ranker or not shown:
             return taught

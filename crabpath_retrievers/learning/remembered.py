@@ -17,6 +17,8 @@ def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
         turn: What was returned, with the ranker's probabilities.
         credit: What became of it; its weight scales everything.
     """
+    if not credit.outcome:
+        return {}
     if credit.documents:
         said = {node: value or -1.0 for node, value in credit.documents.items()}
     elif credit.outcome > 0:

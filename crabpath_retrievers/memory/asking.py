@@ -19,7 +19,6 @@ from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.query import Query, namespace_of
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.routing.policy import SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.text import storable
 
@@ -33,7 +32,8 @@ class Asking(Parts):
         Args:
             text: The question.
             options: Fields of :class:`~crabpath_retrievers.retrieval.Query`, and ``explore``:
-                a seed (or True) samples the walk instead of following the best pointers.
+                a seed (or True) samples the walk instead of following the best pointers, and draws
+                the weights of the ranking from what the namespace believes.
 
         Raises:
             InvalidInputError: The query cannot be asked.
@@ -52,10 +52,8 @@ class Asking(Parts):
         query = Query.of(text, vector=None if vector is None else unit(vector), **options)
         if not self._identity.fits(query.vector):
             yield from perform(self._identity.verify, query.vector)
-        router = None
-        if explore is not False:
-            router = SoftmaxRouter(self.settings.policy, _sampler(explore))
-        answer = yield from self._retrieval.steps(query, router=router)
+        drawing = None if explore is False else _sampler(explore)
+        answer = yield from self._retrieval.steps(query, explore=drawing)
         if self._recorder.overdue():
             yield from perform(self._recorder.look)
         return answer

@@ -40,6 +40,7 @@ FEATURES = (
     "hint",
     "inhibition",
     "episode",
+    "again",
     "passed",
     "usage",
 )
@@ -58,20 +59,20 @@ comes by who starts at likely nodes, relative to the most visited one. learned: 
 that exists only because of feedback. trained: how far feedback has moved the other pointers to it,
 times the energy of the nodes that they leave. far: strongest route of two or more hops. hint: the
 caller suggested it. inhibition: how strongly pointers advise against it. episode: how strongly
-turns of similar queries that used it speak for it. passed: how strongly turns of the same query
-that did not use it speak against it. usage: how much more often than usual it was used when
-returned.
+turns of similar queries that used it speak for it. again, passed: how strongly turns of the same
+query that used it speak for it, or that did not, against it. usage: how much more often than usual
+it was used when returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
 """
 
-LEARNED_FEATURES = frozenset({"learned", "trained", "episode", "passed", "usage"})
+LEARNED_FEATURES = frozenset({"learned", "trained", "episode", "again", "passed", "usage"})
 """Columns that are 0 before any feedback."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = ("similarity", "name", "exact", "hint", "episode", "passed", "usage")
+_OWN = ("similarity", "name", "exact", "hint", "episode", "again", "passed", "usage")
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -108,7 +109,8 @@ class Hit(NamedTuple):
         hint: 1 when the caller suggested the node, else 0.
         found: Whether a search engine found it, rather than a pointer.
         episode: How strongly turns of similar queries that used it speak for it, in [0, 1].
-        passed: How strongly turns of the same query that did not, speak against it, in [0, 1].
+        again, passed: How strongly turns of the same query that used it speak for it, and that
+            did not, against it, in [0, 1].
         usage: Share of its returns in which it was used, above what is usual, in [-1, 1].
     """
 
@@ -120,6 +122,7 @@ class Hit(NamedTuple):
     hint: float = 0.0
     found: bool = True
     episode: float = 0.0
+    again: float = 0.0
     passed: float = 0.0
     usage: float = 0.0
 

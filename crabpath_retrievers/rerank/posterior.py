@@ -66,10 +66,11 @@ class Posterior:
         gradient = weight * used.sum() * (share @ matrix - expected)
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
-    def sampled(self, rng: np.random.Generator) -> Floats:
-        """Weights drawn from the posterior (Thompson 1933), shape ``[F]``."""
+    def sampled(self, rng: np.random.Generator, draws: int) -> Floats:
+        """Weights drawn from the posterior (Thompson 1933), shape ``[draws, F]``."""
         root = np.linalg.cholesky(self.precision)
-        drawn: Floats = self.mean + np.linalg.solve(root.T, rng.normal(size=len(self.mean)))
+        normal = rng.normal(size=(len(self.mean), draws))
+        drawn: Floats = self.mean + np.linalg.solve(root.T, normal).T
         return drawn
 
     def to_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from crabpath_retrievers.rerank.features import (
 )
 from crabpath_retrievers.terms import Floats
 
-_COVERAGE = FEATURES.index("coverage")
+_COVERAGE, _INHIBITION = FEATURES.index("coverage"), FEATURES.index("inhibition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,15 @@ class Ranker:
         sources: Weights of ``SOURCE_FEATURES``: how likely a node is relevant without the graph.
         provenance: What the weights were fitted on.
         inhibition: Largest loss in log-odds by inhibitory pointers.
+        draws: Weights that might have been drawn instead, shape ``[draws, F]``; None for those
+            of a ranker that does not explore.
     """
 
     weights: Floats
     sources: Floats
     provenance: Mapping[str, Any]
     inhibition: float = 1.5
+    draws: Floats | None = None
 
     @classmethod
     def load(cls, path: Path | None = None, *, inhibition: float = 1.5) -> "Ranker":
@@ -94,9 +97,30 @@ class Ranker:
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[place]) for place in order]
 
+    def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
+        """In which share of the draws a candidate stands among the best k, in [0, 1].
+
+        What documents add to each other counts as it did in the answer.
+
+        Args:
+            matrix: Features, coverage filled in.
+            among: Indices of the candidates that may be chosen.
+            k: How many are chosen.
+
+        Returns:
+            By index; empty where nothing was drawn.
+        """
+        if self.draws is None or not len(among):
+            return {}
+        rows = matrix[np.asarray(among, dtype=np.intp)]
+        odds = rows @ self.draws.T - (self.inhibition * rows[:, [_INHIBITION]])
+        ranks = np.argsort(np.argsort(-odds, axis=0, kind="stable"), axis=0)
+        shares = (ranks < k).mean(axis=1)
+        return dict(zip(among, shares.tolist(), strict=True))
+
     def log_odds(self, matrix: Matrix) -> Floats:
         """Log-odds of relevance, shape ``[n]``, for features of shape ``[n, len(FEATURES)]``."""
-        penalty = self.inhibition * matrix[:, FEATURES.index("inhibition")]
+        penalty = self.inhibition * matrix[:, _INHIBITION]
         odds: Floats = matrix @ self.weights - penalty
         return odds
 

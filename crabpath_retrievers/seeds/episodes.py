@@ -35,6 +35,18 @@ class Question(NamedTuple):
     information: Information
 
 
+class Recalled(NamedTuple):
+    """What past turns say of a document.
+
+    Attributes:
+        alike: How strongly questions that are merely similar speak for it, in [0, 1].
+        same: How strongly the same question does, in [-1, 1]; below 0 it did not use it.
+    """
+
+    alike: float
+    same: float
+
+
 class Near(NamedTuple):
     """An episode with the cosine of its query and the one that is asked."""
 
@@ -60,29 +72,28 @@ class Episodes:
         self._beside = Beside(index, "episodes")
         self._recalled: dict[tuple[int, int, int, bytes], list[str]] = {}
 
-    def recall(self, question: Question, clock: Clock) -> dict[str, float]:
-        """How strongly past turns speak for documents or against them, in [-1, 1], by node id.
-
-        A document counts as what the turn says loudest that speaks of it.
-        """
+    def recall(self, question: Question, clock: Clock) -> dict[str, Recalled]:
+        """What past turns say of documents, by node id; of several the loudest counts."""
         asked = _nats(question)
-        found: dict[str, float] = {}
+        found: dict[str, Recalled] = {}
         nearest = self.near(question.vector, clock.key)
         self._keep(_asked(question.vector, clock), nearest)
         for near in nearest:
             for node, said in self._said(near, asked).items():
-                found[node] = max(found.get(node, 0.0), said, key=abs)
-        return {node: said for node, said in found.items() if said}
+                found[node] = max(found.get(node, said), said, key=_loudness)
+        return {node: said for node, said in found.items() if _loudness(said)}
 
-    def _said(self, near: Near, asked: Mapping[str, float]) -> dict[str, float]:
-        """What one episode says about its documents, in [-1, 1]."""
+    def _said(self, near: Near, asked: Mapping[str, float]) -> dict[str, Recalled]:
+        """What one episode says about its documents."""
         bars, documents = self._settings, near.episode.documents
         share = _share(asked, near.episode.query)
         most = max(map(abs, documents.values()), default=1.0)
-        pro = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
-        contra = _above(max(near.similarity, share), bars.same_question)
+        alike = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
+        same = max(_above(near.similarity, bars.same_question), _above(share, bars.same_share))
         return {
-            node: (pro if credit > 0 else contra) * credit / most
+            node: Recalled(max(0.0, alike - same) * credit / most, same * credit / most)
+            if credit > 0
+            else Recalled(0.0, same * credit / most)
             for node, credit in documents.items()
         }
 
@@ -188,6 +199,10 @@ def _share(asked: Mapping[str, float], query: str) -> float:
     return both / max(_LITTLE, sum(asked.values()))
 
 
+def _loudness(recalled: Recalled) -> float:
+    return recalled.alike + abs(recalled.same)
+
+
 def _above(value: float, least: float) -> float:
-    """From 0 at ``least`` to 1 at 1."""
-    return max(0.0, (value - least) / (1.0 - least))
+    """From 0 at ``least`` to 1 at 1; rounding may carry a cosine beyond that."""
+    return min(1.0, max(0.0, (value - least) / (1.0 - least)))

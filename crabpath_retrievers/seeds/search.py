@@ -8,7 +8,7 @@ from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.graph import NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Hit
-from crabpath_retrievers.seeds.episodes import Question
+from crabpath_retrievers.seeds.episodes import Question, Recalled
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
 from crabpath_retrievers.storage import GraphStore
@@ -46,11 +46,11 @@ class Recollection(NamedTuple):
     """What a namespace remembers at a question.
 
     Attributes:
-        said: How strongly past turns speak for documents or against them, in [-1, 1], by node id.
+        said: What past turns say of documents, by node id.
         notes: Ids of the notes that are near.
     """
 
-    said: Mapping[str, float]
+    said: Mapping[str, Recalled]
     notes: Sequence[str] = ()
 
 
@@ -81,8 +81,8 @@ class Search:
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)
             said, notes = self._recall(Question(text, vector, words.information), clock)
-            again = [node for node, strength in said.items() if strength > 0]
-            ids = (*dense, *query.seed_ids, *again, *notes)
+            used = [node for node, told in said.items() if told.alike > 0 or told.same > 0]
+            ids = (*dense, *query.seed_ids, *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         if query.filter:
@@ -92,8 +92,9 @@ class Search:
             heads = [head for head in heads if head.id in allowed]
         scored = _scored(heads, vector, words, set(query.seed_ids))
         for key, hit in scored.items():
-            if told := said.get(hit.head.id, 0.0):
-                scored[key] = hit._replace(episode=max(0.0, told), passed=max(0.0, -told))
+            if told := said.get(hit.head.id):
+                again, passed = max(0.0, told.same), max(0.0, -told.same)
+                scored[key] = hit._replace(episode=told.alike, again=again, passed=passed)
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:

@@ -115,6 +115,7 @@ class HistoryQueries:
         known = Taught(
             outcomes=tuple(data["outcomes"]),
             count=data["count"],
+            spoken={memory: (a, b) for memory, (a, b) in data["spoken"].items()},
             ranker=ranker,
             told=tuple((told["note"], told["query"]) for told in data["told"]),
             used=tuple(data["used"]),

@@ -218,7 +218,7 @@ class LearnedWriter:
             "wins": won + change.wins,
             "documents": json.dumps(documents),
         }
-        if values["wins"] <= 0 or not documents:
+        if values["wins"] <= 0:
             # Its vector stays in the index until the next look finds no episode for it.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:
@@ -253,6 +253,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "count": taught.count,
         "told": [{"note": note, "query": query} for note, query in taught.told],
         "used": taught.used,
+        "spoken": dict(taught.spoken),
     }
     return {
         "feedback": change.feedback_id,

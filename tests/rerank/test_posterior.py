@@ -139,7 +139,7 @@ def test_gains_of_another_release_stay(prior):
 def test_draws_spread_as_the_precision_says(prior):
     """A well-known weight is drawn near its mean, others far from it."""
     rng = np.random.default_rng(0)
-    drawn = np.array([prior.sampled(rng) for _ in range(2000)])
+    drawn = prior.sampled(rng, 2000)
     assert drawn[:, SIMILARITY].mean() == pytest.approx(2.0, abs=0.01)
     assert drawn[:, SIMILARITY].std() == pytest.approx(0.1, rel=0.1)
     assert drawn[:, EPISODE].std() == pytest.approx(1.0, rel=0.1)

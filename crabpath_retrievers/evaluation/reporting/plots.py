@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _WIDTH = 0.8  # of a group of bars; the groups are 1 apart
-_DPI = 150
+DPI = 150
 
 
 def write_plots(figures: Figures, folder: Path) -> dict[str, str]:
@@ -46,7 +46,7 @@ def _drawn(
     axes = figure.subplots()
     axes.set_title(title)
     draw(axes, figures)
-    figure.savefig(path, dpi=_DPI)
+    figure.savefig(path, dpi=DPI)
 
 
 def _learning(axes: "Axes", figures: Figures) -> None:
@@ -74,7 +74,7 @@ def _quality(axes: "Axes", figures: Figures) -> None:
         values = [of[metric] for metric in metrics]
         intervals = [of[f"{metric}_ci95"] for metric in metrics]
         axes.bar(places, values, width, label=name)
-        axes.errorbar(places, values, _reach(values, intervals), fmt="none", ecolor="black")
+        axes.errorbar(places, values, reach(values, intervals), fmt="none", ecolor="black")
     axes.set_xticks(range(len(metrics)), metrics, rotation=30)
     axes.set_ylim(0, 1)
     axes.legend(ncols=len(methods), loc="lower center", bbox_to_anchor=(0.5, -0.3))
@@ -96,14 +96,14 @@ def _differences(axes: "Axes", figures: Figures) -> None:
     rows = figures["comparisons"]
     places = range(len(rows))
     values = [row["difference"] for row in rows]
-    reach = _reach(values, [row["ci95"] for row in rows])
-    axes.errorbar(values, places, xerr=reach, fmt="o", capsize=3)
+    ends = reach(values, [row["ci95"] for row in rows])
+    axes.errorbar(values, places, xerr=ends, fmt="o", capsize=3)
     axes.axvline(0, color="grey", linewidth=1)
     axes.set_yticks(places, [f"{r['a']} − {r['b']}, {r['metric']}" for r in rows], fontsize=7)
     axes.invert_yaxis()
 
 
-def _reach(
+def reach(
     values: Sequence[float], intervals: Sequence[Sequence[float] | None]
 ) -> list[list[float]]:
     """Distances to both ends of the intervals, rows below and above; 0 without interval."""

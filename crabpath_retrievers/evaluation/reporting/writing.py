@@ -1,7 +1,9 @@
 """Where the figures of a run go: a table for people, JSON for programs, a report for both."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.attribution import evaluate_attribution
 from crabpath_retrievers.evaluation.evaluate import evaluate
 from crabpath_retrievers.evaluation.folders import usable_file, usable_folder
+from crabpath_retrievers.evaluation.learning.measuring import measure_learning
+from crabpath_retrievers.evaluation.learning.plan import LearningPlan
 from crabpath_retrievers.evaluation.plan import Plan
 from crabpath_retrievers.evaluation.reporting.attribution_table import attribution_table
+from crabpath_retrievers.evaluation.reporting.learning import learning_tables, write_learning_report
 from crabpath_retrievers.evaluation.reporting.report import summary, write_report
 
 
@@ -33,11 +38,8 @@ def evaluate_and_write(
     usable_file(json_file)
     if folder is not None:
         usable_folder(folder, "hold the report")
-    try:
+    with _whole_vectors(plan.cache):
         figures = evaluate(plan)
-    except json.JSONDecodeError as error:  # data sets are checked; vectors in the cache are not
-        msg = f"{plan.cache} holds a vector that was written in part: delete the directory"
-        raise InvalidInputError(msg) from error
     _write(figures, json_file)
     if folder is not None:
         write_report(figures, folder)
@@ -66,6 +68,45 @@ def attribute_and_write(
     return attribution_table(figures)
 
 
+def measure_learning_and_write(
+    plan: LearningPlan, *, json_file: Path | None = None, folder: Path | None = None
+) -> str:
+    """Measure what learning gives; the JSON is written anew whenever a figure was added.
+
+    Args:
+        plan: What to measure.
+        json_file: File for all figures; an interrupted run leaves those that it has.
+        folder: Directory for ``report.md`` and its plots.
+
+    Returns:
+        The tables, as Markdown.
+
+    Raises:
+        InvalidInputError: The plan, the data or a place to write to cannot be used.
+    """
+    usable_file(json_file)
+    if folder is not None:
+        usable_folder(folder, "hold the report")
+    with _whole_vectors(plan.cache):
+        figures = measure_learning(plan, partial(_write, json_file=json_file))
+    if folder is not None:
+        write_learning_report(figures, folder)
+    return learning_tables(figures)
+
+
+@contextmanager
+def _whole_vectors(cache: Path | None) -> Iterator[None]:
+    """Say what to do about a damaged cache."""
+    try:
+        yield
+    except json.JSONDecodeError as error:  # data sets are checked; vectors in the cache are not
+        msg = f"{cache} holds a vector that was written in part: delete the directory"
+        raise InvalidInputError(msg) from error
+
+
 def _write(figures: Mapping[str, Any], json_file: Path | None) -> None:
     if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        # Moved into place, so that a run that is killed leaves a whole file.
+        part = json_file.with_name(f"{json_file.name}.part")
+        part.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        part.replace(json_file)

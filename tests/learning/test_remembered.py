@@ -1,0 +1,47 @@
+"""What a turn says when its question comes again."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crabpath_retrievers.learning.remembered import remembered
+from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.trajectory import Returned
+
+
+@pytest.fixture(scope="session")
+def asked(turn_of):
+    """A turn that returned a with probability .9 and b with .2."""
+    items = tuple(Returned(n, p, "seed", (), {}) for n, p in (("a", 0.9), ("b", 0.2)))
+    return replace(turn_of(), returned=items)
+
+
+def test_used_documents_come_again_and_others_make_room(asked):
+    """In proportion to the weight of the feedback."""
+    credit = Credit(1.0, 0.5, {"a": 1.0, "b": 0.0})
+    assert remembered(asked, credit) == {"a": 0.5, "b": -0.5}
+
+
+def test_a_bare_success_speaks_as_far_as_the_ranker_believed(asked):
+    """The likely document gets most of it."""
+    assert remembered(asked, Credit(1.0)) == pytest.approx({"a": 0.9, "b": 0.2})
+
+
+def test_a_bare_failure_speaks_against_what_was_unlikely(asked):
+    """The likely document is hardly touched."""
+    assert remembered(asked, Credit(-1.0)) == pytest.approx({"a": -0.1, "b": -0.8})
+
+
+def test_an_outcome_of_zero_says_nothing(asked):
+    """Neither success nor failure."""
+    assert remembered(asked, Credit(0.0, 1.0, {"a": 0.0})) == {}
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))
+def test_it_stays_in_its_range(asked, outcome, weight, credit):
+    """Whatever the feedback says."""
+    for documents in ({}, {"a": credit}):
+        found = remembered(asked, Credit(outcome, weight, documents))
+        assert all(value and -1 <= value <= 1 for value in found.values())
