@@ -1,4 +1,4 @@
-"""How far a namespace's memories may be believed: they are until they bring what nobody uses.
+"""How far a namespace's memories may be believed: as far as what they bring is used.
 
 Whether tasks are related is a property of the stream, and nothing in a query tells it. On questions
 that have nothing in common, what a similar question used is never used again.
@@ -15,7 +15,7 @@ MEMORIES = ("episode", "usage")
 
 _RETURNED, _UNLIKELY = "returned", "unlikely"
 _BAR = 0.05  # probability below which a document that no memory speaks for is unlikely
-_FIRST = 1.0  # uses and passes before any
+_FIRST = (0.5, 5.0)  # used and all before any: less than half believed, until it proves true
 _USUAL = 0.25  # share of the documents returned that an answer uses, before anything is known
 _STEADY = 20.0  # documents after which what is known counts as much as that
 _NONE: tuple[float, float] = (0.0, 0.0)
@@ -41,7 +41,7 @@ class Trust:
         often wrong calls unlikely documents used, and so does not lend trust to a memory.
         """
         used, known = self.spoken.get(memory, _NONE)
-        rate = (used + _FIRST) / (known + 2 * _FIRST)
+        rate = (used + _FIRST[0]) / (known + _FIRST[1])
         usual, floor = self._rate(_RETURNED, _USUAL), self._rate(_UNLIKELY, 0.0)
         return max(0.0, min(1.0, (rate - floor) / max(usual - floor, _BAR)))
 
