@@ -15,6 +15,7 @@ from crabpath_retrievers.changes_history import (
     Taught,
     UndoFeedback,
 )
+from crabpath_retrievers.changes_notes import NoteChange
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
@@ -134,9 +135,14 @@ class RecordTurn:
 
 @dataclass(frozen=True, slots=True)
 class KeepFeedback:
-    """Keep feedback until it is applied; an id that is known changes nothing."""
+    """Keep feedback until it is applied; an id that is known changes nothing.
+
+    Attributes:
+        vector: Unit vector of its correction, shape ``[d]``; None where nobody could embed it.
+    """
 
     feedback: Feedback
+    vector: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +248,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class ForgetNamespace:
-    """Delete all that one namespace has learned, its turns, its snapshots and its clock."""
+    """Delete all that one namespace has learned, its notes, turns, snapshots and its clock."""
 
     namespace: str
 
@@ -281,4 +287,5 @@ Change = (
     | TakeSnapshot
     | RestoreSnapshot
     | DeleteSnapshot
+    | NoteChange
 )

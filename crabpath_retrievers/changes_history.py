@@ -33,6 +33,8 @@ class Taught:
         outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
         count: On how many the baseline rested before.
         ranker: What the ranker's posterior gained, packed; None where it learned nothing.
+        told: Notes that it made or repeated, as ``(id, query)``; see ``UndoNotes``.
+        used: Ids of what its answers rested on, notes among them.
     """
 
     usage: tuple[tuple[int, float, float], ...] = ()
@@ -41,6 +43,8 @@ class Taught:
     outcomes: tuple[float, ...] = ()
     count: int = 0
     ranker: bytes | None = None
+    told: tuple[tuple[str, str | None], ...] = ()
+    used: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

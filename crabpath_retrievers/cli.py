@@ -27,6 +27,7 @@ from crabpath_retrievers.cli_options import (
     handled,
     out,
 )
+from crabpath_retrievers.cli_teaching import correct, teach
 from crabpath_retrievers.evaluation.extra import require_eval_extra
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
@@ -40,6 +41,8 @@ app = typer.Typer(
 )
 app.command()(feedback)
 app.command()(learn)
+app.command()(teach)
+app.command()(correct)
 for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
     app.command()(history)
 

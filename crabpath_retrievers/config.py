@@ -21,6 +21,7 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.TOOL: 0.5,
         EdgeKind.CO_USED: 0.0,
         EdgeKind.INHIBITS: 0.0,
+        EdgeKind.TAUGHT: 0.0,
     }
 )
 _SOURCES: Mapping[str, float] = MappingProxyType(
@@ -207,6 +208,29 @@ class EpisodeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteSettings:
+    """What a namespace is taught, and the gates of neurogenesis (document 001 §2.7).
+
+    Attributes:
+        neighbours: Nearest notes that a query finds.
+        scanned: Latest notes that are compared where the vector index keeps none.
+        probation_turns: Turns after its last use from which a note on probation is not found.
+        same: Cosine from which two notes say the same, and no second one is made.
+        min_tokens: Fewest words of a question from which a note is made.
+        alphanumeric: Least share of letters and digits in such a question, without its spaces.
+        blocked: Phrases; no note is made from a question that contains one.
+    """
+
+    neighbours: int = 8
+    scanned: int = 500
+    probation_turns: int = 14
+    same: float = 0.92
+    min_tokens: int = 3
+    alphanumeric: float = 0.6
+    blocked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSettings:
     """Learning from outcomes; every mechanism can be switched off.
 
@@ -228,6 +252,9 @@ class LearningSettings:
         usage_prior: Uses and passes that every document starts with.
         apply: When kept feedback is learned from: before ``record`` returns (``inline``), by a
             thread of this process (``background``), or by ``crabpath learn`` (``external``).
+        neurogenesis: Whether a successful answer to a novel question becomes a note on probation.
+            Off: an answer that a chain gave is no knowledge yet, it may be wrong where nobody
+            noticed, and it would be returned beside the documents.
     """
 
     policy_gradient: bool = True
@@ -251,6 +278,7 @@ class LearningSettings:
     learned_strength: float = 50.0
     usage_prior: tuple[float, float] = (2.0, 3.0)
     apply: Literal["inline", "background", "external"] = "inline"
+    neurogenesis: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a way to apply feedback that does not exist.
@@ -276,6 +304,7 @@ class Settings:
     rank: RankSettings = field(default_factory=RankSettings)
     learning: LearningSettings = field(default_factory=LearningSettings)
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
+    note: NoteSettings = field(default_factory=NoteSettings)
 
     @classmethod
     def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":

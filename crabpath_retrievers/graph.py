@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crabpath_retrievers.errors import InvalidInputError
+
 Vector = NDArray[np.float32]
 
 
@@ -34,6 +36,7 @@ class EdgeKind(Enum):
     TOOL = 9
     CO_USED = 10
     INHIBITS = 11
+    TAUGHT = 12
 
     def __init__(self, _value: int) -> None:
         """Keep the label: it is read for every pointer of a walk."""
@@ -44,11 +47,42 @@ class EdgeKind(Enum):
     __hash__ = object.__hash__
 
 
-LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, EdgeKind.CO_USED, EdgeKind.INHIBITS})
+OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT)
+"""Kinds that stand in the overlay of a namespace alone; prior and floor are 0."""
+
+LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS})
 """Kinds that come from use, not from a text: they stay when the text of a node is read again."""
 
-OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS)
-"""Those of them that stand in the overlay of a namespace alone; prior and floor are 0."""
+
+class Authority(Enum):
+    """How far a node is above learning (document 003). The values are stored; never renumber them.
+
+    The weights of edges that lead to an ``overlay`` node decay as usual, to a ``canonical`` one at
+    a quarter of that speed, to a ``constitutional`` one never; that one is never pruned or merged.
+    """
+
+    OVERLAY = 0
+    CANONICAL = 1
+    CONSTITUTIONAL = 2
+
+    @classmethod
+    def of(cls, name: object) -> "Authority":
+        """The authority of that name.
+
+        Raises:
+            InvalidInputError: There is none.
+        """
+        if not isinstance(name, str) or name not in AUTHORITIES:
+            msg = f"authority must be one of {', '.join(AUTHORITIES)}, not {name!r}"
+            raise InvalidInputError(msg)
+        return AUTHORITIES[name]
+
+
+AUTHORITIES: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
+"""By name."""
+
+DECAY_RATES = (1.0, 0.25, 0.0)
+"""Speed of decay of what leads to a node, relative to the usual one, by authority."""
 
 
 class Tier(Enum):
@@ -154,15 +188,18 @@ class Pointer(NamedTuple):
     prior: float
 
 
-def effective_weight(weight: float, floor: float, mark: float, exponent: float) -> float:
-    """Weight after lazy decay: ``floor + (weight − floor) · exp(−(exponent − mark))``.
+def effective_weight(
+    weight: float, floor: float, mark: float, exponent: float, rate: float = 1.0
+) -> float:
+    """Weight after lazy decay: ``floor + (weight − floor) · exp(−rate · (exponent − mark))``.
 
     Args:
         weight: Weight at the last touch, in [-1, 1].
         floor: Value that decay approaches.
         mark: Accumulated decay exponent of the namespace at the last touch.
         exponent: Accumulated decay exponent now; a mark in the future does not decay.
+        rate: Speed of decay, in [0, 1]; see ``DECAY_RATES``.
     """
     if weight == floor or exponent <= mark:
         return weight
-    return floor + (weight - floor) * math.exp(mark - exponent)
+    return floor + (weight - floor) * math.exp(rate * (mark - exponent))

@@ -1,6 +1,7 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.changes_history import Taught
@@ -9,6 +10,8 @@ from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes, Question
+from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.search import Recollection
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -67,10 +70,16 @@ class Minds:
     """Applies to a query what its namespace has learned."""
 
     def __init__(
-        self, store: GraphStore, episodes: Episodes, ranker: Ranker, settings: LearningSettings
+        self,
+        store: GraphStore,
+        episodes: Episodes,
+        notes: Notes,
+        ranker: Ranker,
+        settings: LearningSettings,
     ) -> None:
         """Read from ``store``; ``ranker`` is the shipped prior."""
         self._store, self._episodes, self._ranker = store, episodes, ranker
+        self._notes = notes
         self._settings = settings
         self.prior = Posterior.of(
             ranker.weights, settings.prior_strength, settings.learned_strength
@@ -91,11 +100,21 @@ class Minds:
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
-    def recall(self, question: Question, clock: Clock) -> dict[str, float]:
-        """How strongly past turns speak for documents or against them, in [-1, 1], by node id."""
-        if not clock.learned or not self._settings.episodes:
-            return {}
-        return self._episodes.recall(question, clock)
+    def recall(self, question: Question, clock: Clock) -> Recollection:
+        """What past turns say about documents, and the notes that are near."""
+        said: dict[str, float] = {}
+        if (clock.learned or clock.notes) and self._settings.episodes:
+            said = self._episodes.recall(question, clock)
+        near = self._notes.near(question.vector, clock)
+        gone = self.expired({**said, **near}, clock)
+        return Recollection(
+            {node: strength for node, strength in said.items() if node not in gone},
+            tuple(node for node in near if node not in gone),
+        )
+
+    def expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+        """Those of the nodes that are notes whose probation is over."""
+        return self._notes.expired(ids, clock)
 
     def usage(self, keys: list[int], clock: Clock) -> dict[int, float]:
         """How much more often than usual nodes were used when returned, in [-1, 1], by key."""

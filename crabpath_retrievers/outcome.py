@@ -31,7 +31,8 @@ class Feedback:
         used: Ids of the returned documents that the answer rests on; None when not known.
         unused: Ids of returned documents that it does not rest on; None when not known.
         answer: What the chain answered; which documents it rests on is then found out.
-        correction: What would have been right, in words.
+        correction: What would have been right, in words; it becomes a note of the namespace,
+            which advises against what was used in a failure, else against its best document.
         source: Who says so.
         feedback_id: The same id again changes nothing.
         namespace: Whose turn it was; None for that of the turn, or "default" without one.

@@ -4,7 +4,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -93,7 +93,7 @@ class Retrieval:
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found)
-        documents = yield from perform(self.store.catalog.documents, [r.node for r in ranked])
+        documents = yield from self._documents([r.node for r in ranked], found.clock)
         # A document that was forgotten in the meantime is left out.
         ranked = [item for item in ranked if item.node in documents]
         watch.lap("rank")
@@ -123,7 +123,7 @@ class Retrieval:
         watch.lap("seeds")
         walk = yield from self._walk(query, vector, hits, clock, router)
         watch.lap("walk")
-        pool = yield from self._pool(query, vector, hits, walk)
+        pool = yield from self._pool(query, vector, hits, walk, clock)
         if clock.learned:
             pool = yield from perform(self._experienced, pool, clock)
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
@@ -155,7 +155,7 @@ class Retrieval:
         return walk
 
     def _pool(
-        self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk
+        self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk, clock: Clock
     ) -> Steps[list[Hit]]:
         """Everything that search found or a visited node points at, as the filter allows."""
         options = {a.option.pointer.target.key: a.option for a in walk.arrivals}
@@ -168,25 +168,23 @@ class Retrieval:
             ids = [hit.head.id for hit in reached]
             allowed = yield from perform(self.index.matching, ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
+        if clock.notes and reached:
+            gone = yield from perform(self.minds.expired, [h.head.id for h in reached], clock)
+            reached = [hit for hit in reached if hit.head.id not in gone]
         pool = [*hits.values(), *reached]
         if query.boost_tags and pool:
-            pool = yield from perform(self._boosted, pool, query.boost_tags)
+            nodes = yield from self._documents([hit.head.id for hit in pool], clock)
+            pool = _boosted(pool, nodes, set(query.boost_tags))
         return pool
+
+    def _documents(self, ids: Sequence[str], clock: Clock) -> Steps[dict[str, Node]]:
+        documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
+        return documents
 
     def _experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
         usage = self.minds.usage([hit.head.key for hit in pool], clock)
         return [
             hit._replace(usage=usage[hit.head.key]) if hit.head.key in usage else hit
-            for hit in pool
-        ]
-
-    def _boosted(self, pool: Sequence[Hit], tags: Sequence[str]) -> list[Hit]:
-        documents = self.store.catalog.documents([hit.head.id for hit in pool])
-        wanted = set(tags)
-        return [
-            hit._replace(hint=1.0)
-            if (node := documents.get(hit.head.id)) and wanted & _values(node.metadata.values())
-            else hit
             for hit in pool
         ]
 
@@ -202,7 +200,7 @@ class Retrieval:
         if not query.fill:
             order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
         if query.max_tokens is not None:
-            order = yield from self._within_budget(query, query.max_tokens, pool, order)
+            order = yield from self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
         best = strongest(found.walk.arrivals, {pool[i].head.key for i in chosen})
         return [
@@ -225,12 +223,21 @@ class Retrieval:
         return one_of_each([document.get(node, node) for node in nodes], order, evidence, matrix)
 
     def _within_budget(
-        self, query: Query, max_tokens: int, pool: Sequence[Hit], order: Sequence[int]
+        self, query: Query, max_tokens: int, found: _Found, order: Sequence[int]
     ) -> Steps[list[int]]:
-        heads = [pool[i].head for i in order]
-        documents = yield from perform(self.store.catalog.documents, [head.id for head in heads])
+        heads = [found.evidence.pool[i].head for i in order]
+        documents = yield from self._documents([head.id for head in heads], found.clock)
         bounds = Selection(query.k, max_tokens, self.settings.rank.characters_per_token)
         return [order[i] for i in select(heads, documents, bounds)]
+
+
+def _boosted(pool: Sequence[Hit], nodes: Mapping[str, Node], wanted: set[str]) -> list[Hit]:
+    return [
+        hit._replace(hint=1.0)
+        if (node := nodes.get(hit.head.id)) and wanted & _values(node.metadata.values())
+        else hit
+        for hit in pool
+    ]
 
 
 def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, float]]:

@@ -57,7 +57,7 @@ def test_the_budgets_of_a_walk_are_those_of_the_design():
 def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
     """Nothing that the text alone says is followed blindly; fading kinds are forgotten fully."""
     links = LinkSettings()
-    made_by_outcomes = {EdgeKind.CO_USED, EdgeKind.INHIBITS}
+    made_by_outcomes = {EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT}
     kinds = set(EdgeKind) - made_by_outcomes - {EdgeKind.STOP}
     assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
     assert links.floor(EdgeKind.SIBLING) == links.floor(EdgeKind.SIMILAR) == 0.0

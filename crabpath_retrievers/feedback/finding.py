@@ -22,7 +22,8 @@ def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, floa
     Returns:
         Support in [0, 1] by id: of every document, or of none when nothing is known.
     """
-    nodes = store.catalog.documents([item.node for item in turn.returned])
+    namespace = store.walk.clock(turn.namespace).key
+    nodes = store.catalog.documents([item.node for item in turn.returned], namespace=namespace)
     words = tokens(turn.query) + tokens(answer[:LONGEST])
     idf = query_terms(store, words, _MOST_WORDS).idf
     return supported(answer, turn.query, passages(turn, nodes), idf)

@@ -12,6 +12,7 @@ from crabpath_retrievers.changes import (
     WeightDelta,
 )
 from crabpath_retrievers.changes_history import Taught, TaughtEpisode
+from crabpath_retrievers.changes_notes import KeepNote, UseNotes
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.seeds.episodes import Success
 from crabpath_retrievers.storage.learned_queries import Episode, Triple
@@ -28,6 +29,7 @@ class Harvest:
         counts: By edge, as they stand after all turns so far.
         counted: By edge, as they stood before.
         episodes: By id, with what was known of them before.
+        noted: Changes of notes, as they are.
     """
 
     deltas: list[WeightDelta] = field(default_factory=list)
@@ -35,6 +37,7 @@ class Harvest:
     counts: dict[Triple, float] = field(default_factory=dict)
     counted: dict[Triple, float] = field(default_factory=dict)
     episodes: dict[str, tuple[KeepEpisode, Episode | None]] = field(default_factory=dict)
+    noted: Sequence[Change] = ()
 
     def use(self, uses: Iterable[tuple[int, float, float]]) -> None:
         """Add uses and passes."""
@@ -74,7 +77,7 @@ class Harvest:
             found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
             found.append(CountUse(namespace, self._uses()))
-        return [*found, *(change for change, _ in self.episodes.values())]
+        return [*found, *(change for change, _ in self.episodes.values()), *self.noted]
 
     def taught(self, outcomes: Sequence[float], count: int, ranker: bytes | None) -> Taught:
         """The same, for the day on which it is taken back.
@@ -85,7 +88,16 @@ class Harvest:
             ranker: What its posterior gained.
         """
         episodes = tuple(_episode(*item) for item in self.episodes.values())
-        return Taught(self._uses(), self._together(), episodes, tuple(outcomes), count, ranker)
+        return Taught(
+            self._uses(),
+            self._together(),
+            episodes,
+            tuple(outcomes),
+            count,
+            ranker,
+            tuple(_told(change) for change in self.noted if isinstance(change, KeepNote)),
+            tuple(n for change in self.noted if isinstance(change, UseNotes) for n in change.used),
+        )
 
     def _uses(self) -> tuple[tuple[int, float, float], ...]:
         return tuple((key, *use) for key, use in self.uses.items())
@@ -96,6 +108,10 @@ class Harvest:
             for edge, count in self.counts.items()
             if count != self.counted[edge]
         )
+
+
+def _told(change: KeepNote) -> tuple[str, str | None]:
+    return change.node.id, change.query if change.query_vector is not None else None
 
 
 def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:

@@ -9,6 +9,7 @@ from crabpath_retrievers.changes import Change, NoteFeedback, RefuseFeedback
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.meeting import repeated
+from crabpath_retrievers.feedback.noted import Noted
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.verdict import Judge
 from crabpath_retrievers.storage import GraphStore
@@ -37,6 +38,7 @@ class Inbox:
         """Learn with ``learner`` from what waits in ``store``."""
         self._store, self._learner = store, learner
         self._judge = Judge(store, learner.settings.learning)
+        self._noted = Noted(store, learner.notes, learner.settings)
         # Threads of one process take turns here; otherwise they would all meet in the store.
         self._alone = threading.Lock()
         self._failed: set[int] = set()
@@ -116,7 +118,8 @@ class Inbox:
         if not verdict.judged:
             return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
         namespace = verdict.judged[0].turn.namespace
-        changes = self._learner.changes(namespace, feedback_id, verdict.judged)
+        noted = self._noted.changes(kept, verdict.judged)
+        changes = self._learner.changes(namespace, feedback_id, verdict.judged, noted)
         if note is not None:
             changes.append(NoteFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

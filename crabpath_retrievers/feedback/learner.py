@@ -22,6 +22,7 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.seeds.episodes import Episodes, Success
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Turn
 
@@ -41,11 +42,24 @@ class Learner:
 
     store: GraphStore
     episodes: Episodes
+    notes: Notes
     prior: Posterior
     settings: Settings
 
-    def changes(self, namespace: str, feedback_id: str, judged: Sequence[Judged]) -> list[Change]:
+    def changes(
+        self,
+        namespace: str,
+        feedback_id: str,
+        judged: Sequence[Judged],
+        noted: Sequence[Change] = (),
+    ) -> list[Change]:
         """All that follows from one feedback about turns of one namespace.
+
+        Args:
+            namespace: That.
+            feedback_id: The feedback.
+            judged: The turns.
+            noted: What it adds to notes, to be taken back with all else.
 
         Returns:
             Changes for one call of ``GraphStore.apply``; it raises ``ConflictError`` when the
@@ -53,7 +67,7 @@ class Learner:
         """
         known = self.store.learned.learned(namespace)
         before = mind = Mind.from_json(known.mind, self.prior)
-        harvest = Harvest()
+        harvest = Harvest(noted=noted)
         for item in judged:
             self._learn(namespace, item, mind, harvest, known.version)
             mind = self._taught(mind, item)

@@ -2,7 +2,8 @@
 
 The vector index of an embedded memory belongs to the process that serves it, and learning does not
 need it: near-duplicate episodes are looked up among the latest ones in the graph store, and new
-ones are read from there until the serving process has indexed them.
+ones are read from there until the serving process has indexed them; so are notes. There is no
+embedder either: a correction that is recorded here stands at the vector of the question.
 """
 
 import logging
@@ -21,6 +22,7 @@ from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
@@ -56,14 +58,15 @@ class Outside:
     def undoing(self) -> Undoing:
         """Takes back what was learned; the process that serves indexes what comes back."""
         learner = self._learner(published(self._store))
-        return Undoing(self._store, None, learner.prior)
+        return Undoing(self._store, None, None, learner.prior)
 
     def _learner(self, text: str | None) -> Learner:
         settings = settings_of(text)
         settings = replace(settings, learning=replace(settings.learning, apply="inline"))
         episodes = Episodes(self._store, None, settings.episode)
-        minds = Minds(self._store, episodes, Ranker.load(), settings.learning)
-        return Learner(self._store, episodes, minds.prior, settings)
+        notes = Notes(self._store, None, settings.note)
+        minds = Minds(self._store, episodes, notes, Ranker.load(), settings.learning)
+        return Learner(self._store, episodes, notes, minds.prior, settings)
 
     def serve(self, poll: float, ended: Callable[[], bool]) -> Tally:
         """Learn from what waits and from what comes, until it is time to end.

@@ -10,7 +10,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.storage import GraphStore
 
 _NAME = "learning"
-_GROUPS = ("learning", "episode", "policy", "tiers")  # what learning reads of the settings
+_GROUPS = ("learning", "episode", "note", "policy", "tiers")  # what learning reads of the settings
 
 
 def publish(store: GraphStore, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 
 from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
@@ -9,24 +10,35 @@ from crabpath_retrievers.feedback.inbox import Inbox
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.worker import Worker
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.learning.notes import LONGEST
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
 
 _log = logging.getLogger(__name__)
 _AT_OPEN = 100  # a longer backlog must not keep a caller waiting
-_PILE = 32  # episodes that are worth a write to the index
+_PILE = 32  # episodes, or notes, that are worth a write to the index
 _LOOK = 1.0  # seconds between looks at how many there are
+Embed = Callable[[str], Vector]
 _OTHER = "this id was recorded before with other content, which stands"
 
 
 class Recorder:
     """Keeps feedback durably, then has it learned from as ``settings.apply`` says."""
 
-    def __init__(self, store: GraphStore, learner: Learner) -> None:
-        """Keep in ``store``, learn with ``learner``."""
+    def __init__(self, store: GraphStore, learner: Learner, embed: Embed | None = None) -> None:
+        """Keep in ``store``, learn with ``learner``.
+
+        Args:
+            store: Where feedback is kept.
+            learner: Learns from it.
+            embed: Unit vector of a text, shape ``[d]``, for corrections: who learns from them may
+                have no embedder. None where this process has none.
+        """
         self._store, self._apply = store, learner.settings.learning.apply
-        self._episodes = learner.episodes
+        self._episodes, self._notes = learner.episodes, learner.notes
+        self._embed = embed
         self._inbox = Inbox(store, learner)
         self._worker = Worker(self._work, "crabpath-learning")
         self._looked = time.monotonic()
@@ -38,7 +50,7 @@ class Recorder:
         Raises:
             StoreError: It could not be kept.
         """
-        self._store.apply([KeepFeedback(feedback)])
+        self._store.apply([KeepFeedback(feedback, self._vector(feedback))])
         kept = self._store.learned.feedback(feedback.feedback_id)
         receipt = Receipt(feedback.feedback_id, kept.status, kept.note)
         if receipt.status == "waiting":
@@ -47,6 +59,17 @@ class Recorder:
             note = _OTHER if receipt.note is None else f"{_OTHER}; {receipt.note}"
             receipt = receipt._replace(note=note)
         return receipt
+
+    def _vector(self, feedback: Feedback) -> Vector | None:
+        """That of a correction; feedback is kept even where it cannot be embedded."""
+        text = (feedback.correction or "").strip()
+        if not text or self._embed is None:
+            return None
+        try:
+            return self._embed(text[:LONGEST])
+        except Exception as error:
+            _log.warning("a correction cannot be embedded and stands at its question: %s", error)
+            return None
 
     def _passed_on(self, kept: Kept) -> Receipt:
         if self._apply == "inline":
@@ -70,7 +93,7 @@ class Recorder:
     def resume(self) -> None:
         """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
         try:
-            self._episodes.catch_up()
+            self._catch_up(1)
             if self._apply == "inline":
                 self._inbox.learn_waiting(_AT_OPEN)
             elif self._apply == "background" and self._store.learned.waiting(1):
@@ -79,7 +102,7 @@ class Recorder:
             _log.warning("what waits cannot be learned from yet: %s", error)
 
     def overdue(self) -> bool:
-        """Whether nobody looked for a second at how many episodes wait for the index."""
+        """Whether nobody looked for a second at how much waits for the index."""
         return time.monotonic() - self._looked > _LOOK
 
     def look(self) -> None:
@@ -94,5 +117,9 @@ class Recorder:
     def _work(self) -> None:
         # In parts: where feedback comes faster than it is learned from, there is no end.
         while self._apply == "background" and any(self._inbox.learn_waiting(_PILE)):
-            self._episodes.catch_up(_PILE)
-        self._episodes.catch_up(_PILE)
+            self._catch_up(_PILE)
+        self._catch_up(_PILE)
+
+    def _catch_up(self, least: int) -> None:
+        self._episodes.catch_up(least)
+        self._notes.catch_up(least)

@@ -1,6 +1,7 @@
 """Going back: feedback that is undone, snapshots that are taken and restored."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import Change
@@ -11,6 +12,7 @@ from crabpath_retrievers.changes_history import (
     TakeSnapshot,
     UndoFeedback,
 )
+from crabpath_retrievers.changes_notes import UndoNotes
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.receipt import Receipt
@@ -19,8 +21,10 @@ from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.history_queries import Snapshot
+from crabpath_retrievers.storage.history_queries import Lesson, Snapshot
+from crabpath_retrievers.storage.learned_queries import Learned
 from crabpath_retrievers.text import storable
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
@@ -37,12 +41,13 @@ class Undoing:
 
     Attributes:
         store: Where it was learned.
-        episodes: Whose vectors go with them; None beside the process that has the index.
+        episodes, notes: Whose vectors go with them; None beside the process that has the index.
         prior: What the ranker knows before any feedback.
     """
 
     store: GraphStore
     episodes: Episodes | None
+    notes: Notes | None
     prior: Posterior
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
@@ -78,29 +83,43 @@ class Undoing:
             if stands.status == "waiting":
                 self.store.apply([CancelFeedback(feedback_id, _CANCELLED)])
                 return Receipt(feedback_id, "undone", _CANCELLED)
-            changes, touched = self._back(feedback_id, str(stands.namespace))
-        if not changes:
+            namespace = str(stands.namespace)
+            known = self.store.learned.learned(namespace)
+            lesson = self.store.history.lesson(feedback_id)
+            touched = self._touched(namespace, lesson)
+        if lesson is None:
             return Receipt(feedback_id, "applied", _GONE)
-        self.store.apply(changes)
-        self._clear(str(stands.namespace), touched)
+        self.store.apply(self._back(feedback_id, namespace, known, lesson))
+        self._clear(namespace, touched, [note for note, _ in lesson.taught.told])
         return Receipt(feedback_id, "undone")
 
-    def _back(self, feedback_id: str, namespace: str) -> tuple[list[Change], tuple[str, ...]]:
-        """What takes feedback back, and the episodes that may go with it."""
-        known = self.store.learned.learned(namespace)
-        lesson = self.store.history.lesson(feedback_id)
-        if lesson is None:
-            return [], ()
-        mind = Mind.from_json(known.mind, self.prior).without(lesson.taught, lesson.since)
-        change = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-        return [change], lesson.episodes
+    def _back(
+        self, feedback_id: str, namespace: str, known: Learned, lesson: Lesson
+    ) -> list[Change]:
+        """What takes feedback back."""
+        taught = lesson.taught
+        mind = Mind.from_json(known.mind, self.prior).without(taught, lesson.since)
+        undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
+        if not (taught.told or taught.used):
+            return [undo]
+        return [undo, UndoNotes(namespace, taught.told, taught.used)]
 
-    def _clear(self, namespace: str, episodes: tuple[str, ...]) -> None:
-        """Delete the vectors of those episodes that are gone."""
+    def _touched(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
+        """The episodes that may go with a lesson; a note takes along whatever recalls it."""
+        if lesson is None or not lesson.taught.told:
+            return () if lesson is None else lesson.episodes
+        return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
+
+    def _clear(self, namespace: str, episodes: Sequence[str], notes: Sequence[str]) -> None:
+        """Delete the vectors of those episodes and notes that are gone."""
         key = self.store.walk.clock(namespace).key
-        left = {episode.id for episode in self.store.learned.episodes(key, episodes)}
         if self.episodes is not None:
+            left = set(self.store.learned.episode_ids(key))
             self.episodes.delete(key, [episode for episode in episodes if episode not in left])
+        told = {fact.id for fact in self.store.notes.facts(notes)}
+        gone = [note for note in notes if note not in told]
+        if self.notes is not None and gone:
+            self.notes.remove(key, gone)
 
     @repeated
     def snapshot(self, namespace: str, name: str | None) -> str:

@@ -140,6 +140,10 @@ class Ingest:
                     self._finish(indexed=False)
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup) -> "_Plan":
+        taken = self.store.notes.facts(node.id for node in nodes)
+        if taken:
+            msg = f"the id {taken[0].id!r} is that of a note: give the document another one"
+            raise InvalidInputError(msg)
         known = {
             known.id: known
             for known in self.store.catalog.known(

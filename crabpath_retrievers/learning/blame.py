@@ -11,7 +11,7 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Turn
+from crabpath_retrievers.trajectory import Returned, Turn
 
 DEEPEST = -0.6
 """Lowest weight of an inhibitory edge."""
@@ -70,7 +70,7 @@ def blame(
         and counts.get(pair, 0.0) + count >= settings.blame_threshold - ROUNDING
     )
     deltas = [
-        LearnedDelta(*pair, _KIND, _change(existing.get((*pair, _KIND), 0.0), value))
+        LearnedDelta(*pair, _KIND, towards(existing.get((*pair, _KIND), 0.0), value))
         for pair, value in judged.items()
         if (*pair, _KIND) in existing or pair in promoted
     ]
@@ -83,17 +83,29 @@ def blame(
 
 def _judged(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
     """Blamed and successful documents, by the entry that led to them, with credit times weight."""
-    best = max(turn.seeds, key=lambda seed: seed.score, default=None)
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
-        # Search found what has no route; it stands beside the best entry.
-        entry = item.path[0].source if item.path else best and best.node
+        entry = entry_of(turn, item)
         if value and entry and entry != item.node:
             yield (entry, item.node), value
 
 
-def _change(weight: float, strength: float) -> float:
-    """Towards -0.6 for a strength below 0, towards 0 above; never past either."""
+def entry_of(turn: Turn, item: Returned) -> str | None:
+    """The node by which a query entered and came to a document; None in a turn without seeds.
+
+    Search found what has no route; it stands beside the best entry.
+    """
+    if item.path:
+        return item.path[0].source
+    best = max(turn.seeds, key=lambda seed: seed.score, default=None)
+    return best.node if best else None
+
+
+def towards(weight: float, strength: float) -> float:
+    """Change of an inhibitory weight, half of the way in proportion to strength in [-1, 1].
+
+    Towards -0.6 for a strength below 0, towards 0 above; never past either.
+    """
     if strength < 0:
         return min(0.0, _STEP * -strength * (DEEPEST - weight))
     return max(0.0, _STEP * strength * -weight)

@@ -80,7 +80,8 @@ class Asking(Parts):
         self._require_open()
         scope = None if namespace is None else namespace_of(namespace)
         turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
-        documents = self.store.catalog.documents(nodes_shown(turn))
+        key = self.store.walk.clock(turn.namespace).key
+        documents = self.store.catalog.documents(nodes_shown(turn), namespace=key)
         moves = self.store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
         return explain(turn, documents, self._ranker, moves)
 

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.changes import ForgetNamespace
+from crabpath_retrievers.changes_notes import RemoveNotes
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
@@ -15,6 +16,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.text import storable
 
 
@@ -87,12 +89,12 @@ class Documents(Parts):
         """Delete documents, or all that a namespace has learned. Give exactly one argument.
 
         Args:
-            ids: Ids of chunks, or of whole documents that were given ids.
+            ids: Ids of chunks or notes, or of whole documents that were given ids.
             source: Every chunk of this source.
-            namespace: Learned weights, turns and clock; documents stay.
+            namespace: Learned weights, notes, turns and clock; documents stay.
 
         Returns:
-            How many chunks were deleted.
+            How many chunks and notes were deleted.
 
         Raises:
             InvalidInputError: None or several arguments were given.
@@ -105,19 +107,31 @@ class Documents(Parts):
             self._forget_namespace(namespace_of(namespace))
             return 0
         if source is not None:
-            known = self.store.catalog.known(sources=[storable(source)])
-        else:
-            wanted = texts_of(ids or ())
-            known = self.store.catalog.known(ids=wanted, documents=wanted)
+            return self._remove(self.store.catalog.known(sources=[storable(source)]))
+        wanted = texts_of(ids or ())
+        found = self._remove(self.store.catalog.known(ids=wanted, documents=wanted))
+        return found + self._forget_notes(wanted)
+
+    def _remove(self, known: Sequence[Known]) -> int:
         if known:
             self._ingest.remove([node.id for node in known])
         return len(known)
 
+    def _forget_notes(self, ids: Sequence[str]) -> int:
+        notes = self.store.notes.facts(ids)
+        if notes:
+            self.store.apply([RemoveNotes(tuple(note.id for note in notes))])
+        for owner in {note.owner for note in notes}:
+            self._notes.remove(owner, [note.id for note in notes if note.owner == owner])
+        return len(notes)
+
     def _forget_namespace(self, namespace: str) -> None:
         clock = self.store.walk.clock(namespace)
         self.store.apply([ForgetNamespace(namespace)])
-        if clock.learned:
+        if clock.learned or clock.notes:
             self._episodes.forget(clock.key)
+        if clock.notes:
+            self._notes.forget(clock.key)
 
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""

@@ -23,7 +23,9 @@ class History(Parts):
 
         Right after it was learned the namespace knows again exactly what it knew before. What was
         learned in between stays: of weights what decay has left of the moves is subtracted, of
-        the ranker the evidence. Works on frozen namespaces too.
+        the ranker the evidence. Works on frozen namespaces too. A note that the feedback made goes
+        with it, unless it was also told by :meth:`correct` or other feedback that stands; a note
+        on probation that it used counts one use less, its term stays.
 
         Args:
             feedback_id: The feedback.
@@ -79,8 +81,9 @@ class History(Parts):
 
         Documents stay as they are; those that are gone since are passed over. Feedback that came
         later stays applied and its turns consumed, so that it is not learned from again. Feedback
-        that was undone since counts again, and cannot be undone a second time. Turns and the
-        switch of :meth:`freeze` stay as they are.
+        that was undone since counts again, and cannot be undone a second time. Turns, notes and
+        the switch of :meth:`freeze` stay as they are; of later notes, and of those that were
+        forgotten since, neither the edges nor the questions that recalled them are known again.
 
         Args:
             snapshot: Its id, or its name within ``namespace``.

@@ -30,6 +30,7 @@ from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
 
@@ -61,14 +62,15 @@ class Parts:
             settings.ingest.batch,
         )
         self._episodes = Episodes(store, index, settings.episode)
+        self._notes = Notes(store, index, settings.note)
         self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
-        minds = Minds(store, self._episodes, self._ranker, settings.learning)
+        minds = Minds(store, self._episodes, self._notes, self._ranker, settings.learning)
         self._retrieval = Retrieval(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        learner = Learner(store, self._episodes, minds.prior, settings)
-        self._recorder = Recorder(store, learner)
-        self._undoing = Undoing(store, self._episodes, minds.prior)
+        learner = Learner(store, self._episodes, self._notes, minds.prior, settings)
+        self._recorder = Recorder(store, learner, self._identity.embedded)
+        self._undoing = Undoing(store, self._episodes, self._notes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, close_all, self._recorder, index, store

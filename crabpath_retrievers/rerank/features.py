@@ -56,10 +56,11 @@ the same for a node that shares a term with it. bridge: share of the query's inf
 node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. trained: how far feedback has moved the other pointers to it,
-times the energy of the nodes that they leave. far: strongest route of two or more hops. hint: the caller
-suggested it. inhibition: how strongly pointers advise against it. episode: how strongly turns
-of similar queries that used it speak for it. passed: how strongly turns of the same query that did
-not use it speak against it. usage: how much more often than usual it was used when returned.
+times the energy of the nodes that they leave. far: strongest route of two or more hops. hint: the
+caller suggested it. inhibition: how strongly pointers advise against it. episode: how strongly
+turns of similar queries that used it speak for it. passed: how strongly turns of the same query
+that did not use it speak against it. usage: how much more often than usual it was used when
+returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
@@ -81,6 +82,7 @@ _KIND_COLUMN = {
     EdgeKind.FOLLOWS: _COLUMN["learned"],
     EdgeKind.TOOL: _COLUMN["learned"],
     EdgeKind.CO_USED: _COLUMN["learned"],
+    EdgeKind.TAUGHT: _COLUMN["learned"],
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5

@@ -14,6 +14,7 @@ import numpy as np
 from crabpath_retrievers.changes import EpisodesIndexed, KeepEpisode
 from crabpath_retrievers.config import EpisodeSettings
 from crabpath_retrievers.graph import Vector, cosines
+from crabpath_retrievers.seeds.beside import Beside
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
@@ -56,9 +57,8 @@ class Episodes:
     ) -> None:
         """Keep rows in ``store`` and vectors beside those of ``index``; None scans rows."""
         self._store, self._settings = store, settings
-        self._beside = getattr(index, "beside", None)
-        self._open: dict[int, VectorIndex] = {}
-        self._recalled: dict[tuple[int, int, bytes], list[str]] = {}
+        self._beside = Beside(index, "episodes")
+        self._recalled: dict[tuple[int, int, int, bytes], list[str]] = {}
 
     def recall(self, question: Question, clock: Clock) -> dict[str, float]:
         """How strongly past turns speak for documents or against them, in [-1, 1], by node id.
@@ -68,7 +68,7 @@ class Episodes:
         asked = _nats(question)
         found: dict[str, float] = {}
         nearest = self.near(question.vector, clock.key)
-        self._keep((clock.key, clock.learned, pack(question.vector)), nearest)
+        self._keep(_asked(question.vector, clock), nearest)
         for near in nearest:
             for node, said in self._said(near, asked).items():
                 found[node] = max(found.get(node, 0.0), said, key=abs)
@@ -86,7 +86,7 @@ class Episodes:
             for node, credit in documents.items()
         }
 
-    def _keep(self, asked: tuple[int, int, bytes], nearest: Sequence[Near]) -> None:
+    def _keep(self, asked: tuple[int, int, int, bytes], nearest: Sequence[Near]) -> None:
         """Spare the feedback that follows a query a second look at the index."""
         if len(self._recalled) >= _RECALLED:
             self._recalled.pop(next(iter(self._recalled)), None)
@@ -94,10 +94,10 @@ class Episodes:
 
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
-        if self._beside is None:
+        if not self._beside.kept:
             latest = self._store.learned.latest_episodes(namespace, self._settings.scanned)
             return self._nearest(vector, latest)
-        ids = self._index(namespace).search(vector, self._settings.neighbours)
+        ids = self._beside.of(namespace).search(vector, self._settings.neighbours)
         return self._near(vector, namespace, ids)
 
     def _near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[Near]:
@@ -120,7 +120,7 @@ class Episodes:
     ) -> Success:
         """The change that remembers a success: a near-duplicate grows, else a new one begins."""
         digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()[:32]
-        known = self._known(vector, clock, digest) if clock.learned else None
+        known = self._known(vector, clock, digest) if clock.learned or clock.notes else None
         if known is None:
             return Success(KeepEpisode(namespace, digest, query, vector, 1.0, documents), None)
         same = KeepEpisode(namespace, known.id, known.query, known.vector, 1.0, documents)
@@ -128,7 +128,7 @@ class Episodes:
 
     def _known(self, vector: Vector, clock: Clock, digest: str) -> Episode | None:
         """The episode that this success belongs to: a near-duplicate, else that of its words."""
-        recalled = self._recalled.get((clock.key, clock.learned, pack(vector)))
+        recalled = self._recalled.get(_asked(vector, clock))
         if recalled is None:
             found = self.near(vector, clock.key)
         else:
@@ -147,10 +147,10 @@ class Episodes:
         if self._store.learned.pile() < least:
             return
         waiting = self._store.learned.unindexed()
-        if self._beside is not None:
+        if self._beside.kept:
             for namespace in {namespace for namespace, _ in waiting}:
                 of = [episode for key, episode in waiting if key == namespace]
-                self._index(namespace).upsert(
+                self._beside.of(namespace).upsert(
                     [episode.id for episode in of],
                     [episode.vector.astype(np.float32) for episode in of],
                     [episode.query for episode in of],
@@ -160,21 +160,17 @@ class Episodes:
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of episodes that are gone."""
-        if self._beside is not None and ids:
-            self._index(namespace).delete(ids)
+        if self._beside.kept and ids:
+            self._beside.of(namespace).delete(ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""
-        if self._beside is not None:
-            index = self._index(namespace)
-            self._open.pop(namespace)
-            index.drop()  # type: ignore[attr-defined]
+        self._beside.forget(namespace)
 
-    def _index(self, namespace: int) -> VectorIndex:
-        if namespace not in self._open:
-            assert self._beside is not None  # noqa: S101
-            self._open[namespace] = self._beside(f"episodes-{namespace}")
-        return self._open[namespace]
+
+def _asked(vector: Vector, clock: Clock) -> tuple[int, int, int, bytes]:
+    """What the nearest episode depends on; a note may come with one, and teaches no lesson."""
+    return (clock.key, clock.learned, clock.notes, pack(vector))
 
 
 def _nats(question: Question) -> dict[str, float]:
@@ -193,5 +189,5 @@ def _share(asked: Mapping[str, float], query: str) -> float:
 
 
 def _above(value: float, least: float) -> float:
-    """From 0 at ``least`` to 1 at 1."""
-    return max(0.0, (value - least) / (1.0 - least))
+    """From 0 at ``least`` to 1 at 1; rounding may carry a cosine beyond that."""
+    return min(1.0, max(0.0, (value - least) / (1.0 - least)))

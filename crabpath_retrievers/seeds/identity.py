@@ -51,6 +51,15 @@ class EmbedderIdentity:
             elif not self._same:
                 self._compare(self._known)
 
+    def embedded(self, text: str) -> Vector:
+        """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.
+
+        Raises:
+            EmbeddingMismatchError: This is another one.
+        """
+        self.verify()
+        return self._embedder.documents([text])[0]
+
     def _compare(self, stored: _Stored | None) -> None:
         probe, model = self._embedder.fingerprint(), self._embedder.model
         if stored:
@@ -60,9 +69,9 @@ class EmbedderIdentity:
             self._store.apply([PutMeta((("embedder", _encoded(model, probe)),))])
 
     def _stored(self) -> _Stored | None:
-        """What documents were embedded with; None while there never were any."""
+        """What documents or notes were embedded with; None while there never were any."""
         meta = self._store.catalog.meta()
-        if "embedder" not in meta or "nodes" not in meta:
+        if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
             return None
         data = json.loads(meta["embedder"])
         return _Stored(data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4"))

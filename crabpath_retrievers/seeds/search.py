@@ -42,8 +42,19 @@ class Found(NamedTuple):
     information: Information
 
 
-Recall = Callable[[Question, Clock], Mapping[str, float]]
-"""How strongly past turns of a namespace speak for documents or against them, by node id."""
+class Recollection(NamedTuple):
+    """What a namespace remembers at a question.
+
+    Attributes:
+        said: How strongly past turns speak for documents or against them, in [-1, 1], by node id.
+        notes: Ids of the notes that are near.
+    """
+
+    said: Mapping[str, float]
+    notes: Sequence[str] = ()
+
+
+Recall = Callable[[Question, Clock], Recollection]
 
 
 class Search:
@@ -69,10 +80,11 @@ class Search:
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)
-            recalled = self._recall(Question(text, vector, words.information), clock)
-            again = [node for node, said in recalled.items() if said > 0]
-            ids = (*dense, *query.seed_ids, *again)
-            heads = self._store.walk.heads(ids, (*words.lexical, *words.named))
+            said, notes = self._recall(Question(text, vector, words.information), clock)
+            again = [node for node, strength in said.items() if strength > 0]
+            ids = (*dense, *query.seed_ids, *again, *notes)
+            keys = (*words.lexical, *words.named)
+            heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
@@ -80,8 +92,8 @@ class Search:
             heads = [head for head in heads if head.id in allowed]
         scored = _scored(heads, vector, words, set(query.seed_ids))
         for key, hit in scored.items():
-            if said := recalled.get(hit.head.id, 0.0):
-                scored[key] = hit._replace(episode=max(0.0, said), passed=max(0.0, -said))
+            if told := said.get(hit.head.id, 0.0):
+                scored[key] = hit._replace(episode=max(0.0, told), passed=max(0.0, -told))
         return Found(clock, scored, words.information)
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:

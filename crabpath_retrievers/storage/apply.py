@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
+from crabpath_retrievers.changes_notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
@@ -19,6 +20,7 @@ from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.history_writer import HistoryWriter
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.node_writer import NodeWriter
+from crabpath_retrievers.storage.note_writer import NoteWriter
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 from crabpath_retrievers.text import storable
@@ -45,6 +47,7 @@ class Writer:
         self._insert = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
+        self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
 
     def apply(self, change: c.Change) -> None:
         """Carry out one change."""
@@ -52,7 +55,7 @@ class Writer:
 
     @singledispatchmethod
     def _apply(self, change: object) -> None:
-        self._learned.apply(change)
+        (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
@@ -217,6 +220,7 @@ class Writer:
         )
         if key is None:
             return
+        self._notes.forget(key)
         turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
         self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
         learned = (s.overlay, s.moves, s.taught, s.counts, s.usage, s.episodes, s.snapshots)

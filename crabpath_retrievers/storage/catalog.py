@@ -17,6 +17,7 @@ from crabpath_retrievers.storage.schema import (
     meta,
     namespaces,
     nodes,
+    notes,
     overlay,
     staging,
     trash,
@@ -60,11 +61,21 @@ _CONTENT = (
 _BY_IDS = HotSelect(
     sa.select(*_CONTENT)
     .join(contents, contents.c.node == nodes.c.key)
-    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .where(
+        nodes.c.id.in_(sa.bindparam("ids", expanding=True)),
+        sa.or_(
+            nodes.c.owner == sa.literal_column("0", sa.Integer),
+            nodes.c.owner == sa.bindparam("namespace"),
+        ),
+    )
 )
-_KNOWN = sa.select(
-    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
-).join(contents, contents.c.node == nodes.c.key)
+_KNOWN = (
+    sa.select(
+        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+    )
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(nodes.c.owner == 0)
+)
 
 
 class Catalog:
@@ -74,10 +85,15 @@ class Catalog:
         """Read from ``store``."""
         self._store = store
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Node]:
-        """The nodes with these ids, without vectors; unknown ids are left out."""
+    def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
+        """The nodes with these ids, without vectors; unknown ids are left out.
+
+        Args:
+            ids: Of nodes.
+            namespace: Key of the namespace whose notes are seen, too.
+        """
         with self._store.reading() as connection:
-            found = _BY_IDS.rows(connection, {"ids": list(ids)})
+            found = _BY_IDS.rows(connection, {"ids": list(ids), "namespace": namespace})
         rows = [_Content(*row) for row in found]
         return {
             row.id: Node(
@@ -100,7 +116,7 @@ class Catalog:
         documents: Iterable[str] = (),
         sources: Iterable[str] = (),
     ) -> list[Known]:
-        """The nodes with these ids, of these documents or from these sources."""
+        """The nodes with these ids, of these documents or from these sources; no notes."""
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         found: dict[str, Known] = {}
         with self._store.reading() as connection:
@@ -111,9 +127,9 @@ class Catalog:
         return list(found.values())
 
     def all_ids(self) -> list[str]:
-        """Every node id; for whole-corpus work only."""
+        """The id of every node but notes; for whole-corpus work only."""
         with self._store.reading() as connection:
-            return list(connection.scalars(sa.select(nodes.c.id)))
+            return list(connection.scalars(sa.select(nodes.c.id).where(nodes.c.owner == 0)))
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """Stored unit vectors of these nodes, half precision."""
@@ -164,8 +180,9 @@ class Catalog:
             return {name: value for name, value in connection.execute(sa.select(meta))}
 
     def statistics(self) -> dict[str, object]:
-        """Counts for people: nodes, sources, edges by kind, namespaces with their turns."""
+        """Counts for people: nodes, sources, edges by kind, namespaces with their turns, notes."""
         self._store.settle()
+        private = sa.select(notes.c.node)
         with self._store.reading() as connection:
             kinds = connection.execute(
                 sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind)
@@ -173,10 +190,15 @@ class Catalog:
             spaces = connection.execute(
                 sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
             )
+            noted = connection.scalar(sa.select(sa.func.count()).select_from(notes)) or 0
+            every = connection.scalar(sa.select(sa.func.count()).select_from(nodes)) or 0
             return {
-                "nodes": connection.scalar(sa.select(sa.func.count()).select_from(nodes)),
+                "nodes": every - noted,
+                "notes": noted,
                 "sources": connection.scalar(
-                    sa.select(sa.func.count(sa.distinct(contents.c.source)))
+                    sa.select(sa.func.count(sa.distinct(contents.c.source))).where(
+                        contents.c.node.not_in(private)
+                    )
                 ),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},
                 "namespaces": {name: turn for name, turn in spaces},

@@ -112,7 +112,13 @@ class HistoryQueries:
             return None
         record, ranker, count = row
         data = json.loads(record)
-        known = Taught(outcomes=tuple(data["outcomes"]), count=data["count"], ranker=ranker)
+        known = Taught(
+            outcomes=tuple(data["outcomes"]),
+            count=data["count"],
+            ranker=ranker,
+            told=tuple((told["note"], told["query"]) for told in data["told"]),
+            used=tuple(data["used"]),
+        )
         return Lesson(known, int(count), tuple(episode[0] for episode in data["episodes"]))
 
     def moves(

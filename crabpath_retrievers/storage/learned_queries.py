@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, Vector, effective_weight
+from crabpath_retrievers.graph import (
+    DECAY_RATES,
+    OVERLAY_KINDS,
+    EdgeKind,
+    Vector,
+    effective_weight,
+)
 from crabpath_retrievers.outcome import Feedback, Status
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
@@ -53,13 +59,14 @@ class Episode(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Feedback as it stands in the store."""
+    """Feedback as it stands in the store, with the unit vector of its correction if it has one."""
 
     sequence: int
     feedback: Feedback
     status: Status
     note: str | None
     created: float
+    vector: Vector | None = None
 
 
 _MIND = HotSelect(
@@ -105,8 +112,10 @@ _WEIGHTS = HotSelect(
         overlay.c.weight,
         overlay.c.mark,
         namespaces.c.exponent,
+        nodes.c.authority,
     )
     .join(namespaces, namespaces.c.key == overlay.c.namespace)
+    .join(nodes, nodes.c.key == overlay.c.target)
     .where(*_OF_SOURCES)
     .where(overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]))
 )
@@ -121,6 +130,7 @@ _KEPT = (
     feedback.c.status,
     feedback.c.note,
     feedback.c.created,
+    feedback.c.embedding,
 )
 _FEEDBACK = HotSelect(sa.select(*_KEPT).where(feedback.c.id == sa.bindparam("id")))
 
@@ -189,10 +199,13 @@ class LearnedQueries:
         """Effective weights of the learned edges that leave these nodes."""
         of = {"name": namespace, "sources": list(sources)}
         with self._store.reading() as connection:
-            return {
-                (source, target, EdgeKind(kind)): effective_weight(weight, 0.0, mark, exponent)
-                for source, target, kind, weight, mark, exponent in _WEIGHTS.rows(connection, of)
-            }
+            rows = _WEIGHTS.rows(connection, of)
+        return {
+            (source, target, EdgeKind(kind)): effective_weight(
+                weight, 0.0, mark, exponent, DECAY_RATES[authority]
+            )
+            for source, target, kind, weight, mark, exponent, authority in rows
+        }
 
     def counts(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
         """How many turns speak for edges that leave these nodes and do not stand yet."""
@@ -249,5 +262,6 @@ def _episode(row: Sequence[Any]) -> Episode:
 
 
 def _kept(row: Sequence[Any]) -> Kept:
-    sequence, payload, status, note, created = row
-    return Kept(sequence, Feedback.from_dict(json.loads(payload)), status, note, created)
+    sequence, payload, status, note, created, embedding = row
+    vector = None if embedding is None else unpack(embedding)
+    return Kept(sequence, Feedback.from_dict(json.loads(payload)), status, note, created, vector)

@@ -146,6 +146,7 @@ class LearnedWriter:
             "note": None,
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
+            "embedding": None if change.vector is None else pack(change.vector),
         }
         _KEEP.run(self._connection, row)
 
@@ -217,7 +218,8 @@ class LearnedWriter:
             "wins": won + change.wins,
             "documents": json.dumps(documents),
         }
-        if values["wins"] <= 0 or not documents:
+        # One whose turns contradict each other stays, lest undoing one of them find nothing.
+        if values["wins"] <= 0:
             # Its vector stays in the index until the next look finds no episode for it.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:
@@ -250,6 +252,8 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "episodes": [(e.id, e.wins, dict(e.documents), e.clock) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
+        "told": [{"note": note, "query": query} for note, query in taught.told],
+        "used": taught.used,
     }
     return {
         "feedback": change.feedback_id,

@@ -1,6 +1,7 @@
 """The schema version and the way forward from each older one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
@@ -8,9 +9,11 @@ from sqlalchemy.schema import CreateColumn
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import (
+    feedback,
     meta,
     metadata,
     namespaces,
+    nodes,
     turns,
 )
 from crabpath_retrievers.storage.weight_writer import unknown_moves
@@ -22,20 +25,35 @@ Migration = Callable[[sa.Connection], None]
 
 def _learning(connection: sa.Connection) -> None:
     """Version 2 keeps feedback and what was learned from it."""
-    for column in (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding):
-        text = CreateColumn(column).compile(dialect=connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+    _add(connection, _OF_LEARNING)
     metadata.create_all(connection)
 
 
-def _history(connection: sa.Connection) -> None:
-    """Version 3 keeps what moved a weight; of older weights that is not known."""
+def _going_back(connection: sa.Connection) -> None:
+    """Version 3 keeps notes, the authority of nodes, and what moved a weight.
+
+    Of weights that are older it is not known what moved them.
+    """
+    _add(connection, _OF_TEACHING)
     metadata.create_all(connection)
     connection.execute(unknown_moves())
 
 
+_OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
+_OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
+
+
+def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:
+    """Add columns; a table that an earlier step made has those of later versions already."""
+    for column in columns:
+        known = sa.inspect(connection).get_columns(column.table.name)
+        if column.name not in {one["name"] for one in known}:
+            text = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+
+
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _history}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _going_back}
 
 
 def prepare(

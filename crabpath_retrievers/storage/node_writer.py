@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import LEARNED, EdgeKind
+from crabpath_retrievers.graph import AUTHORITIES, LEARNED, EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
@@ -43,13 +43,16 @@ class NodeWriter:
         existing = self._keys([node_id for node_id, _, _ in staged])
         beside = self.beside(existing)
         self._strip(existing.values(), TEXTUAL)
-        rows = [_row(*node) for node in staged]
+        rows = [node_row(*node) for node in staged]
         new = [row for row in rows if row["id"] not in existing]
         if new:
-            self._connection.execute(s.nodes.insert(), new)
+            self._connection.execute(s.nodes.insert(), [_with_authority(row) for row in new])
         changed = [{**row, "old": row["id"]} for row in rows if row["id"] in existing]
         if changed:
             columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
+            # What was anchored stays so, unless the document itself says something else.
+            given = sa.bindparam("authority", type_=sa.SmallInteger())
+            columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
         self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))
@@ -68,7 +71,7 @@ class NodeWriter:
             named += [{"name": name, "node": key} for name in dict.fromkeys(payload["names"])]
             addressed += [{"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])]
             referring += [{"address": a, "node": key} for a in dict.fromkeys(payload["references"])]
-            held.append(_content(key, payload))
+            held.append(content_row(key, payload))
             texts.append((key, indexed_tokens(payload["title"], payload["content"])))
         for table, rows in (
             (s.names, named),
@@ -111,7 +114,7 @@ class NodeWriter:
         return [node_id for part in parts(beside) for node_id in self._ids(part)]
 
     def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
-        """Delete what was read off the text of these nodes."""
+        """Delete what was read off the text of these nodes; that of notes is counted nowhere."""
         keys = list(keys)
         if not keys:
             return
@@ -121,13 +124,14 @@ class NodeWriter:
             for row in self._connection.execute(
                 sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
                 .join(s.contents, s.contents.c.node == s.nodes.c.key)
-                .where(s.nodes.c.key.in_(part))
+                .where(s.nodes.c.key.in_(part), s.nodes.c.owner == 0)
             )
         ]
-        self._fulltext.remove(self._connection, keys)
-        self._count(texts, sign=-1)
+        if texts:
+            self._fulltext.remove(self._connection, [key for key, _ in texts])
+            self._count(texts, sign=-1)
         self.remove_edges(keys, kinds)
-        for table in (s.names, s.addresses, s.references, s.contents):
+        for table in (s.names, s.addresses, s.references, s.contents, s.notes):
             self._delete(table.c.node, keys)
 
     def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
@@ -208,9 +212,14 @@ class NodeWriter:
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
 
-def _row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
+def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
+    """What a walk reads of a node; its authority is None where its metadata names none."""
+    named = payload["metadata"].get("authority")
+    authority = AUTHORITIES.get(named) if isinstance(named, str) else None
     return {
         "id": node_id,
+        "owner": 0,
+        "authority": None if authority is None else authority.value,
         "mentions": 0,
         "title": payload["title"],
         "embedding": embedding,
@@ -218,7 +227,8 @@ def _row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, A
     }
 
 
-def _content(key: int, payload: dict[str, Any]) -> dict[str, Any]:
+def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a node."""
     return {
         "node": key,
         "document": payload["document"],
@@ -229,6 +239,10 @@ def _content(key: int, payload: dict[str, Any]) -> dict[str, Any]:
         "content": payload["content"],
         "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
     }
+
+
+def _with_authority(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "authority": row["authority"] or 0}
 
 
 def _without(row: dict[str, Any], name: str) -> dict[str, Any]:

@@ -35,6 +35,9 @@ nodes = Table(
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
+    # Key of the one namespace that sees it, 0 for all; and how far it is above learning.
+    Column("owner", BigInteger, nullable=False, server_default="0"),
+    Column("authority", SmallInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 
@@ -102,6 +105,8 @@ namespaces = Table(
     Column("learned", BigInteger, nullable=False, server_default="0"),
     Column("frozen", SmallInteger, nullable=False, server_default="0"),
     Column("mind", Text),
+    # How many notes it has.
+    Column("notes", BigInteger, nullable=False, server_default="0"),
     # A key is never used again: what is remembered of a forgotten namespace must not be found.
     sqlite_autoincrement=True,
 )
@@ -175,6 +180,8 @@ feedback = Table(
     Column("status", String(8), nullable=False, index=True),
     Column("note", Text),
     Column("namespace", Text),
+    # Vector of the correction, where one was given to a process with an embedder.
+    Column("embedding", LargeBinary),
     sqlite_autoincrement=True,
 )
 
@@ -277,3 +284,23 @@ snapshots = Table(
     Column("content", LargeBinary, nullable=False),
 )
 Index("ix_crabpath_snapshots_name", snapshots.c.namespace, snapshots.c.name, unique=True)
+notes = Table(
+    "crabpath_notes",
+    metadata,
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("namespace", Key, nullable=False),
+    # "teaching", "correction", "directive" or "auto".
+    Column("kind", String(16), nullable=False),
+    # Turn numbers of its namespace; in how many successful turns it was used.
+    Column("born", BigInteger, nullable=False),
+    Column("last", BigInteger, nullable=False),
+    Column("uses", BigInteger, nullable=False),
+    # 0 until its vector can be searched.
+    Column("indexed", SmallInteger, nullable=False),
+    # What it was made from.
+    Column("query", Text),
+    Column("turn", String(64)),
+    Column("feedback", Text),
+)
+Index("ix_crabpath_notes_namespace", notes.c.namespace, notes.c.born)
+Index("ix_crabpath_notes_indexed", notes.c.indexed)

@@ -22,6 +22,7 @@ from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
+from crabpath_retrievers.storage.note_queries import NoteQueries
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
 from crabpath_retrievers.storage.walk_queries import WalkQueries
@@ -41,6 +42,7 @@ class GraphStore:
         turns: Turn records and the change journal.
         learned: What namespaces have learned, and feedback.
         history: What of it can be taken back, and snapshots.
+        notes: Notes of namespaces.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -75,6 +77,7 @@ class GraphStore:
         self.turns = TurnLog(self)
         self.learned = LearnedQueries(self)
         self.history = HistoryQueries(self)
+        self.notes = NoteQueries(self)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import OVERLAY_KINDS, EdgeKind, NodeHead, Pointer, effective_weight
+from crabpath_retrievers.graph import (
+    DECAY_RATES,
+    OVERLAY_KINDS,
+    EdgeKind,
+    NodeHead,
+    Pointer,
+    effective_weight,
+)
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack_all
 from crabpath_retrievers.storage.reading import Readable
@@ -25,12 +32,13 @@ _KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of E
 
 
 class Clock(NamedTuple):
-    """Where a namespace stands: its surrogate key (0 if unseen), turns, decay, times learned."""
+    """Where a namespace stands: its key (0 if unseen), turns, decay, times learned, notes."""
 
     key: int
     turn: int
     exponent: float
     learned: int = 0
+    notes: int = 0
 
 
 class Frontier(NamedTuple):
@@ -41,12 +49,18 @@ class Frontier(NamedTuple):
 
 
 _HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
-_BY_ID = sa.select(*_HEAD).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
-_BY_KEY = sa.select(*_HEAD).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
+_NOBODY = sa.literal_column("0", sa.Integer)
+_SEEN = sa.or_(nodes.c.owner == _NOBODY, nodes.c.owner == sa.bindparam("namespace"))
+_BY_ID = sa.select(*_HEAD).where(_SEEN, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_KEY = sa.select(*_HEAD).where(_SEEN, nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
 _CLOCK = HotSelect(
     sa.select(
-        namespaces.c.key, namespaces.c.turn, namespaces.c.exponent, namespaces.c.learned
+        namespaces.c.key,
+        namespaces.c.turn,
+        namespaces.c.exponent,
+        namespaces.c.learned,
+        namespaces.c.notes,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _OWNERS = HotSelect(
@@ -84,6 +98,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             edges.c.floor,
             sa.func.coalesce(overlay.c.weight, edges.c.prior),
             sa.func.coalesce(overlay.c.mark, edges.c.born),
+            nodes.c.authority,
             *_HEAD,
         )
         .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, seen))
@@ -100,10 +115,11 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             zero,
             overlay.c.weight,
             overlay.c.mark,
+            sa.func.coalesce(nodes.c.authority, _NOBODY),
             overlay.c.target,
             *described,
         )
-        .select_from(overlay.outerjoin(nodes, nodes.c.key == overlay.c.target))
+        .select_from(overlay.outerjoin(nodes, sa.and_(nodes.c.key == overlay.c.target, _SEEN)))
         .where(
             overlay.c.namespace == sa.bindparam("namespace"),
             overlay.c.source.in_(frontier),
@@ -124,10 +140,19 @@ class WalkQueries:
         """Read from ``store``."""
         self._store = store
 
-    def heads(self, ids: Sequence[str], keys: Sequence[int] = ()) -> list[NodeHead]:
-        """The nodes with these ids or keys; unknown ones are left out."""
+    def heads(
+        self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
+    ) -> list[NodeHead]:
+        """The nodes with these ids or keys; unknown ones are left out.
+
+        Args:
+            ids: Of nodes.
+            keys: Of other nodes.
+            namespace: Key of the namespace whose notes are seen, too.
+        """
+        wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
         with self._store.reading() as connection:
-            rows = _HEADS.rows(connection, {"ids": list(ids), "keys": list(keys)})
+            rows = _HEADS.rows(connection, wanted)
         distinct = {row[0]: row for row in rows}.values()
         return _heads(*zip(*distinct, strict=True)) if distinct else []
 
@@ -170,13 +195,13 @@ def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[Pointer]:
     """Edges with their targets; whole columns at a time, because there are hundreds of rows."""
     if not rows:
         return []
-    sources, kinds, priors, floors, weights, marks, *targets = zip(*rows, strict=True)
+    sources, kinds, priors, floors, weights, marks, ranks, *targets = zip(*rows, strict=True)
     now = [
         # Most pointers do not decay: a comparison is all that they should cost.
         weight
         if weight == floor or exponent <= mark
-        else effective_weight(weight, floor, mark, exponent)
-        for weight, floor, mark in zip(weights, floors, marks, strict=True)
+        else effective_weight(weight, floor, mark, exponent, DECAY_RATES[rank])
+        for weight, floor, mark, rank in zip(weights, floors, marks, ranks, strict=True)
     ]
     found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
     return list(map(partial(tuple.__new__, Pointer), found))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.changes import WeightDelta
-from crabpath_retrievers.graph import effective_weight
+from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted, upserted
@@ -21,18 +21,20 @@ _LATE = 20.0  # a mark further back would magnify rounding too much
 
 
 class _Weight(NamedTuple):
-    """A stored weight, with the decay exponent at its last touch."""
+    """A stored weight, with the decay exponent at its last touch, and where the edge leads."""
 
     weight: float
     mark: float
+    authority: int = 0
 
 
 class _Structure(NamedTuple):
-    """What the text says of an edge."""
+    """What the text says of an edge, and the authority of the node that it leads to."""
 
     prior: float
     floor: float
     born: float
+    authority: int = 0
 
 
 def _of(table: sa.Table) -> sa.ColumnElement[bool]:
@@ -45,12 +47,23 @@ def _edge(table: sa.Table) -> tuple[sa.Column[int], ...]:
     return table.c.source, table.c.target, table.c.kind
 
 
+def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]:
+    """Edges with these columns, and the authority of the node that each leads to.
+
+    STOP leads to none.
+    """
+    authority = sa.func.coalesce(s.nodes.c.authority, sa.literal_column("0"))
+    joined = table.outerjoin(s.nodes, s.nodes.c.key == table.c.target)
+    wanted: list[sa.ColumnElement[Any]] = [*_edge(table), *columns, authority]
+    return sa.select(*wanted).select_from(joined)
+
+
 _MINE: sa.BindParameter[int] = sa.bindparam("namespace")
 _EDGES = HotSelect(
-    sa.select(*_edge(s.edges), s.edges.c.prior, s.edges.c.floor, s.edges.c.born).where(_of(s.edges))
+    _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.born).where(_of(s.edges))
 )
 _OVERLAY = HotSelect(
-    sa.select(*_edge(s.overlay), s.overlay.c.weight, s.overlay.c.mark).where(
+    _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.mark).where(
         s.overlay.c.namespace == _MINE, _of(s.overlay)
     )
 )
@@ -60,7 +73,7 @@ _LAST = HotSelect(
     .group_by(*_edge(s.moves))
 )
 _CAUSED = HotSelect(
-    sa.select(*_edge(s.moves), s.moves.c.delta, s.moves.c.mark)
+    _with_authority(s.moves, s.moves.c.delta, s.moves.c.mark)
     .where(s.moves.c.namespace == _MINE, s.moves.c.cause == sa.bindparam("cause"))
     .order_by(s.moves.c.sequence)
 )
@@ -109,9 +122,10 @@ class WeightWriter:
     def _effective(
         self, edge: Edge, structure: Mapping[Edge, _Structure], overlay: Mapping[Edge, _Weight]
     ) -> float:
-        prior, floor, born = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
-        weight, mark = overlay.get(edge) or _Weight(prior, min(born, self._exponent))
-        return effective_weight(weight, floor, mark, self._exponent)
+        text = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
+        begun = _Weight(text.prior, min(text.born, self._exponent), text.authority)
+        weight, mark, authority = overlay.get(edge) or begun
+        return effective_weight(weight, text.floor, mark, self._exponent, DECAY_RATES[authority])
 
     def take_back(self, cause: str) -> None:
         """Undo the moves of one feedback: what decay has left of them is subtracted.
@@ -121,8 +135,8 @@ class WeightWriter:
         """
         given = {"namespace": self._namespace, "cause": cause}
         left: dict[Edge, float] = {}
-        for *edge, delta, mark in _CAUSED.rows(self._connection, given):
-            share = math.exp(min(0.0, mark - self._exponent))
+        for *edge, delta, mark, authority in _CAUSED.rows(self._connection, given):
+            share = math.exp(DECAY_RATES[authority] * min(0.0, mark - self._exponent))
             key = (edge[0], edge[1], edge[2])
             left[key] = left.get(key, 0.0) + delta * share
         _UNMOVE.run(self._connection, given)
@@ -142,8 +156,9 @@ class WeightWriter:
     ) -> _Weight:
         """A weight without what is left of a move, as of the last move that remains."""
         floor = structure.floor if structure else 0.0
-        now = effective_weight(stored.weight, floor, stored.mark, self._exponent) - left
-        since = self._exponent - last
+        rate = DECAY_RATES[stored.authority]
+        now = effective_weight(stored.weight, floor, stored.mark, self._exponent, rate) - left
+        since = rate * (self._exponent - last)
         if not 0 <= since < _LATE:
             return _Weight(_clipped(now), self._exponent)
         return _Weight(_clipped(floor + (now - floor) * math.exp(since)), last)
@@ -165,7 +180,7 @@ class WeightWriter:
     def _put(self, weights: Mapping[Edge, _Weight]) -> None:
         rows = [
             {**self._named(edge), "weight": weight, "mark": mark}
-            for edge, (weight, mark) in weights.items()
+            for edge, (weight, mark, _) in weights.items()
         ]
         _PUT.run_all(self._connection, rows)
 

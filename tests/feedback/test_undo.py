@@ -113,7 +113,7 @@ def test_what_was_learned_in_between_stays(memory, host):
     assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
     key = memory.store.walk.clock("default").key
     (episode,) = memory.store.learned.latest_episodes(key, 10)
-    assert (episode.wins, episode.documents) == (1.0, {"b": 1.0})
+    assert (episode.wins, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
     assert host.status(second) == "applied"
 
 
@@ -250,7 +250,7 @@ def test_concurrent_undoing_and_learning(memory, host, knows):
         thread.join()
     assert [receipt.status for receipt in found] == ["undone"] * 5
     assert host.usage()["a"] == (10.0, 0.0)
-    assert knows(memory, "default")["baseline"][()] == pytest.approx([1.0, 10])
+    assert knows(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
 
 
 async def test_undo_off_the_event_loop(memory, host):
@@ -274,3 +274,12 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
             memory.undo(feedback_id)
             counts.append(index.count())
         assert counts == [2, 1, 0]
+
+
+def test_turns_that_contradict_each_other_are_undone(memory, host, knows, alike):
+    """Of both together nothing is said; without the second one the first is as it was."""
+    memory.record(Feedback(host.ask(), 1.0, used=["a", "c"]))
+    before = knows(memory, "default")
+    second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
+    memory.undo(second)
+    alike(knows(memory, "default"), before)

@@ -99,12 +99,12 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         vector = unit(vectors.embed_query("Which fruit is red?"))
         question = Question("Which fruit is red?", vector, Information.of({}))
         recall = memory._retrieval.minds.recall
-        assert (memory.store.learned.pile(), recall(question, clock)["a"]) == (1, 1.0)
+        assert (memory.store.learned.pile(), recall(question, clock).said["a"]) == (1, 1.0)
         monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)
         memory._recorder._looked -= 1
         host.ask()
         memory._recorder._worker.drain()
-        assert (memory.store.learned.pile(), recall(question, clock)["a"]) == (0, 1.0)
+        assert (memory.store.learned.pile(), recall(question, clock).said["a"]) == (0, 1.0)
 
 
 def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):

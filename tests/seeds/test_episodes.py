@@ -53,12 +53,12 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     """There is nothing to delete, and nothing is made to delete it."""
     memory.retrieve("what is it?", namespace="ann")
     memory.forget(namespace="ann")
-    assert not memory._episodes._open
+    assert not memory._episodes._beside.opened
 
 
 def searched(memory, monkeypatch):
     """How often the index of episodes was searched."""
-    index = memory._episodes._index(memory.store.walk.clock("default").key)
+    index = memory._episodes._beside.of(memory.store.walk.clock("default").key)
     asked, search = [], index.search
 
     def counted(*given):

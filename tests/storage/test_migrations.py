@@ -1,5 +1,7 @@
 """The schema version of a store and the way forward from older ones, on both databases."""
 
+from dataclasses import replace
+
 import pytest
 import sqlalchemy as sa
 
@@ -12,14 +14,16 @@ from crabpath_retrievers.changes import (
     WeightDelta,
 )
 from crabpath_retrievers.changes_history import UndoFeedback
+from crabpath_retrievers.changes_notes import KeepNote, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
-from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.graph import Authority, EdgeKind
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
 
-TABLES = ["feedback", "consumed", "counts", "usage", "episodes", "moves", "taught", "snapshots"]
+OF_VERSION_3 = ["moves", "taught", "snapshots", "notes"]
+TABLES = ["feedback", "consumed", "counts", "usage", "episodes", *OF_VERSION_3]
 
 
 def migrate(store, *, version, migrations):
@@ -32,6 +36,21 @@ def version_of(store):
     """The schema version written in the store."""
     with store.reading() as connection:
         return stored_version(connection)
+
+
+def as_version_2(store):
+    """Take from a store what version 3 brought."""
+    with store._engine.begin() as connection:
+        for table in OF_VERSION_3:
+            connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
+        for table, column in (
+            ("namespaces", "notes"),
+            ("nodes", "owner"),
+            ("nodes", "authority"),
+            ("feedback", "embedding"),
+        ):
+            connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
+    store.apply([PutMeta((("schema", "2"),))])
 
 
 def test_a_new_store_has_the_current_version(store):
@@ -109,6 +128,9 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
             ("namespaces", "frozen"),
             ("namespaces", "mind"),
             ("turns", "embedding"),
+            ("namespaces", "notes"),
+            ("nodes", "owner"),
+            ("nodes", "authority"),
         ):
             connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
     store.apply([PutMeta((("schema", "1"),))])
@@ -124,10 +146,7 @@ def test_weights_of_version_2_stay_when_a_feedback_is_undone(location, store, gr
     """What moved them is not known; what moves them from now on can be taken back."""
     a, b = graph.publish(make("a"), make("b"))
     store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.CO_USED, 0.5),), "old")])
-    with store._engine.begin() as connection:
-        for table in ("moves", "taught", "snapshots"):
-            connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
-    store.apply([PutMeta((("schema", "2"),))])
+    as_version_2(store)
     migrated = GraphStore(location)
     assert version_of(migrated) == VERSION
     migrated.apply(
@@ -141,4 +160,21 @@ def test_weights_of_version_2_stay_when_a_feedback_is_undone(location, store, gr
     assert migrated.learned.weights("ann", [a]) == {edge: pytest.approx(0.7)}
     migrated.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
     assert migrated.learned.weights("ann", [a]) == {edge: pytest.approx(0.5)}
+    migrated.close()
+
+
+def test_a_store_without_notes_is_taught_after_migration(location, store, graph, make):
+    """Version 2 had neither notes nor authority; feedback that waits there stays."""
+    graph.publish(make("a"))
+    store.apply([KeepFeedback(Feedback("t", 1.0, feedback_id="f"))])
+    as_version_2(store)
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    note = replace(make("n", "a note"), document="", source="")
+    (key,) = migrated.learned.keys(["a"]).values()
+    migrated.apply([KeepNote("ann", note, "teaching"), SetAuthority((key,), Authority.CANONICAL)])
+    ann = migrated.walk.clock("ann")
+    assert {head.id for head in migrated.walk.heads(["a", "n"], namespace=ann.key)} == {"a", "n"}
+    assert [head.id for head in migrated.walk.heads(["a", "n"])] == ["a"]
+    assert migrated.learned.feedback("f").vector is None
     migrated.close()

@@ -20,6 +20,7 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.graph import Edge, EdgeKind
 from crabpath_retrievers.storage import hot
 from crabpath_retrievers.storage.schema import moves, overlay, turns
+from crabpath_retrievers.storage.walk_queries import Clock
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
 
@@ -143,7 +144,7 @@ def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
     store.apply([ForgetNamespace("ann"), ForgetNamespace("never seen")])
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.7)
-    assert store.walk.clock("ann") == (0, 0, 0.0, 0)
+    assert store.walk.clock("ann") == Clock(0, 0, 0.0)
     assert store.walk.clock("bob").turn == 3
     tables = graph.contents()
     assert len(tables[overlay.name]) == 1

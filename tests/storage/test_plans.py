@@ -4,7 +4,9 @@ import pytest
 
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import _EPISODES
+from crabpath_retrievers.storage.note_queries import _EXPIRED, _NEAR
 from crabpath_retrievers.storage.turn_log import _FIND, _FIND_IN, _WINDOW
+from crabpath_retrievers.storage.walk_queries import _HEADS
 
 NAMED = {"asked": "t", "namespace": "n"}
 WINDOW = {"namespace": "n", "until": 1.0, "since": 0.0, "turns": 10}
@@ -46,3 +48,20 @@ def test_ids_are_looked_up_by_id(plan, select, parameters, index):
 def test_the_window_is_a_range_of_the_clock(plan):
     """The last turns are read, not all of them."""
     assert "ix_crabpath_turns_clock (namespace=? AND clock>?)" in plan(_WINDOW, WINDOW)
+
+
+def test_nodes_are_looked_up_by_id_or_key_whoever_owns_them(plan):
+    """Privacy is checked on the rows that were asked for."""
+    found = plan(_HEADS, {"ids": ["a"], "keys": [1], "namespace": 1})
+    assert "(id=?)" in found
+    assert "PRIMARY KEY (rowid=?)" in found
+    assert "SCAN" not in found
+
+
+@pytest.mark.parametrize("select", [_NEAR, _EXPIRED])
+def test_notes_are_looked_up_by_id(plan, select):
+    """Not by their namespace, which may have many; and those that wait by their mark."""
+    found = plan(select, {"namespace": 1, "ids": ["n"], "since": 0})
+    assert "(id=?)" in found
+    assert "ix_crabpath_notes_namespace" not in found
+    assert "SCAN" not in found

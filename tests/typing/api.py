@@ -51,6 +51,10 @@ async def without_framework(memory: CrabPath) -> None:
     assert_type(memory.explain("turn"), Explanation)
     assert_type(memory.explain(uuid4(), namespace="ada"), Explanation)
     assert_type(memory.forget(ids="a"), int)
+    assert_type(memory.teach("text", query="question", related=["a"]), str)
+    assert_type(await memory.adirect("text", namespace="ada"), str)
+    assert_type(memory.correct("text", turn_id="turn", wrong=["a"], title="t", id="n"), str)
+    assert_type(memory.anchor(["a"], "canonical"), int)
     assert_type(memory.info(), dict[str, Any])
 
 

@@ -1,0 +1,130 @@
+"""Notes as change records: teachings, corrections and directives (document 003)."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from crabpath_retrievers.changes_notes import KeepNote, NoteEdge, NoteKind
+from crabpath_retrievers.graph import Authority, EdgeKind, Node, Vector
+from crabpath_retrievers.learning.blame import DEEPEST, entry_of, towards
+from crabpath_retrievers.trajectory import Turn
+
+LONGEST = 20_000
+"""Most characters of a note, which is returned as a whole."""
+
+RELATED = 0.6
+"""Weight of an edge from a note to what it relates to: that of a mention."""
+
+_TAUGHT, _INHIBITS = EdgeKind.TAUGHT, EdgeKind.INHIBITS
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a note answers, with its unit vector, shape ``[d]``; and the turn that asked, if any."""
+
+    query: str
+    vector: Vector | None = None
+    turn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody taught.
+
+    Attributes:
+        text: The note itself, of 1 to 20,000 characters.
+        title: Its title, or nothing.
+        related: Ids of nodes to which it leads.
+        wrong: Ids of nodes against which it advises.
+        id: Its id; None derives one from namespace and text.
+    """
+
+    text: str
+    title: str = ""
+    related: Sequence[str] = ()
+    wrong: Sequence[str] = ()
+    id: str | None = None
+
+
+def note_id(kind: NoteKind, namespace: str, text: str) -> str:
+    """The id of a note that was given none: the same text in one namespace is the same note."""
+    return f"{kind}:{_digest(namespace, text)[:24]}"
+
+
+def note_digest(kind: NoteKind, said: Said, authority: Authority, query: str | None) -> str:
+    """Fingerprint of all that a note says; equal ones mean "nothing changed"."""
+    lists = (*said.related, "", *said.wrong)
+    return _digest(kind, said.text, said.title, authority.name, query or "", *lists)
+
+
+def note(
+    namespace: str,
+    kind: NoteKind,
+    said: Said,
+    vector: Vector,
+    *,
+    authority: Authority = Authority.OVERLAY,
+    asked: Asked | None = None,
+    beside: Iterable[NoteEdge] = (),
+    feedback: str | None = None,
+) -> KeepNote:
+    """The change that keeps a note.
+
+    Args:
+        namespace: Whose note it is.
+        kind: Where it comes from.
+        said: What it says.
+        vector: Its unit vector, shape ``[d]``.
+        authority: How far it is above learning.
+        asked: What it answers; similar queries then recall it.
+        beside: Further edges, such as those of :func:`against`.
+        feedback: Id of the feedback that it comes from.
+    """
+    query = None if asked is None else asked.query
+    node = Node(
+        id=said.id or note_id(kind, namespace, said.text),
+        document="",
+        source="",
+        content=said.text,
+        title=said.title,
+        metadata={"note": kind, **({"title": said.title} if said.title else {})},
+        digest=note_digest(kind, said, authority, query),
+        vector=vector,
+    )
+    leads = [NoteEdge(None, one, _TAUGHT, RELATED) for one in dict.fromkeys(said.related)]
+    warns = [NoteEdge(None, one, _INHIBITS, DEEPEST) for one in dict.fromkeys(said.wrong)]
+    return KeepNote(
+        namespace,
+        node,
+        kind,
+        authority,
+        query,
+        None if asked is None else asked.vector,
+        None if asked is None else asked.turn,
+        feedback,
+        (*leads, *warns, *beside),
+    )
+
+
+def entries_of(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
+    """The node by which a turn came to each of these documents, where it is another one."""
+    found = {item.node: entry_of(turn, item) for item in turn.returned}
+    return {node: entry for node in wrong if (entry := found.get(node)) and entry != node}
+
+
+def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]) -> list[NoteEdge]:
+    """Inhibition of corrected documents where queries came to them: half of the way to -0.6.
+
+    Args:
+        entries: Entry node by document, see :func:`entries_of`.
+        weights: Weights of the inhibitory edges that stand, by ``(entry, document)``.
+    """
+    return [
+        NoteEdge(entry, node, _INHIBITS, towards(weights.get((entry, node), 0.0), -1.0))
+        for node, entry in entries.items()
+    ]
+
+
+def _digest(*values: str) -> str:
+    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
+    return hashlib.sha256("".join(f"{len(v)}:{v}" for v in values).encode()).hexdigest()

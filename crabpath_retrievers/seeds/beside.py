@@ -1,0 +1,36 @@
+"""Collections of vectors beside those of the documents, one per namespace."""
+
+from crabpath_retrievers.seeds.index import VectorIndex
+
+
+class Beside:
+    """Opens them as they are needed; an index without ``beside`` keeps none."""
+
+    def __init__(self, index: VectorIndex | None, name: str) -> None:
+        """Keep collections called ``name-<namespace key>`` beside those of ``index``."""
+        self._beside, self._name = getattr(index, "beside", None), name
+        self._open: dict[int, VectorIndex] = {}
+
+    @property
+    def kept(self) -> bool:
+        """Whether there can be any."""
+        return self._beside is not None
+
+    @property
+    def opened(self) -> tuple[int, ...]:
+        """Keys of the namespaces whose collections are open."""
+        return tuple(self._open)
+
+    def of(self, namespace: int) -> VectorIndex:
+        """The collection of a namespace, by key; it is made when it is new."""
+        if namespace not in self._open:
+            assert self._beside is not None  # noqa: S101
+            self._open[namespace] = self._beside(f"{self._name}-{namespace}")
+        return self._open[namespace]
+
+    def forget(self, namespace: int) -> None:
+        """Delete the collection of a namespace."""
+        if self.kept:
+            index = self.of(namespace)
+            self._open.pop(namespace)
+            index.drop()  # type: ignore[attr-defined]

@@ -1,0 +1,288 @@
+"""How changes of notes and of authority are carried out."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import singledispatchmethod
+from hashlib import sha256
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic_core import to_json
+
+from crabpath_retrievers import changes as c
+from crabpath_retrievers import changes_notes as n
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import EdgeKind, Node
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.node_writer import NodeWriter, content_row, node_row
+from crabpath_retrievers.storage.packing import pack, unpack
+from crabpath_retrievers.storage.settling import settle, standing
+
+_OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # that a note comes with
+
+
+class NoteWriter:
+    """Writes notes on one open transaction."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        insert: Callable[..., Any],
+        nodes: NodeWriter,
+        then: Callable[[c.Change], None],
+    ) -> None:
+        """Write on ``connection``.
+
+        Args:
+            connection: An open transaction.
+            insert: The dialect's insert, which knows conflicts.
+            nodes: Removes nodes.
+            then: Applies the changes that follow from one: weights, episodes.
+        """
+        self._connection, self._insert = connection, insert
+        self._nodes, self._then = nodes, then
+
+    @singledispatchmethod
+    def apply(self, change: object) -> None:
+        """Carry out one change."""
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+
+    @apply.register
+    def _(self, change: n.KeepNote) -> None:
+        # This makes the namespace where it is new.
+        self._then(c.AdvanceClock(change.namespace))
+        namespace, turn = self._connection.execute(
+            sa.select(s.namespaces.c.key, s.namespaces.c.turn)
+            .where(s.namespaces.c.name == change.namespace)
+            .with_for_update()
+        ).one()
+        key = self._put(change, namespace)
+        self._describe(change, key, namespace, turn)
+        self._then(c.PutMeta((("notes", "1"),)))
+        self._recount([namespace])
+        self._remember(change, key)
+        self._journal("note", change.namespace, {"id": change.node.id, "kind": change.kind})
+        if deltas := tuple(self._deltas(change, key, namespace)):
+            self._then(c.AdjustWeights(change.namespace, deltas, change.feedback or change.node.id))
+
+    def _put(self, change: n.KeepNote, namespace: int) -> int:
+        """Key of the note, whose node is written."""
+        node = change.node
+        assert node.vector is not None, "notes carry their vector"  # noqa: S101
+        row = node_row(node.id, _payload(node), pack(node.vector))
+        row |= {"owner": namespace, "authority": change.authority.value}
+        known = self._connection.execute(
+            sa.select(s.nodes.c.key, s.nodes.c.owner).where(s.nodes.c.id == node.id)
+        ).one_or_none()
+        if known is None:
+            made = self._connection.execute(s.nodes.insert().values(row).returning(s.nodes.c.key))
+            return int(made.scalar_one())
+        if known.owner != namespace:
+            msg = f"the id {node.id!r} is taken: choose another one, or none"
+            raise InvalidInputError(msg)
+        self._clear(known.key, namespace, node)
+        settle(self._connection, [known.key])
+        self._connection.execute(s.nodes.update().where(s.nodes.c.key == known.key).values(row))
+        return int(known.key)
+
+    def _clear(self, key: int, namespace: int, node: Node) -> None:
+        """Take back what a note said before; the same text may correct, and answer, more."""
+        content = s.contents.c.node == key
+        former = self._connection.scalar(sa.select(s.contents.c.content).where(content))
+        self._connection.execute(s.contents.delete().where(content))
+        if former != node.content:
+            for table in (s.overlay, s.moves):
+                own = table.c.kind.in_(_OWN_KINDS) & (table.c.source == key)
+                self._connection.execute(table.delete().where(own))
+            self._without_episodes(key, namespace, node.id)
+
+    def _describe(self, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
+        self._connection.execute(s.contents.insert(), content_row(key, _payload(change.node)))
+        fresh = {
+            "kind": change.kind,
+            "last": turn,
+            "indexed": 0,
+            "query": change.query,
+            "turn": change.turn,
+            "feedback": change.feedback,
+        }
+        row = {"node": key, "namespace": namespace, "born": turn, "uses": 0, **fresh}
+        insert = self._insert(s.notes).values(row)
+        # What somebody told does not go with feedback that says the same.
+        told = sa.case((s.notes.c.feedback.is_(None), sa.null()), else_=insert.excluded.feedback)
+        update = {**fresh, "feedback": told}
+        self._connection.execute(insert.on_conflict_do_update(index_elements=["node"], set_=update))
+
+    def _remember(self, change: n.KeepNote, key: int) -> None:
+        """The episode by which similar queries recall the note."""
+        if change.query is not None and change.query_vector is not None:
+            query, vector = change.query, change.query_vector
+            credit = {change.node.id: 1.0}
+            name = _episode(key, query)
+            self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, credit))
+
+    def _without_episodes(self, key: int, namespace: int, node: str) -> None:
+        """Take a note out of its episodes; what later successes added to those stays."""
+        own = s.episodes.c.id.startswith(_episodes(key)) & (s.episodes.c.namespace == namespace)
+        query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(own)
+        for episode, documents in self._connection.execute(query).all():
+            left = {i: credit for i, credit in json.loads(documents).items() if i != node}
+            where = s.episodes.c.id == episode
+            if left:
+                update = s.episodes.update().where(where)
+                self._connection.execute(update.values(documents=json.dumps(left)))
+            else:
+                self._connection.execute(s.episodes.delete().where(where))
+
+    def _deltas(self, change: n.KeepNote, key: int, namespace: int) -> Iterable[c.WeightDelta]:
+        """What the edges add to weights; those of the note itself get the weight that is given."""
+        own = change.node.id
+        ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
+        seen = s.nodes.c.owner.in_((0, namespace))
+        rows = self._connection.execute(
+            sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(ids), seen)
+        )
+        keys = {node: key for node, key in rows}
+        for edge in change.edges:
+            source, target = keys.get(edge.source or own), keys.get(edge.target or own)
+            if source and target and source != target:
+                stands = 0.0
+                if key in {source, target}:
+                    row = {"source": source, "target": target, "kind": edge.kind.value}
+                    stands = standing(self._connection, namespace, row)
+                yield c.WeightDelta(source, target, edge.kind, edge.weight - stands)
+
+    @apply.register
+    def _(self, change: n.UndoNotes) -> None:
+        space = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
+        key = self._connection.scalar(space.with_for_update())
+        for node, uses in Counter(change.used).items():
+            found = sa.select(s.nodes.c.key).where(s.nodes.c.id == node).scalar_subquery()
+            own = (s.notes.c.node == found) & (s.notes.c.namespace == key)
+            left = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
+            self._connection.execute(s.notes.update().where(own).values(uses=left))
+        for node, query in change.told:
+            self._untell(change.namespace, key, node, query)
+
+    def _untell(self, name: str, namespace: int | None, node: str, query: str | None) -> None:
+        """Take back that undone feedback told a note."""
+        row = self._connection.execute(
+            sa.select(s.notes.c.node, s.notes.c.feedback)
+            .join(s.nodes, s.nodes.c.key == s.notes.c.node)
+            .where(s.nodes.c.id == node, s.notes.c.namespace == namespace)
+        ).one_or_none()
+        if row is None:
+            return
+        same = s.taught.c.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
+        other = self._connection.scalar(
+            sa.select(s.taught.c.feedback)
+            .where(s.taught.c.namespace == namespace, same)
+            .order_by(s.taught.c.sequence.desc())
+            .limit(1)
+        )
+        if row.feedback is not None and other is None:
+            self.apply(n.RemoveNotes((node,)))
+            return
+        if row.feedback is not None:
+            own = s.notes.c.node == row.node
+            self._connection.execute(s.notes.update().where(own).values(feedback=other))
+        if query is not None:
+            self._unremember(name, _episode(row.node, query), node)
+
+    def _unremember(self, namespace: str, episode: str, node: str) -> None:
+        """Take one lesson out of an episode by which a note is recalled."""
+        query = sa.select(s.episodes.c.embedding, s.episodes.c.clock)
+        row = self._connection.execute(query.where(s.episodes.c.id == episode)).one_or_none()
+        if row is not None:
+            less, vector = {node: -1.0}, unpack(row.embedding)
+            self._then(c.KeepEpisode(namespace, episode, "", vector, -1.0, less, row.clock))
+
+    @apply.register
+    def _(self, change: n.UseNotes) -> None:
+        key, turn = (
+            sa.select(column).where(s.namespaces.c.name == change.namespace).scalar_subquery()
+            for column in (s.namespaces.c.key, s.namespaces.c.turn)
+        )
+        for ids, uses in ((change.used, 1), (change.seen, 0)):
+            found = sa.select(s.nodes.c.key).where(s.nodes.c.id.in_(ids))
+            own = s.notes.c.node.in_(found) & (s.notes.c.namespace == key)
+            update = s.notes.update().where(own)
+            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last=turn))
+
+    @apply.register
+    def _(self, change: n.NotesIndexed) -> None:
+        for part in parts(change.keys):
+            update = s.notes.update().where(s.notes.c.node.in_(part))
+            self._connection.execute(update.values(indexed=1))
+
+    @apply.register
+    def _(self, change: n.RemoveNotes) -> None:
+        for part in parts(change.ids):
+            self._remove(s.nodes.c.id.in_(part))
+        self._journal("remove_notes", None, {"ids": list(change.ids)})
+
+    def forget(self, namespace: int) -> None:
+        """Delete all notes of a namespace, by key."""
+        self._remove(s.notes.c.namespace == namespace)
+
+    def _remove(self, which: sa.ColumnElement[bool]) -> None:
+        rows = self._connection.execute(
+            sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
+            .join(s.notes, s.notes.c.node == s.nodes.c.key)
+            .where(which)
+        ).all()
+        for row in rows:
+            self._without_episodes(row.key, row.namespace, row.id)
+        for part in parts(row.id for row in rows):
+            self._nodes.remove(part)
+        self._recount({row.namespace for row in rows})
+
+    def _recount(self, namespaces: Iterable[int]) -> None:
+        count = (
+            sa.select(sa.func.count())
+            .where(s.notes.c.namespace == s.namespaces.c.key)
+            .scalar_subquery()
+        )
+        for key in namespaces:
+            update = s.namespaces.update().where(s.namespaces.c.key == key)
+            self._connection.execute(update.values(notes=count))
+
+    @apply.register
+    def _(self, change: n.SetAuthority) -> None:
+        for part in parts(change.keys):
+            settle(self._connection, part)
+            update = s.nodes.update().where(s.nodes.c.key.in_(part))
+            self._connection.execute(update.values(authority=change.authority.value))
+        payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
+        self._journal("authority", None, payload)
+
+    def _journal(self, change: str, namespace: str | None, payload: dict[str, Any]) -> None:
+        """What was done; the text itself never enters: what is forgotten must be gone."""
+        row = {"created": time.time(), "namespace": namespace, "change": change}
+        self._connection.execute(s.journal.insert().values(payload=json.dumps(payload), **row))
+
+
+def _episode(key: int, query: str) -> str:
+    return f"{_episodes(key)}{sha256(query.encode()).hexdigest()[:16]}"
+
+
+def _episodes(key: int) -> str:
+    """How the ids of a note's episodes begin: by the note's key, which no other node ever has."""
+    return f"note-{key}-"
+
+
+def _payload(node: Node) -> dict[str, Any]:
+    return {
+        # No document has an empty source, so that no linker ever asks for this one.
+        "document": "",
+        "source": "",
+        "content": node.content,
+        "title": node.title,
+        "position": 0,
+        "metadata": dict(node.metadata),
+        "digest": node.digest,
+    }

@@ -1,0 +1,84 @@
+"""Memories that can be taught: with side collections in Chroma, and without, on both databases."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import CrabPath, Settings
+
+TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
+QUESTION = "Which fruit is red?"
+VECTORS = DeterministicFakeEmbedding(size=16)
+DOCUMENTS = [Document(text, id=node) for node, text in TEXTS.items()]
+
+
+class Pupil:
+    """Asks a memory, and looks at what it keeps."""
+
+    def __init__(self, memory: CrabPath) -> None:
+        """Ask ``memory``."""
+        self.memory = memory
+
+    def ask(self, text: str = QUESTION, namespace: str = "default", k: int = 10, **options):
+        """The answer to a question, deep enough to hold all that there is."""
+        return self.memory.retrieve(text, namespace=namespace, k=k, **options)
+
+    def found(self, text: str = QUESTION, namespace: str = "default", **options) -> list[str]:
+        """Ids of all that a question returns, best first."""
+        return [item.node.id for item in self.ask(text, namespace, **options).documents]
+
+    def weights(self, namespace: str = "default") -> dict[tuple[str, str, str], float]:
+        """Weights of all learned edges, by ids and kind."""
+        store = self.memory.store
+        notes = [fact.id for fact in store.notes.facts(self.ids())]
+        ids = {key: node for node, key in store.learned.keys([*TEXTS, *notes]).items()}
+        return {
+            (ids[source], ids[target], kind.label): weight
+            for (source, target, kind), weight in store.learned.weights(namespace, [*ids]).items()
+        }
+
+    def ids(self) -> list[str]:
+        """Ids of the notes of all namespaces."""
+        return [note.id for note in self.memory.store.notes.unindexed()]
+
+    def facts(self, node: str):
+        """What the store knows of one note; None when it is none."""
+        return next(iter(self.memory.store.notes.facts([node])), None)
+
+
+@pytest.fixture(params=["chroma", "sqlite", "postgresql"])
+def opens(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
+    """Opens the memory of the test with settings, as often as wanted."""
+    chroma, path = request.param == "chroma", str(tmp_path / "memory")
+    place = request.getfixturevalue("postgres_url") if request.param == "postgresql" else path
+    index = None if chroma else InMemoryVectorStore(VECTORS)
+
+    def open_memory(**settings) -> CrabPath:
+        given = Settings(**settings)
+        return CrabPath.open(place, embeddings=VECTORS, vectors=index, settings=given)
+
+    with open_memory() as memory:
+        memory.add_documents(DOCUMENTS)
+    return open_memory
+
+
+@pytest.fixture
+def memory(opens) -> Iterator[CrabPath]:
+    """Three documents under vectors that mean nothing."""
+    with opens() as opened:
+        yield opened
+
+
+@pytest.fixture
+def pupil(memory) -> Pupil:
+    """Asks the memory of the test."""
+    return Pupil(memory)
+
+
+@pytest.fixture
+def pupils() -> type[Pupil]:
+    """Makes one who asks another memory."""
+    return Pupil

@@ -1,0 +1,201 @@
+"""What one namespace is taught changes nothing that another one sees."""
+
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+
+from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.changes import AdjustWeights, StageNodes, WeightDelta
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.ingest.chunking import Chunking
+from crabpath_retrievers.seeds.beside import Beside
+from crabpath_retrievers.storage import hot, schema
+
+TEXT = "Never skip CI for hotfixes."
+QUESTION = "Which fruit is red?"
+
+
+@pytest.fixture
+def secret(memory) -> str:
+    """A note of ann, with everything that leads to it."""
+    note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
+    memory.correct("No, blue.", wrong=["a"], related=[note], namespace="ann")
+    return note
+
+
+def corpus(memory):
+    """All that every namespace sees."""
+    store = memory.store
+    tables = ("terms", "names", "addresses", "references", "edges")
+    with store.reading() as connection:
+        rows = {
+            t: sorted(map(tuple, connection.execute(sa.select(getattr(schema, t))))) for t in tables
+        }
+    meta = {name: value for name, value in store.catalog.meta().items() if name != "notes"}
+    clock = store.walk.clock("default")
+    return rows, meta, store.catalog.all_ids(), store.walk.frequencies(["ci", "skip"]), clock.notes
+
+
+def test_nothing_shared_holds_a_note(memory, pupil):
+    """Term statistics, names, edges, ids and the index of documents stay as they were."""
+    before, vectors = corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
+    note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
+    memory._notes.catch_up()
+    assert corpus(memory) == before
+    assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
+    assert pupil.found("ci hotfixes", "ann").count(note) == 1
+    memory.forget(ids=note)
+    assert corpus(memory) == before
+
+
+@pytest.mark.parametrize("asked", [TEXT, QUESTION, "CI", f"CI\n{TEXT}"])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_another_namespace_never_finds_it(memory, pupil, secret, asked, indexed):
+    """Neither by its words, nor by its question, name, id or metadata."""
+    if indexed:
+        memory._notes.catch_up()
+        memory._episodes.catch_up()
+    memory.teach("Something else.", namespace="bob")
+    for namespace in ("bob", "never seen"):
+        found = pupil.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
+        assert secret not in found
+        assert set("abc") <= set(found)
+    assert secret in pupil.found(asked, "ann")
+
+
+def test_reads_by_id_and_key_are_scoped(memory, secret):
+    """The corpus alone is what one sees without a namespace."""
+    store = memory.store
+    ann, bob = store.walk.clock("ann").key, store.walk.clock("bob").key
+    (key,) = store.learned.keys([secret]).values()
+    assert [h.id for h in store.walk.heads([secret], namespace=ann)] == [secret]
+    for namespace in (0, bob, ann + 1):
+        assert store.walk.heads([secret], [key], namespace=namespace) == []
+        assert store.catalog.documents([secret], namespace=namespace) == {}
+    assert store.catalog.known(ids=[secret], documents=["", secret], sources=[""]) == []
+
+
+def test_an_overlay_edge_to_a_foreign_note_is_no_pointer(memory, secret):
+    """Even if one stood in the overlay of another namespace."""
+    keys = memory.store.learned.keys(["a", secret])
+    delta = WeightDelta(keys["a"], keys[secret], EdgeKind.CO_USED, 0.9)
+    memory.store.apply([AdjustWeights("bob", (delta,))])
+    frontier = memory.store.walk.outgoing([keys["a"]], memory.store.walk.clock("bob"))
+    assert keys[secret] not in {pointer.target.key for pointer in frontier.pointers}
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        lambda memory, note: memory.teach("t", related=[note], namespace="bob"),
+        lambda memory, note: memory.correct("t", wrong=[note], namespace="bob"),
+        lambda memory, note: memory.anchor(note, namespace="bob"),
+    ],
+)
+def test_a_foreign_note_cannot_be_named(memory, secret, tell):
+    """For others it does not exist."""
+    with pytest.raises(NotFoundError, match="there is no document or note"):
+        tell(memory, secret)
+
+
+def test_a_foreign_id_is_taken(memory, secret):
+    """It cannot be replaced, and its text is not told."""
+    with pytest.raises(InvalidInputError, match="is taken") as error:
+        memory.teach("t", id=secret, namespace="bob")
+    assert TEXT not in str(error.value)
+    assert memory.store.notes.facts([secret])[0].namespace == "ann"
+
+
+def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
+    """Nothing is changed, neither the note nor the documents."""
+    with pytest.raises(InvalidInputError, match="is that of a note") as error:
+        memory.add_documents([Document("x", id=secret)])
+    assert not isinstance(error.value, DuplicateIdError)
+    assert memory.store.notes.facts([secret])[0].namespace == "ann"
+
+
+def test_a_document_that_comes_at_the_same_time_wins(memory, secret, pupil):
+    """A staged document is published whatever was taught meanwhile, and counts once."""
+    chunking = Chunking(memory.settings.ingest, split=False)
+    (node,) = chunking.nodes([Document("Public text.", id=secret)])
+    node = replace(node, vector=memory.embedder.query("Public text."))
+    memory.store.apply([StageNodes((node,))])
+    memory._ingest.recover()
+    assert memory.store.notes.facts([secret]) == []
+    assert pupil.ask("Public text.", "bob").documents[0].node.content == "Public text."
+    assert memory.store.walk.frequencies(["hotfixes", "public"])[0] == {"public": 1}
+    assert memory.info()["nodes"] == 4
+
+
+def test_full_cleanup_keeps_notes(memory, pupil, secret):
+    """What is not given again is removed, but it was never a document."""
+    memory.add_documents([Document("Only this.", id="z")], cleanup="full")
+    assert memory.info()["nodes"] == 1
+    assert secret in pupil.found(TEXT, "ann")
+
+
+def test_statistics_count_notes_apart(memory, secret):
+    """Documents and sources are counted without them."""
+    facts = memory.info()
+    assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
+
+
+def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
+    """Rows and vectors; those of others stay."""
+    kept = memory.teach(TEXT, namespace="bob")
+    memory._notes.catch_up()
+    key = memory.store.walk.clock("ann").key
+    memory.forget(namespace="ann")
+    assert memory.store.notes.facts([secret]) == []
+    assert memory.store.catalog.documents([secret], namespace=key) == {}
+    assert pupil.found(TEXT, "bob")[0] == kept
+    assert memory.info()["notes"] == 1
+    if memory._notes._beside.kept:
+        assert memory.index.beside(f"notes-{key}").count() == 0
+    memory.teach(TEXT, namespace="ann")
+    assert memory.store.walk.clock("ann").notes == 1
+
+
+def test_feedback_about_a_note_stays_in_its_namespace(memory, pupil, secret):
+    """It is credited like a document, and leads nobody else to it."""
+    turn = pupil.ask(QUESTION, "ann").turn.id
+    assert memory.record(Feedback(turn, 1.0, used=[secret, "b"])).status == "applied"
+    assert memory.store.notes.facts([secret])[0].uses == 1
+    assert secret not in pupil.found(QUESTION, "bob")
+
+
+def test_a_filter_hides_notes(memory, pupil):
+    """They have none of the metadata of documents; nothing about them is asked of the index."""
+    memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
+    note = memory.teach(TEXT, query=QUESTION)
+    condition = (
+        {"lang": "en"} if memory._notes._beside.kept else lambda d: d.metadata.get("lang") == "en"
+    )
+    assert pupil.found(QUESTION, filter=condition) == ["t"]
+    assert note in pupil.found(QUESTION)
+
+
+def test_a_namespace_without_notes_costs_nothing_more(memory, pupil, monkeypatch):
+    """Its queries take as many statements as before anybody was taught, and search one index."""
+    statements, searched = [], []
+    rows, of = hot.HotSelect.rows, Beside.of
+    monkeypatch.setattr(
+        hot.HotSelect, "rows", lambda self, *args: (statements.append(self), rows(self, *args))[1]
+    )
+    monkeypatch.setattr(Beside, "of", lambda self, key: (searched.append(key), of(self, key))[1])
+    sa.event.listen(
+        memory.store._reader, "before_cursor_execute", lambda *args: statements.append(args[2])
+    )
+
+    def cost(namespace):
+        statements.clear()
+        pupil.found(QUESTION, namespace, record=False)
+        return len(statements)
+
+    cost("bob")  # the first query compares the embedder
+    before = cost("bob")
+    memory.teach(TEXT, query=QUESTION, related=["a"], namespace="ann")
+    assert (cost("bob"), searched) == (before, [])
+    assert cost("ann") > before
