@@ -274,3 +274,12 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
             memory.undo(feedback_id)
             counts.append(index.count())
         assert counts == [2, 1, 0]
+
+
+def test_turns_that_contradict_each_other_are_undone(memory, host, knows, alike):
+    """Of both together nothing is said; without the second one the first is as it was."""
+    memory.record(Feedback(host.ask(), 1.0, used=["a", "c"]))
+    before = knows(memory, "default")
+    second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
+    memory.undo(second)
+    alike(knows(memory, "default"), before)
