@@ -25,7 +25,8 @@ def test_background_feedback_is_applied_by_the_time_of_closing(opens, hosting, l
     with opens(apply="background") as memory:
         turns = [hosting(memory).ask() for _ in range(20)]
         receipts = [memory.record(Feedback(turn, 1.0, used=["a"])) for turn in turns]
-        assert {receipt.status for receipt in receipts} == {"waiting"}
+        # The thread may be done with one before its receipt is written.
+        assert {receipt.status for receipt in receipts} <= {"waiting", "applied"}
     store = GraphStore(location)
     assert store.learned.tally() == {"waiting": 0, "applied": 20, "refused": 0}
     store.close()
@@ -99,12 +100,12 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         vector = unit(vectors.embed_query("Which fruit is red?"))
         question = Question("Which fruit is red?", vector, Information.of({}))
         recall = memory._retrieval.minds.recall
-        assert (memory.store.learned.pile(), recall(question, clock)["a"].same) == (1, 1.0)
+        assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (1, 1.0)
         monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)
         memory._recorder._looked -= 1
         host.ask()
         memory._recorder._worker.drain()
-        assert (memory.store.learned.pile(), recall(question, clock)["a"].same) == (0, 1.0)
+        assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (0, 1.0)
 
 
 def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):

@@ -27,7 +27,7 @@ def test_a_note_is_recalled_by_the_question_that_it_answers(memory, pupil):
     note = memory.teach(TEXT, query=QUESTION)
     assert pupil.found(QUESTION)[0] == note
     (item, *_) = pupil.ask(QUESTION).turn.returned
-    assert item.features["episode"] == pytest.approx(1.0, abs=0.01)
+    assert item.features["again"] == pytest.approx(1.0, abs=0.01)
 
 
 def test_notes_are_found_when_their_vectors_are_indexed(memory, pupil, opens):
