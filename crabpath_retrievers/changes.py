@@ -211,14 +211,14 @@ class CountTogether:
 
 @dataclass(frozen=True, slots=True)
 class KeepEpisode:
-    """Remember a success; the same id again adds to it.
+    """Remember a turn, whatever came of it; the same id again adds to it.
 
     Attributes:
         id: Identity of the episode within the store.
         query: What was asked.
         vector: Its unit vector, shape ``[d]``.
-        wins: Successes to add; taken back when negative.
-        documents: Credit to add, by id of the node that was used.
+        turns: Turns to add; taken back when negative.
+        documents: Credit to add, by id of the node: above 0 for it, below 0 against it.
         clock: What its clock is set to; None for that of the namespace now.
     """
 
@@ -226,7 +226,7 @@ class KeepEpisode:
     id: str
     query: str
     vector: Vector
-    wins: float
+    turns: float
     documents: Mapping[str, float] = field(default_factory=dict)
     clock: int | None = None
 

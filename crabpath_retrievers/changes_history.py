@@ -11,13 +11,13 @@ class TaughtEpisode:
     """What one feedback added to an episode.
 
     Attributes:
-        wins: Successes.
+        turns: How many.
         documents: Credit by node id; below 0 what it pushed out.
         clock: Clock of the namespace when the episode was last added to; None when it is new.
     """
 
     id: str
-    wins: float
+    turns: float
     documents: Mapping[str, float]
     clock: int | None = None
 

@@ -14,7 +14,7 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.changes_history import Taught, TaughtEpisode
 from crabpath_retrievers.changes_notes import KeepNote, UseNotes
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.seeds.episodes import Success
+from crabpath_retrievers.seeds.episodes import Remembered
 from crabpath_retrievers.storage.learned_queries import Episode, Triple
 from crabpath_retrievers.storage.learned_writer import credited
 
@@ -55,16 +55,16 @@ class Harvest:
             before = self.counted.setdefault(edge, known.get(edge, 0.0))
             self.counts[edge] = max(0.0, self.counts.get(edge, before) + count)
 
-    def remember(self, success: Success) -> None:
-        """Add a success; one that is remembered already grows."""
-        change, known = success
+    def remember(self, turn: Remembered) -> None:
+        """Add a turn; an episode that is remembered already grows."""
+        change, known = turn
         if change.id in self.episodes:
             first, known = self.episodes[change.id]
             documents = dict(first.documents)
             for node, credit in change.documents.items():
                 documents[node] = documents.get(node, 0.0) + credit
             change = KeepEpisode(
-                change.namespace, change.id, first.query, first.vector, first.wins + 1.0, documents
+                change.namespace, change.id, first.query, first.vector, first.turns + 1.0, documents
             )
         self.episodes[change.id] = (change, known)
 
@@ -123,12 +123,12 @@ def _told(change: KeepNote) -> tuple[str, str | None]:
 
 
 def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
-    """What a success adds to an episode, and what it pushes out."""
+    """What a turn adds to an episode, and what it pushes out."""
     before = known.documents if known else {}
     kept = credited(before, change.documents)
     nodes = dict.fromkeys((*before, *change.documents))
     added = {node: kept.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     clock = known.clock if known else None
     return TaughtEpisode(
-        change.id, change.wins, {n: credit for n, credit in added.items() if credit}, clock
+        change.id, change.turns, {n: credit for n, credit in added.items() if credit}, clock
     )

@@ -22,7 +22,7 @@ from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.posterior import Posterior
-from crabpath_retrievers.seeds.episodes import Episodes, Success
+from crabpath_retrievers.seeds.episodes import Episodes, Remembered
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Turn
@@ -121,7 +121,7 @@ class Learner:
         said: Mapping[str, float],
         vector: Vector,
         version: int,
-    ) -> Success:
+    ) -> Remembered:
         clock = self.store.walk.clock(namespace)._replace(learned=version)
         single = np.asarray(vector, dtype=np.float32)
         return self.episodes.change(namespace, clock, judged.turn.query, single, said)

@@ -54,15 +54,15 @@ class Near(NamedTuple):
     similarity: float
 
 
-class Success(NamedTuple):
-    """The change that remembers a success, and the episode that it adds to where one stands."""
+class Remembered(NamedTuple):
+    """The change that remembers a turn, and the episode that it adds to where one stands."""
 
     change: KeepEpisode
     known: Episode | None
 
 
 class Episodes:
-    """Remembers and recalls successes, one collection of vectors per namespace."""
+    """Remembers and recalls turns, one collection of vectors per namespace."""
 
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
@@ -128,17 +128,17 @@ class Episodes:
         query: str,
         vector: Vector,
         documents: Mapping[str, float],
-    ) -> Success:
-        """The change that remembers a success: a near-duplicate grows, else a new one begins."""
+    ) -> Remembered:
+        """The change that remembers a turn: a near-duplicate grows, else a new one begins."""
         digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()[:32]
         known = self._known(vector, clock, digest) if clock.learned or clock.notes else None
         if known is None:
-            return Success(KeepEpisode(namespace, digest, query, vector, 1.0, documents), None)
+            return Remembered(KeepEpisode(namespace, digest, query, vector, 1.0, documents), None)
         same = KeepEpisode(namespace, known.id, known.query, known.vector, 1.0, documents)
-        return Success(same, known)
+        return Remembered(same, known)
 
     def _known(self, vector: Vector, clock: Clock, digest: str) -> Episode | None:
-        """The episode that this success belongs to: a near-duplicate, else that of its words."""
+        """The episode that this turn belongs to: a near-duplicate, else that of its words."""
         recalled = self._recalled.get(_asked(vector, clock))
         if recalled is None:
             found = self.near(vector, clock.key)

@@ -108,14 +108,14 @@ class HistoryWriter(LearnedWriter):
         self.apply(c.CountTogether(name, tuple(taken)))
 
     def _unremember(self, name: str, episode: tuple[str, float, Any, Any], *, last: bool) -> None:
-        identity, wins, documents, clock = episode
+        identity, turns, documents, clock = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
             less = {node: -credit for node, credit in documents.items()}
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
-            self.apply(c.KeepEpisode(name, identity, "", vector, -wins, less, then))
+            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, less, then))
 
     def _alive(self, keys: set[int]) -> set[int]:
         found: set[int] = set()

@@ -48,11 +48,11 @@ class Learned(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A remembered success: credit of what was used by node id, clock when it was added to."""
+    """Remembered turns of one question: credit by node id, clock when it was added to."""
 
     id: str
     query: str
-    wins: float
+    turns: float
     documents: dict[str, float]
     vector: Vector
     clock: int
@@ -83,7 +83,7 @@ _USAGE = HotSelect(
 _EPISODE = (
     episodes.c.id,
     episodes.c.query,
-    episodes.c.wins,
+    episodes.c.turns,
     episodes.c.documents,
     episodes.c.embedding,
     episodes.c.clock,
@@ -257,8 +257,8 @@ class LearnedQueries:
 
 
 def _episode(row: Sequence[Any]) -> Episode:
-    episode, query, wins, documents, embedding, clock = row
-    return Episode(episode, query, wins, json.loads(documents), unpack(embedding), clock)
+    episode, query, turns, documents, embedding, clock = row
+    return Episode(episode, query, turns, json.loads(documents), unpack(embedding), clock)
 
 
 def _kept(row: Sequence[Any]) -> Kept:

@@ -63,7 +63,7 @@ _APPLIED = HotWrite(
 _CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
 _TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
 _EPISODE = HotSelect(
-    sa.select(s.episodes.c.wins, s.episodes.c.documents).where(
+    sa.select(s.episodes.c.turns, s.episodes.c.documents).where(
         s.episodes.c.id == sa.bindparam("id")
     )
 )
@@ -79,7 +79,7 @@ _RECALL = HotWrite(
         s.episodes.update()
         .where(s.episodes.c.id == sa.bindparam("episode"))
         .values(
-            wins=sa.bindparam("wins", type_=sa.Float()),
+            turns=sa.bindparam("turns", type_=sa.Float()),
             documents=sa.bindparam("documents", type_=sa.Text()),
             clock=_CLOCK,
         )
@@ -210,15 +210,16 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
         found = _EPISODE.rows(self._connection, {"id": change.id})
-        won, known = found[0] if found else (0.0, "{}")
+        before, known = found[0] if found else (0.0, "{}")
         documents = credited(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
             "then": change.clock,
-            "wins": won + change.wins,
+            "turns": before + change.turns,
             "documents": json.dumps(documents),
         }
-        if values["wins"] <= 0:
+        # One whose turns contradict each other stays, lest undoing one of them find nothing.
+        if values["turns"] <= 0:
             # Its vector stays in the index until the next look finds no episode for it.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:
@@ -248,7 +249,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
     record = {
         "usage": taught.usage,
         "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
-        "episodes": [(e.id, e.wins, dict(e.documents), e.clock) for e in taught.episodes],
+        "episodes": [(e.id, e.turns, dict(e.documents), e.clock) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
         "told": [{"note": note, "query": query} for note, query in taught.told],

@@ -9,6 +9,7 @@ from sqlalchemy.schema import CreateColumn
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import (
+    episodes,
     feedback,
     meta,
     metadata,
@@ -32,8 +33,9 @@ def _learning(connection: sa.Connection) -> None:
 def _going_back(connection: sa.Connection) -> None:
     """Version 3 keeps notes, the authority of nodes, and what moved a weight.
 
-    Of weights that are older it is not known what moved them.
+    Of weights that are older it is not known what moved them. Episodes count all of their turns.
     """
+    _rename(connection, episodes.c.turns, "wins")
     _add(connection, _OF_TEACHING)
     metadata.create_all(connection)
     connection.execute(unknown_moves())
@@ -50,6 +52,14 @@ def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:
         if column.name not in {one["name"] for one in known}:
             text = CreateColumn(column).compile(dialect=connection.dialect)
             connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
+
+
+def _rename(connection: sa.Connection, column: sa.Column[Any], former: str) -> None:
+    """Give a column its name; a table that an earlier step made has it already."""
+    table = column.table.name
+    if former in {one["name"] for one in sa.inspect(connection).get_columns(table)}:
+        rename = f"ALTER TABLE {table} RENAME COLUMN {former} TO {column.name}"
+        connection.exec_driver_sql(rename)
 
 
 # MIGRATIONS[n] leads from version n to n + 1.

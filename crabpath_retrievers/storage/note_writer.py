@@ -126,7 +126,7 @@ class NoteWriter:
             self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, credit))
 
     def _without_episodes(self, key: int, namespace: int, node: str) -> None:
-        """Take a note out of its episodes; what later successes added to those stays."""
+        """Take a note out of its episodes; what later turns added to those stays."""
         own = s.episodes.c.id.startswith(_episodes(key)) & (s.episodes.c.namespace == namespace)
         query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(own)
         for episode, documents in self._connection.execute(query).all():

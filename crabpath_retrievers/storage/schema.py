@@ -224,8 +224,9 @@ episodes = Table(
     Column("namespace", Key, nullable=False),
     Column("clock", BigInteger, nullable=False),
     Column("query", Text, nullable=False),
-    Column("wins", Float, nullable=False),
-    # What was used, as credit by node id; a node that is gone is passed over.
+    # How many it remembers, whatever came of them.
+    Column("turns", Float, nullable=False),
+    # Credit by node id, below 0 where it was not used; a node that is gone is passed over.
     Column("documents", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
     # 0 until its vector can be searched.

@@ -82,7 +82,7 @@ def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, s
     cli("restore", "x")
     clock = server.store.walk.clock("default")
     vector = server.embedder.query("Which fruit is red?")
-    assert [near.episode.wins for near in server._episodes.near(vector, clock.key)] == [1.0]
+    assert [near.episode.turns for near in server._episodes.near(vector, clock.key)] == [1.0]
 
 
 def test_freeze_and_unfreeze(cli, host, server):

@@ -113,7 +113,7 @@ def test_what_was_learned_in_between_stays(memory, host):
     assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
     key = memory.store.walk.clock("default").key
     (episode,) = memory.store.learned.latest_episodes(key, 10)
-    assert (episode.wins, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
+    assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
     assert host.status(second) == "applied"
 
 

@@ -76,7 +76,7 @@ def test_feedback_on_the_last_answer_needs_no_second_search(memory, monkeypatch)
     learn(memory, "default")
     assert len(asked) == 1
     (episode,) = memory.store.learned.latest_episodes(memory.store.walk.clock("default").key, 9)
-    assert episode.wins == 2.0
+    assert episode.turns == 2.0
 
 
 def test_feedback_after_other_feedback_searches_again(memory, monkeypatch):
@@ -88,7 +88,7 @@ def test_feedback_after_other_feedback_searches_again(memory, monkeypatch):
     memory.record(Feedback(second, 1.0, used=["b"]))
     assert len(asked) == 1
     key = memory.store.walk.clock("default").key
-    assert sorted(e.wins for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
+    assert sorted(e.turns for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
 
 
 def test_few_queries_are_kept_at_hand(memory, monkeypatch):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -9,6 +10,7 @@ from crabpath_retrievers.changes import (
     AdjustWeights,
     ConsumeFeedback,
     Freeze,
+    KeepEpisode,
     KeepFeedback,
     PutMeta,
     WeightDelta,
@@ -50,6 +52,7 @@ def as_version_2(store):
             ("feedback", "embedding"),
         ):
             connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
+        connection.execute(sa.text("ALTER TABLE crabpath_episodes RENAME COLUMN turns TO wins"))
     store.apply([PutMeta((("schema", "2"),))])
 
 
@@ -164,9 +167,10 @@ def test_weights_of_version_2_stay_when_a_feedback_is_undone(location, store, gr
 
 
 def test_a_store_without_notes_is_taught_after_migration(location, store, graph, make):
-    """Version 2 had neither notes nor authority; feedback that waits there stays."""
+    """Version 2 had neither notes nor authority; what waits and is remembered there stays."""
     graph.publish(make("a"))
     store.apply([KeepFeedback(Feedback("t", 1.0, feedback_id="f"))])
+    store.apply([KeepEpisode("ann", "e", "who?", np.ones(4), 2.0, {"a": 1.0})])
     as_version_2(store)
     migrated = GraphStore(location)
     assert version_of(migrated) == VERSION
@@ -176,5 +180,7 @@ def test_a_store_without_notes_is_taught_after_migration(location, store, graph,
     ann = migrated.walk.clock("ann")
     assert {head.id for head in migrated.walk.heads(["a", "n"], namespace=ann.key)} == {"a", "n"}
     assert [head.id for head in migrated.walk.heads(["a", "n"])] == ["a"]
+    (episode,) = migrated.learned.episodes(ann.key, ["e"])
+    assert (episode.turns, episode.documents) == (2.0, {"a": 1.0})
     assert migrated.learned.feedback("f").vector is None
     migrated.close()
