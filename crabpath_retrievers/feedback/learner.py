@@ -99,7 +99,10 @@ class Learner:
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
             stop = self.settings.policy.stop
-            deltas += policy_gradient(judged.turn, credit, mind.baseline.mean, learning, stop=stop)
+            # A bare outcome says the same of every document: what one of them did is a share of it.
+            share = 1.0 if credit.documents else 1.0 / max(1, len(judged.turn.returned))
+            careful = replace(learning, rate=learning.rate * share)
+            deltas += policy_gradient(judged.turn, credit, mind.baseline.mean, careful, stop=stop)
         if learning.hebbian and credit.documents:
             habitual = self.settings.tiers.habitual
             together = co_use(credit, lessons.weights, lessons.protos, learning, habitual=habitual)
