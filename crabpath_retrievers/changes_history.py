@@ -30,7 +30,7 @@ class Taught:
         usage: As ``(key, wins, losses)``.
         together: As ``(source, target, kind, count)``, by key; what the counts really change by.
         episodes: What was remembered.
-        outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
+        outcomes: What entered the baseline, in order, in [-1, 1].
         count: On how many the baseline rested before.
         spoken: What entered the trust in memories, as ``(used, all)`` by feature.
         ranker: What the ranker's posterior gained, packed; None where it learned nothing.

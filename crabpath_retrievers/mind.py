@@ -30,7 +30,7 @@ class Mind:
 
     Attributes:
         posterior: Over the weights of the ranker.
-        baseline: Of the policy gradient: the mean of the outcomes so far.
+        baseline: Of the policy gradient: the mean credit of what was returned so far.
         trust: How far its memories may be believed.
     """
 

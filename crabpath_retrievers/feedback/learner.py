@@ -69,12 +69,14 @@ class Learner:
         known = self.store.learned.learned(namespace)
         before = mind = Mind.from_json(known.mind, self.prior)
         harvest = Harvest(noted=noted)
-        for item in judged:
+        usual = [_usual(item) for item in judged]
+        for item, credit in zip(judged, usual, strict=True):
             self._learn(namespace, item, mind, harvest, known.version)
-            mind = self._taught(mind, item)
+            mind = self._taught(mind, item, credit)
+        said = spoken((item.turn, item.credit) for item in judged)
+        mind = replace(mind, trust=mind.trust.plus(said))
         learning = self.settings.learning
         decay = math.log(2.0) / learning.half_life if learning.decay else 0.0
-        outcomes = [_usual(item) for item in judged]
         consumed = ConsumeFeedback(
             namespace,
             feedback_id,
@@ -82,12 +84,7 @@ class Learner:
             known.version,
             mind.to_json(),
             decay * len(judged),
-            harvest.taught(
-                outcomes,
-                before.baseline.count,
-                spoken((item.turn, item.credit) for item in judged),
-                mind.gained(before),
-            ),
+            harvest.taught(usual, before.baseline.count, said, mind.gained(before)),
         )
         return [consumed, *harvest.changes(namespace, feedback_id)]
 
@@ -129,13 +126,9 @@ class Learner:
         single = np.asarray(vector, dtype=np.float32)
         return self.episodes.change(namespace, clock, judged.turn.query, single, said)
 
-    def _taught(self, mind: Mind, judged: Judged) -> Mind:
+    def _taught(self, mind: Mind, judged: Judged, usual: float) -> Mind:
         credit = judged.credit
-        taught = replace(
-            mind,
-            baseline=mind.baseline.updated(_usual(judged)),
-            trust=mind.trust.plus(spoken([(judged.turn, credit)])),
-        )
+        taught = replace(mind, baseline=mind.baseline.updated(usual))
         shown = [r for r in judged.turn.returned if r.node in credit.documents]
         if not self.settings.learning.ranker or not shown:
             return taught

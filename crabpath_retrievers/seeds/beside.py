@@ -1,6 +1,21 @@
 """Collections of vectors beside those of the documents, one per namespace."""
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.index import VectorIndex
+
+
+class Entry(NamedTuple):
+    """A unit vector ``[d]`` to be searched in the collection of a namespace, by its key."""
+
+    namespace: int
+    id: str
+    vector: Vector
+    text: str = ""
 
 
 class Beside:
@@ -27,6 +42,24 @@ class Beside:
             assert self._beside is not None  # noqa: S101
             self._open[namespace] = self._beside(f"{self._name}-{namespace}")
         return self._open[namespace]
+
+    def upsert(self, entries: Iterable[Entry]) -> None:
+        """Hand vectors over, one write per namespace; nothing happens where none can be kept."""
+        of: dict[int, list[Entry]] = {}
+        for entry in entries if self.kept else ():
+            of.setdefault(entry.namespace, []).append(entry)
+        for namespace, waiting in of.items():
+            self.of(namespace).upsert(
+                [entry.id for entry in waiting],
+                [entry.vector.astype(np.float32) for entry in waiting],
+                [entry.text for entry in waiting],
+                [{} for _ in waiting],
+            )
+
+    def delete(self, namespace: int, ids: Sequence[str]) -> None:
+        """Delete vectors of a namespace."""
+        if self.kept and ids:
+            self.of(namespace).delete(ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the collection of a namespace."""

@@ -9,12 +9,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from crabpath_retrievers.changes import EpisodesIndexed, KeepEpisode
 from crabpath_retrievers.config import EpisodeSettings
 from crabpath_retrievers.graph import Vector, cosines
-from crabpath_retrievers.seeds.beside import Beside
+from crabpath_retrievers.seeds.beside import Beside, Entry
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Episode
@@ -158,21 +156,12 @@ class Episodes:
         if self._store.learned.pile() < least:
             return
         waiting = self._store.learned.unindexed()
-        if self._beside.kept:
-            for namespace in {namespace for namespace, _ in waiting}:
-                of = [episode for key, episode in waiting if key == namespace]
-                self._beside.of(namespace).upsert(
-                    [episode.id for episode in of],
-                    [episode.vector.astype(np.float32) for episode in of],
-                    [episode.query for episode in of],
-                    [{} for _ in of],
-                )
+        self._beside.upsert(Entry(key, e.id, e.vector, e.query) for key, e in waiting)
         self._store.apply([EpisodesIndexed(tuple(episode.id for _, episode in waiting))])
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of episodes that are gone."""
-        if self._beside.kept and ids:
-            self._beside.of(namespace).delete(ids)
+        self._beside.delete(namespace, ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""

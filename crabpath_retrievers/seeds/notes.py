@@ -5,12 +5,10 @@ Nothing of them enters the indexes that all namespaces search.
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from crabpath_retrievers.changes_notes import NotesIndexed
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.graph import Vector, cosines
-from crabpath_retrievers.seeds.beside import Beside
+from crabpath_retrievers.seeds.beside import Beside, Entry
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.note_queries import NoteVector
@@ -64,24 +62,12 @@ class Notes:
         if self._store.notes.pile() < least:
             return
         waiting = self._store.notes.unindexed()
-        if self._beside.kept:
-            for namespace in {note.namespace for note in waiting}:
-                of = [note for note in waiting if note.namespace == namespace]
-                self._index(namespace, of)
+        self._beside.upsert(Entry(note.namespace, note.id, note.vector) for note in waiting)
         self._store.apply([NotesIndexed(tuple(note.key for note in waiting))])
-
-    def _index(self, namespace: int, notes: Sequence[NoteVector]) -> None:
-        self._beside.of(namespace).upsert(
-            [note.id for note in notes],
-            [note.vector.astype(np.float32) for note in notes],
-            ["" for _ in notes],
-            [{} for _ in notes],
-        )
 
     def remove(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of notes."""
-        if self._beside.kept:
-            self._beside.of(namespace).delete(ids)
+        self._beside.delete(namespace, ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""

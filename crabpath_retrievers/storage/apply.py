@@ -15,6 +15,7 @@ from crabpath_retrievers import changes as c
 from crabpath_retrievers.changes_notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.alive import alive_of
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.history_writer import HistoryWriter
@@ -123,7 +124,9 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.PutEdges) -> None:
-        alive = self._alive({key for e in change.edges for key in (e.source, e.target)})
+        alive = alive_of(
+            self._connection, {key for e in change.edges for key in (e.source, e.target)}
+        )
         born = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
         rows = [
             {
@@ -152,14 +155,6 @@ class Writer:
                     s.staging.c.operation == "link", s.staging.c.id.in_(linked)
                 )
             )
-
-    def _alive(self, keys: Iterable[int]) -> set[int]:
-        found: set[int] = set()
-        for part in parts(keys):
-            found |= set(
-                self._connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part)))
-            )
-        return found
 
     @_apply.register
     def _(self, change: c.RemoveEdges) -> None:

@@ -12,13 +12,11 @@ from crabpath_retrievers import changes_history as h
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.learned_writer import LearnedWriter
+from crabpath_retrievers.storage.alive import alive_of
+from crabpath_retrievers.storage.learned_writer import NOTHING, LearnedWriter
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
 from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
-
-_NOTHING = 1e-9  # what rounding leaves of a sum
 
 
 class HistoryWriter(LearnedWriter):
@@ -102,7 +100,7 @@ class HistoryWriter(LearnedWriter):
             self._connection.execute(s.usage.delete().where(mine, nothing))
 
     def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
-        alive = self._alive({node for a, b, *_ in pairs for node in (a, b)})
+        alive = alive_of(self._connection, {node for a, b, *_ in pairs for node in (a, b)})
         taken = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
         # Those that the feedback had lowered come back, so the row may have to be made.
         self.apply(c.CountTogether(name, tuple(taken)))
@@ -116,14 +114,6 @@ class HistoryWriter(LearnedWriter):
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
             self.apply(c.KeepEpisode(name, identity, "", vector, -turns, less, then))
-
-    def _alive(self, keys: set[int]) -> set[int]:
-        found: set[int] = set()
-        for part in parts(keys):
-            found |= set(
-                self._connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part)))
-            )
-        return found
 
     @apply.register
     def _(self, change: h.TakeSnapshot) -> None:
@@ -162,7 +152,7 @@ class HistoryWriter(LearnedWriter):
         self._connection.execute(unknown_moves(kept.namespace))
 
     def _replace(self, namespace: int, content: Content) -> None:
-        alive = self._alive(content.nodes()) | {0}  # the target of STOP
+        alive = alive_of(self._connection, content.nodes()) | {0}  # the target of STOP
         for table, rows in content.rows(namespace, alive):
             self._connection.execute(table.delete().where(table.c.namespace == namespace))
             if rows:
@@ -175,4 +165,4 @@ class HistoryWriter(LearnedWriter):
 
 def _less(column: sa.Column[float], amount: float) -> sa.ColumnElement[float]:
     """What is left of a sum; 0 where only rounding is."""
-    return sa.case((column - amount <= _NOTHING, 0.0), else_=column - amount)
+    return sa.case((column - amount <= NOTHING, 0.0), else_=column - amount)

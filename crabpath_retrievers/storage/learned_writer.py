@@ -17,7 +17,7 @@ from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted
 from crabpath_retrievers.storage.packing import pack
 
 _MOST_DOCUMENTS = 16  # of one episode, of which most is known
-_NOTHING = 1e-9  # what rounding leaves of credit that was taken back
+NOTHING = 1e-9  # what rounding leaves of a sum of which all was taken back
 _ASKED = sa.bindparam("asked", type_=sa.Text())
 # So that forgetting a namespace finds what was said about its turns, applied or not.
 _WHOSE = sa.func.coalesce(
@@ -110,7 +110,7 @@ _COUNTED = _adding(s.counts, "count")
 _UNCOUNT = HotWrite(
     lambda _: s.counts.delete().where(
         *(s.counts.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind")),
-        s.counts.c["count"] <= sa.literal_column(str(_NOTHING)),
+        s.counts.c["count"] <= sa.literal_column(str(NOTHING)),
     )
 )
 
@@ -278,4 +278,4 @@ def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str,
     for node, credit in more.items():
         total[node] = total.get(node, 0.0) + credit
     best = sorted(total.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
-    return {node: credit for node, credit in best if abs(credit) > _NOTHING}
+    return {node: credit for node, credit in best if abs(credit) > NOTHING}

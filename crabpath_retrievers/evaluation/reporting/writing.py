@@ -35,9 +35,7 @@ def evaluate_and_write(
     Raises:
         InvalidInputError: The plan, the data or a place to write to cannot be used.
     """
-    usable_file(json_file)
-    if folder is not None:
-        usable_folder(folder, "hold the report")
+    _require_usable(json_file, folder)
     with _whole_vectors(plan.cache):
         figures = evaluate(plan)
     _write(figures, json_file)
@@ -84,14 +82,19 @@ def measure_learning_and_write(
     Raises:
         InvalidInputError: The plan, the data or a place to write to cannot be used.
     """
-    usable_file(json_file)
-    if folder is not None:
-        usable_folder(folder, "hold the report")
+    _require_usable(json_file, folder)
     with _whole_vectors(plan.cache):
         figures = measure_learning(plan, partial(_write, json_file=json_file))
     if folder is not None:
         write_learning_report(figures, folder)
     return learning_tables(figures)
+
+
+def _require_usable(json_file: Path | None, folder: Path | None) -> None:
+    """Refuse places that cannot be written, before the work begins."""
+    usable_file(json_file)
+    if folder is not None:
+        usable_folder(folder, "hold the report")
 
 
 @contextmanager

@@ -1,0 +1,16 @@
+"""Which nodes still exist."""
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+
+
+def alive_of(connection: sa.Connection, keys: Iterable[int]) -> set[int]:
+    """Those of the keys that belong to a node."""
+    found: set[int] = set()
+    for part in parts(keys):
+        found |= set(connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part))))
+    return found
