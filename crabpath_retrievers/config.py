@@ -28,7 +28,7 @@ _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
 )
 APPLY = ("inline", "background", "external")
-_FADING = frozenset({EdgeKind.SIBLING, EdgeKind.SIMILAR})
+_FADING: frozenset[EdgeKind] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +249,8 @@ class LearningSettings:
         window_turns, window_seconds: How far back feedback without a turn id looks.
         delay: λ, feedback without a turn id counts ``exp(-λ · turns ago)``, normalised.
         sources: How much each source of reward counts, in [0, 1].
-        prior_strength, learned_strength: Precision of the ranker's prior weights, and of those
-            for what was learned; the larger, the slower the ranker learns.
+        prior_strength: Precision of the ranker's prior weights for what names and pointers say;
+            the larger, the slower it learns. All other weights stay.
         usage_prior: Uses and passes that every document starts with.
         apply: When kept feedback is learned from: before ``record`` returns (``inline``), by a
             thread of this process (``background``), or by ``crabpath learn`` (``external``).
@@ -276,8 +276,7 @@ class LearningSettings:
     window_seconds: float = 900.0
     delay: float = 0.3
     sources: Mapping[str, float] = field(default_factory=lambda: _SOURCES)
-    prior_strength: float = 1e6
-    learned_strength: float = 50.0
+    prior_strength: float = 30.0
     usage_prior: tuple[float, float] = (2.0, 3.0)
     apply: Literal["inline", "background", "external"] = "inline"
     neurogenesis: bool = False

@@ -100,9 +100,7 @@ class Minds:
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
         self._settings = settings
-        self.prior = Posterior.of(
-            ranker.weights, settings.prior_strength, settings.learned_strength
-        )
+        self.prior = Posterior.of(ranker.weights, settings.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
     def ranker(
@@ -117,7 +115,7 @@ class Minds:
         """
         if explore is not None:
             return self._drawn(namespace, explore)
-        if not clock.learned or not self._settings.ranker:
+        if not clock.learned:
             return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:

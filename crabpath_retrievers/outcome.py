@@ -92,11 +92,14 @@ class Credit:
         weight: How much this counts: weight of the source times the share of the turn, in [0, 1].
         documents: Credit in [-1, 1] of every returned document about which something finer is
             known: above 0 used in a success, below 0 used in a failure, 0 returned and not used.
+        inferred: Those of them whose credit was found out from an answer. There 0 means that the
+            answer does not show its use, which says little.
     """
 
     outcome: float
     weight: float = 1.0
     documents: Mapping[str, float] = field(default_factory=dict)
+    inferred: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse what would make a learned weight senseless.

@@ -55,13 +55,13 @@ def test_the_budgets_of_a_walk_are_those_of_the_design():
 
 
 def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
-    """Nothing that the text alone says is followed blindly; fading kinds are forgotten fully."""
+    """Nothing that the text alone says is followed blindly, or forgotten."""
     links = LinkSettings()
     made_by_outcomes = {EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT}
     kinds = set(EdgeKind) - made_by_outcomes - {EdgeKind.STOP}
     assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
-    assert links.floor(EdgeKind.SIBLING) == links.floor(EdgeKind.SIMILAR) == 0.0
-    assert links.floor(EdgeKind.MENTION) == links.priors[EdgeKind.MENTION]
+    assert all(links.floor(kind) == links.priors[kind] for kind in kinds)
+    assert LinkSettings(fading=frozenset({EdgeKind.LINK})).floor(EdgeKind.LINK) == 0.0
     assert all(links.priors[kind] == links.floor(kind) == 0 for kind in made_by_outcomes)
 
 

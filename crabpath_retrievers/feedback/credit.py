@@ -24,13 +24,16 @@ def credit(
     """
     returned = [item.node for item in turn.returned]
     shares: dict[str, float] = {}
+    inferred: frozenset[str] = frozenset()
     if feedback.used is not None:
         shares = {node: float(node in feedback.used) for node in returned}
     elif supported and any(supported.get(node, 0.0) > 0 for node in returned):
         shares = {node: supported.get(node, 0.0) for node in returned}
+        inferred = frozenset(returned)
     if feedback.unused is not None:
-        shares |= {node: 0.0 for node in returned if node in feedback.unused}
+        told = {node: 0.0 for node in returned if node in feedback.unused}
+        shares, inferred = shares | told, inferred.difference(told)
     z = feedback.outcome
     # 0 where z or the share is: a negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
-    return Credit(z, weight, documents)
+    return Credit(z, weight, documents, inferred)

@@ -1,7 +1,7 @@
 """What one feedback comes to, put together over all turns that it is about."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -63,9 +63,8 @@ class Harvest:
             documents = dict(first.documents)
             for node, credit in change.documents.items():
                 documents[node] = documents.get(node, 0.0) + credit
-            change = KeepEpisode(
-                change.namespace, change.id, first.query, first.vector, first.turns + 1.0, documents
-            )
+            turns, told = first.turns + change.turns, first.told + change.told
+            change = replace(first, turns=turns, told=told, documents=documents)
         self.episodes[change.id] = (change, known)
 
     def changes(self, namespace: str, cause: str) -> list[Change]:
@@ -130,5 +129,9 @@ def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
     added = {node: kept.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     clock = known.clock if known else None
     return TaughtEpisode(
-        change.id, change.turns, {n: credit for n, credit in added.items() if credit}, clock
+        change.id,
+        change.turns,
+        change.told,
+        {n: credit for n, credit in added.items() if credit},
+        clock,
     )

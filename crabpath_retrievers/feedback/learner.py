@@ -124,7 +124,8 @@ class Learner:
     ) -> Remembered:
         clock = self.store.walk.clock(namespace)._replace(learned=version)
         single = np.asarray(vector, dtype=np.float32)
-        return self.episodes.change(namespace, clock, judged.turn.query, single, said)
+        told = bool(judged.credit.documents)
+        return self.episodes.change(namespace, clock, judged.turn.query, single, said, told=told)
 
     def _taught(self, mind: Mind, judged: Judged, usual: float) -> Mind:
         credit = judged.credit

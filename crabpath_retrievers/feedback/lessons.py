@@ -82,11 +82,11 @@ class Lessons:
         )
 
     def use(self, credit: Credit) -> tuple[tuple[int, float, float], ...]:
-        """Uses and passes of documents, for the store."""
+        """Uses and passes of documents, for the store; what was only inferred is no pass."""
         return tuple(
             (self.keys[node], credit.weight * max(0.0, c), credit.weight * float(c <= 0))
             for node, c in credit.documents.items()
-            if node in self.keys
+            if node in self.keys and (c or node not in credit.inferred)
         )
 
 

@@ -8,7 +8,8 @@ def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
     """Credit in [-1, 1], by node id, with which a turn speaks when its question comes again.
 
     Above 0 for what was used in a success. Below 0 for what was blamed, or returned and not used:
-    that is held against a document for this question only. Where nothing finer than the outcome
+    that is held against a document for this question only, and not where it was only inferred.
+    Where nothing finer than the outcome
     is known, a success speaks for each returned document as far as the ranker believed in it, a
     failure against it as far as it did not: the expectation step of a mixture over which of the
     documents mattered (Dempster, Laird & Rubin 1977, §3).
@@ -20,7 +21,10 @@ def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
     if not credit.outcome:
         return {}
     if credit.documents:
-        said = {node: value or -1.0 for node, value in credit.documents.items()}
+        said = {
+            node: value or (0.0 if node in credit.inferred else -1.0)
+            for node, value in credit.documents.items()
+        }
     elif credit.outcome > 0:
         said = {r.node: credit.outcome * r.probability for r in turn.returned}
     else:

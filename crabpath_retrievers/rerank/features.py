@@ -57,11 +57,11 @@ the same for a node that shares a term with it. bridge: share of the query's inf
 node adds to a node that points at it, times how likely that one is. pagerank: how often a walker
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. trained: how far feedback has moved the other pointers to it,
-times the energy of the nodes that they leave. far: strongest route of two or more hops. hint: the
-caller suggested it. inhibition: how strongly pointers advise against it. episode: how strongly
-turns of similar queries that used it speak for it. again, passed: how strongly turns of the same
-query that used it speak for it, or that did not, against it. usage: how much more often than usual
-it was used when returned.
+beyond 0.1, times the energy of the nodes that they leave. far: strongest route of two or more hops.
+hint: the caller suggested it. inhibition: how strongly pointers advise against it. episode: how
+strongly turns of similar queries that used it speak for it. again, passed: how strongly turns of
+the same query that used it speak for it, or that did not, against it. usage: how much more often
+than usual it was used when returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
@@ -69,6 +69,10 @@ They count most at 25 nats; where the corpus is too small for rare words, they c
 
 LEARNED_FEATURES = frozenset({"learned", "trained", "episode", "again", "passed", "usage"})
 """Columns that are 0 before any feedback."""
+
+CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES
+CORPUS_FEATURES -= {"bias", "similarity", "information", "coverage", "document"}
+"""Columns whose worth differs from corpus to corpus: what names and pointers say."""
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
@@ -87,6 +91,7 @@ _KIND_COLUMN = {
 }
 UNIT = 10.0  # nats
 _FOLLOW = 0.5
+_CHANCE = 0.1  # how far a single outcome, of which no more is known, may move a pointer
 _CODES = {kind: kind.value for kind in EdgeKind}
 _MENTION, _SHARED = EdgeKind.MENTION.value, EdgeKind.SHARED_TERM.value
 _TYPICAL = 50.0  # nats that a question of one sentence asks for
@@ -223,10 +228,12 @@ class _Read(NamedTuple):
                 row = place.get(source.key, -1)
                 column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
                 moved = 0.0 if kind in LEARNED else pointer.weight - pointer.prior
-                moved *= strength / weight
                 found.append((target, row, column, _CODES[kind], strength, weight, moved))
         columns = np.array(found).reshape(-1, 7).T
-        return cls(*columns[:4].astype(np.intp), *columns[4:])
+        targets, sources, places, kinds = columns[:4].astype(np.intp)
+        strengths, weights, moved = columns[4:]
+        proven = np.sign(moved) * np.maximum(0.0, np.abs(moved) - _CHANCE) * strengths / weights
+        return cls(targets, sources, places, kinds, strengths, weights, proven)
 
 
 def _add_pointers(matrix: Matrix, evidence: Evidence, likelihood: Floats) -> None:

@@ -1,7 +1,8 @@
 """What a namespace knows of ranking: a Gaussian over the ranker's weights, updated online.
 
-One Newton step of the Laplace approximation per feedback (Chapelle & Li 2011, algorithm 3), on the
-conditional logit over the documents that were shown (McFadden 1974): which of them were used.
+One Newton step of the Laplace approximation per feedback (Chapelle & Li 2011, algorithm 3) on a
+logistic model that expects a tenth of what it is told to be wrong (Copas 1988, §3): an unlikely
+document that was called used moves it little.
 """
 
 import zlib
@@ -13,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from crabpath_retrievers.rerank.features import FEATURES, LEARNED_FEATURES, Matrix
+from crabpath_retrievers.rerank.features import CORPUS_FEATURES, FEATURES, Matrix
 from crabpath_retrievers.terms import Floats
 
 _SINGLE, _DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 _SHAPE = zlib.crc32(",".join(FEATURES).encode()).to_bytes(4, "little")
 _QUICK = 1  # of zlib
+_HELD = 1e6  # precision of weights that stay
+_WRONG = 0.1  # share of what is told
+_FAR = 30.0  # log-odds beyond which nothing is learned any more
 _triangle = cache(np.triu_indices)
 
 
@@ -35,35 +39,34 @@ class Posterior:
     precision: Floats
 
     @classmethod
-    def of(cls, prior: Floats, strength: float, learned_strength: float) -> "Posterior":
+    def of(cls, prior: Floats, strength: float) -> "Posterior":
         """The prior, before any feedback.
+
+        What a text says of itself is worth the same in every corpus, and how far memories may be
+        believed is a matter of their trust: those weights stay.
 
         Args:
             prior: Shipped weights, shape ``[F]``.
-            strength: Precision of every weight; the larger, the slower it learns.
-            learned_strength: The same for the weights of what was learned.
+            strength: Precision of the weights of ``CORPUS_FEATURES``; the larger, the slower they
+                learn.
         """
-        learned = np.array([name in LEARNED_FEATURES for name in FEATURES])
-        return cls(prior, np.diag(np.where(learned, learned_strength, strength)))
+        learns = np.array([name in CORPUS_FEATURES for name in FEATURES])
+        return cls(prior, np.diag(np.where(learns, strength, _HELD)))
 
     def updated(self, matrix: Matrix, used: Floats, weight: float = 1.0) -> "Posterior":
         """The posterior after seeing which of the shown documents were used.
 
         Args:
             matrix: Features of the shown documents, shape ``[n, F]``.
-            used: Credit of each in [0, 1], shape ``[n]``; nothing is learned when all are alike.
+            used: Credit of each in [0, 1], shape ``[n]``.
             weight: How much this counts, in [0, 1].
         """
-        if not used.any() or used.all():
-            return self
-        share = used / used.sum()
-        odds = matrix @ self.mean
-        chosen = np.exp(odds - odds.max())
-        chosen /= chosen.sum()
-        expected = chosen @ matrix
-        spread = (matrix * chosen[:, None]).T @ matrix - np.outer(expected, expected)
-        precision = self.precision + weight * used.sum() * spread
-        gradient = weight * used.sum() * (share @ matrix - expected)
+        relevant = 1.0 / (1.0 + np.exp(-np.clip(matrix @ self.mean, -_FAR, _FAR)))
+        called = _WRONG + (1.0 - 2.0 * _WRONG) * relevant  # P(it is called used)
+        slope = (1.0 - 2.0 * _WRONG) * relevant * (1.0 - relevant)
+        certain = slope / (called * (1.0 - called))
+        precision = self.precision + weight * (matrix * (slope * certain)[:, None]).T @ matrix
+        gradient = weight * matrix.T @ ((used - called) * certain)
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
     def sampled(self, rng: np.random.Generator, draws: int) -> Floats:

@@ -2,6 +2,7 @@
 
 What a similar question used comes again. What the same question did not use makes room for others:
 only wins speak for documents (document 004, E7d), and nothing is held against them elsewhere.
+A turn of which only the outcome is known speaks to the same question and to no other one.
 Near-duplicates count as one.
 """
 
@@ -86,10 +87,11 @@ class Episodes:
         bars, documents = self._settings, near.episode.documents
         share = _share(asked, near.episode.query)
         most = max(map(abs, documents.values()), default=1.0)
+        known = max(0.0, min(1.0, near.episode.told))
         alike = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
         same = max(_above(near.similarity, bars.same_question), _above(share, bars.same_share))
         return {
-            node: Recalled(max(0.0, alike - same) * credit / most, same * credit / most)
+            node: Recalled(known * max(0.0, alike - same) * credit / most, same * credit / most)
             if credit > 0
             else Recalled(0.0, same * credit / most)
             for node, credit in documents.items()
@@ -126,14 +128,14 @@ class Episodes:
         query: str,
         vector: Vector,
         documents: Mapping[str, float],
+        *,
+        told: bool,
     ) -> Remembered:
         """The change that remembers a turn: a near-duplicate grows, else a new one begins."""
         digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()[:32]
         known = self._known(vector, clock, digest) if clock.learned or clock.notes else None
-        if known is None:
-            return Remembered(KeepEpisode(namespace, digest, query, vector, 1.0, documents), None)
-        same = KeepEpisode(namespace, known.id, known.query, known.vector, 1.0, documents)
-        return Remembered(same, known)
+        whose = (digest, query, vector) if known is None else (known.id, known.query, known.vector)
+        return Remembered(KeepEpisode(namespace, *whose, 1.0, float(told), documents), known)
 
     def _known(self, vector: Vector, clock: Clock, digest: str) -> Episode | None:
         """The episode that this turn belongs to: a near-duplicate, else that of its words."""

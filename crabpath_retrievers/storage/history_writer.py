@@ -105,15 +105,15 @@ class HistoryWriter(LearnedWriter):
         # Those that the feedback had lowered come back, so the row may have to be made.
         self.apply(c.CountTogether(name, tuple(taken)))
 
-    def _unremember(self, name: str, episode: tuple[str, float, Any, Any], *, last: bool) -> None:
-        identity, turns, documents, clock = episode
+    def _unremember(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
+        identity, turns, told, documents, clock = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
             less = {node: -credit for node, credit in documents.items()}
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
-            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, less, then))
+            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, -told, less, then))
 
     @apply.register
     def _(self, change: h.TakeSnapshot) -> None:

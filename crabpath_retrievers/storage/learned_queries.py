@@ -48,11 +48,15 @@ class Learned(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """Remembered turns of one question: credit by node id, clock when it was added to."""
+    """Remembered turns of one question: credit by node id, clock when it was added to.
+
+    Of ``told`` turns it is known what was used; of the others only how they ended.
+    """
 
     id: str
     query: str
     turns: float
+    told: float
     documents: dict[str, float]
     vector: Vector
     clock: int
@@ -84,6 +88,7 @@ _EPISODE = (
     episodes.c.id,
     episodes.c.query,
     episodes.c.turns,
+    episodes.c.told,
     episodes.c.documents,
     episodes.c.embedding,
     episodes.c.clock,
@@ -257,8 +262,8 @@ class LearnedQueries:
 
 
 def _episode(row: Sequence[Any]) -> Episode:
-    episode, query, turns, documents, embedding, clock = row
-    return Episode(episode, query, turns, json.loads(documents), unpack(embedding), clock)
+    episode, query, turns, told, documents, embedding, clock = row
+    return Episode(episode, query, turns, told, json.loads(documents), unpack(embedding), clock)
 
 
 def _kept(row: Sequence[Any]) -> Kept:

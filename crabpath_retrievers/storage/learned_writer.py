@@ -63,7 +63,7 @@ _APPLIED = HotWrite(
 _CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
 _TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
 _EPISODE = HotSelect(
-    sa.select(s.episodes.c.turns, s.episodes.c.documents).where(
+    sa.select(s.episodes.c.turns, s.episodes.c.told, s.episodes.c.documents).where(
         s.episodes.c.id == sa.bindparam("id")
     )
 )
@@ -80,6 +80,7 @@ _RECALL = HotWrite(
         .where(s.episodes.c.id == sa.bindparam("episode"))
         .values(
             turns=sa.bindparam("turns", type_=sa.Float()),
+            told=sa.bindparam("told", type_=sa.Float()),
             documents=sa.bindparam("documents", type_=sa.Text()),
             clock=_CLOCK,
         )
@@ -210,12 +211,13 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
         found = _EPISODE.rows(self._connection, {"id": change.id})
-        before, known = found[0] if found else (0.0, "{}")
+        before, told, known = found[0] if found else (0.0, 0.0, "{}")
         documents = credited(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
             "then": change.clock,
             "turns": before + change.turns,
+            "told": told + change.told,
             "documents": json.dumps(documents),
         }
         # One whose turns contradict each other stays, lest undoing one of them find nothing.
@@ -249,7 +251,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
     record = {
         "usage": taught.usage,
         "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
-        "episodes": [(e.id, e.turns, dict(e.documents), e.clock) for e in taught.episodes],
+        "episodes": [(e.id, e.turns, e.told, dict(e.documents), e.clock) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
         "told": [{"note": note, "query": query} for note, query in taught.told],

@@ -42,7 +42,10 @@ def _going_back(connection: sa.Connection) -> None:
 
 
 _OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
-_OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
+_OF_TEACHING = (
+    *(nodes.c[n] for n in ("owner", "authority")),
+    *(namespaces.c.notes, feedback.c.embedding, episodes.c.told),
+)
 
 
 def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:

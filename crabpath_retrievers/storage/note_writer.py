@@ -123,7 +123,7 @@ class NoteWriter:
             query, vector = change.query, change.query_vector
             credit = {change.node.id: 1.0}
             name = _episode(key, query)
-            self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, credit))
+            self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, 1.0, credit))
 
     def _without_episodes(self, key: int, namespace: int, node: str) -> None:
         """Take a note out of its episodes; what later turns added to those stays."""
@@ -199,7 +199,7 @@ class NoteWriter:
         row = self._connection.execute(query.where(s.episodes.c.id == episode)).one_or_none()
         if row is not None:
             less, vector = {node: -1.0}, unpack(row.embedding)
-            self._then(c.KeepEpisode(namespace, episode, "", vector, -1.0, less, row.clock))
+            self._then(c.KeepEpisode(namespace, episode, "", vector, -1.0, -1.0, less, row.clock))
 
     @apply.register
     def _(self, change: n.UseNotes) -> None:

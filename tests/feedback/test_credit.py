@@ -56,6 +56,13 @@ def test_support_shares_the_outcome():
     assert found == pytest.approx({"a": -0.8, "b": -0.4, "c": 0.0})
 
 
+def test_what_was_found_out_is_told_from_what_was_said():
+    """A document that the host calls unused is known to be."""
+    found = credit(TURN, Feedback("t", 1.0, unused=["c"], answer="?"), {"a": 1.0, "b": 0.0}, 1.0)
+    assert found.inferred == {"a", "b"}
+    assert not credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
+
+
 @pytest.mark.parametrize("supported", [None, {}, {"a": 0.0, "b": 0.0}])
 def test_nothing_finer_known(supported):
     """The outcome is that of the whole turn; so it is with a correction alone."""

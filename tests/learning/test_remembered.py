@@ -24,6 +24,12 @@ def test_used_documents_come_again_and_others_make_room(asked):
     assert remembered(asked, credit) == {"a": 0.5, "b": -0.5}
 
 
+def test_an_answer_that_does_not_show_a_document_says_nothing_against_it(asked):
+    """It may have been used all the same."""
+    credit = Credit(1.0, 1.0, {"a": 1.0, "b": 0.0}, frozenset("ab"))
+    assert remembered(asked, credit) == {"a": 1.0}
+
+
 def test_a_bare_success_speaks_as_far_as_the_ranker_believed(asked):
     """The likely document gets most of it."""
     assert remembered(asked, Credit(1.0)) == pytest.approx({"a": 0.9, "b": 0.2})

@@ -84,6 +84,17 @@ def test_pointers_further_out_count_as_far():
     assert row(Hit(head(1), 0), *arrivals) == {"bias": 1, "far": 0.3}
 
 
+@pytest.mark.parametrize(
+    ("moved", "trained"), [(0.05, 0.0), (-0.1, 0.0), (0.3, 0.08), (-0.3, -0.08)]
+)
+def test_what_feedback_moved_counts_beyond_what_chance_moves(moved, trained):
+    """Beyond 0.1, times the energy of its source: 0.2 / 0.5 here."""
+    pointer = Pointer(HIDDEN, head(1), EdgeKind.LINK, 0.4 + moved, 0.4)
+    come = Arrival(head(HIDDEN), Option(pointer, 0.5, 0.0, Tier.HABITUAL), 0.2, 1)
+    found = row(Hit(head(1), 0.0), come)
+    assert found.get("trained", 0.0) == pytest.approx(trained)
+
+
 def test_a_mention_of_a_rare_name_says_more():
     """A name with 3 mentions has rarity 1/√(1 + 3) = .5."""
     named = arrival(head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)

@@ -22,13 +22,19 @@ def towards(base, cosine):
 
 
 @pytest.fixture
-def recalls(tmp_path):
-    """Learns that ASKED used b and not a or c; then recalls at a cosine, with other words."""
+def told():
+    """What is said of ASKED: it used b, and neither a nor c."""
+    return {"used": ["b"]}
+
+
+@pytest.fixture
+def recalls(tmp_path, told):
+    """Learns what is told of a success of ASKED; then recalls at a cosine, with other words."""
     vectors = DeterministicFakeEmbedding(size=16)
     with CrabPath.open(tmp_path, embeddings=vectors) as memory:
         memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
         turn = memory.retrieve(ASKED, k=3).turn.id
-        memory.record(Feedback(turn, 1.0, used=["b"]))
+        memory.record(Feedback(turn, 1.0, **told))
         base = unit(vectors.embed_query(ASKED))
 
         def _recalls(text, cosine, idf=None):
@@ -51,6 +57,13 @@ def test_a_similar_question_speaks_for_documents_only(recalls):
     found = recalls("something with other words entirely different", 0.8)
     assert set(found) == {"b"}
     assert found["b"] == pytest.approx((0.5, 0.0), abs=0.02)
+
+
+@pytest.mark.parametrize("told", [{}])
+def test_a_bare_outcome_speaks_to_the_same_question_only(recalls):
+    """Which of its documents mattered was guessed."""
+    assert all(said.same > 0 for said in recalls(ASKED, 1.0).values())
+    assert recalls("something with other words entirely different", 0.8) == {}
 
 
 def test_the_words_tell_the_same_question_when_the_vector_does_not(recalls):

@@ -170,7 +170,7 @@ def test_a_store_without_notes_is_taught_after_migration(location, store, graph,
     """Version 2 had neither notes nor authority; what waits and is remembered there stays."""
     graph.publish(make("a"))
     store.apply([KeepFeedback(Feedback("t", 1.0, feedback_id="f"))])
-    store.apply([KeepEpisode("ann", "e", "who?", np.ones(4), 2.0, {"a": 1.0})])
+    store.apply([KeepEpisode("ann", "e", "who?", np.ones(4), 2.0, 2.0, {"a": 1.0})])
     as_version_2(store)
     migrated = GraphStore(location)
     assert version_of(migrated) == VERSION
