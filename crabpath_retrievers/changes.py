@@ -218,7 +218,7 @@ class KeepEpisode:
         query: What was asked.
         vector: Its unit vector, shape ``[d]``.
         turns: Turns to add; taken back when negative.
-        told: Turns among them of which it is known what was used.
+        told: Turns among them of which the host said what was used.
         documents: Credit to add, by id of the node: above 0 for it, below 0 against it.
         clock: What its clock is set to; None for that of the namespace now.
     """

@@ -12,7 +12,7 @@ class TaughtEpisode:
 
     Attributes:
         turns: How many.
-        told: Of how many among them it is known what was used.
+        told: Of how many among them the host said what was used.
         documents: Credit by node id; below 0 what it pushed out.
         clock: Clock of the namespace when the episode was last added to; None when it is new.
     """

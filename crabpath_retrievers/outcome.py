@@ -113,6 +113,11 @@ class Credit:
             learnable(credit, name=f"the credit of {node!r}")
 
     @property
+    def told(self) -> bool:
+        """Whether the host said of any document whether it was used."""
+        return not self.inferred.issuperset(self.documents)
+
+    @property
     def used(self) -> tuple[str, ...]:
         """Documents that a success rests on."""
         return tuple(node for node, credit in self.documents.items() if credit > 0)

@@ -124,7 +124,7 @@ class Learner:
     ) -> Remembered:
         clock = self.store.walk.clock(namespace)._replace(learned=version)
         single = np.asarray(vector, dtype=np.float32)
-        told = bool(judged.credit.documents)
+        told = judged.credit.told
         return self.episodes.change(namespace, clock, judged.turn.query, single, said, told=told)
 
     def _taught(self, mind: Mind, judged: Judged, usual: float) -> Mind:

@@ -2,7 +2,7 @@
 
 What a similar question used comes again. What the same question did not use makes room for others:
 only wins speak for documents (document 004, E7d), and nothing is held against them elsewhere.
-A turn of which only the outcome is known speaks to the same question and to no other one.
+A turn of which nobody said what it used speaks to the same question and to no other one.
 Near-duplicates count as one.
 """
 
@@ -87,11 +87,11 @@ class Episodes:
         bars, documents = self._settings, near.episode.documents
         share = _share(asked, near.episode.query)
         most = max(map(abs, documents.values()), default=1.0)
-        known = max(0.0, min(1.0, near.episode.told))
+        told = max(0.0, min(1.0, near.episode.told))
         alike = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
         same = max(_above(near.similarity, bars.same_question), _above(share, bars.same_share))
         return {
-            node: Recalled(known * max(0.0, alike - same) * credit / most, same * credit / most)
+            node: Recalled(told * max(0.0, alike - same) * credit / most, same * credit / most)
             if credit > 0
             else Recalled(0.0, same * credit / most)
             for node, credit in documents.items()

@@ -50,7 +50,7 @@ class Learned(NamedTuple):
 class Episode(NamedTuple):
     """Remembered turns of one question: credit by node id, clock when it was added to.
 
-    Of ``told`` turns it is known what was used; of the others only how they ended.
+    Of ``told`` turns the host said what was used; of the others it was guessed.
     """
 
     id: str

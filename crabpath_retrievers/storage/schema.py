@@ -226,7 +226,7 @@ episodes = Table(
     Column("query", Text, nullable=False),
     # How many it remembers, whatever came of them.
     Column("turns", Float, nullable=False),
-    # Of how many among them it is known what was used.
+    # Of how many among them the host said what was used.
     Column("told", Float, nullable=False, server_default="1"),
     # Credit by node id, below 0 where it was not used; a node that is gone is passed over.
     Column("documents", Text, nullable=False),
