@@ -10,7 +10,7 @@ from crabpath_retrievers.changes_history import Taught
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.learning.trust import MEMORIES, Trust
-from crabpath_retrievers.rerank.features import FEATURES
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
@@ -61,6 +61,19 @@ class Mind:
         for memory in MEMORIES:
             weights[..., FEATURES.index(memory)] *= self.trust.factor(memory)
         return weights
+
+    def seen(self, matrix: Matrix, used: Floats, weight: float) -> "Mind":
+        """What it knows of ranking after seeing which documents were used.
+
+        Args:
+            matrix: Features of the documents, shape ``[n, F]``.
+            used: Credit of each in [0, 1], shape ``[n]``.
+            weight: How much this counts, in [0, 1].
+        """
+        believed = matrix.copy()
+        for memory in MEMORIES:
+            believed[:, FEATURES.index(memory)] *= self.trust.factor(memory)
+        return replace(self, posterior=self.posterior.updated(believed, used, weight))
 
     def gained(self, before: "Mind") -> bytes | None:
         """What the ranker has learned since, packed; None for nothing."""

@@ -135,7 +135,7 @@ class Learner:
             return taught
         matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
         used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
-        return replace(taught, posterior=mind.posterior.updated(matrix, used, credit.weight))
+        return taught.seen(matrix, used, credit.weight)
 
 
 def _usual(judged: Judged) -> float:

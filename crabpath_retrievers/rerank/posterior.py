@@ -20,6 +20,7 @@ from crabpath_retrievers.terms import Floats
 _SINGLE, _DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 _SHAPE = zlib.crc32(",".join(FEATURES).encode()).to_bytes(4, "little")
 _QUICK = 1  # of zlib
+_LEARNS = np.array([name in CORPUS_FEATURES for name in FEATURES])
 _HELD = 1e6  # precision of weights that stay
 _WRONG = 0.1  # share of what is told
 _FAR = 30.0  # log-odds beyond which nothing is learned any more
@@ -50,8 +51,7 @@ class Posterior:
             strength: Precision of the weights of ``CORPUS_FEATURES``; the larger, the slower they
                 learn.
         """
-        learns = np.array([name in CORPUS_FEATURES for name in FEATURES])
-        return cls(prior, np.diag(np.where(learns, strength, _HELD)))
+        return cls(prior, np.diag(np.where(_LEARNS, strength, _HELD)))
 
     def updated(self, matrix: Matrix, used: Floats, weight: float = 1.0) -> "Posterior":
         """The posterior after seeing which of the shown documents were used.
@@ -65,8 +65,9 @@ class Posterior:
         called = _WRONG + (1.0 - 2.0 * _WRONG) * relevant  # P(it is called used)
         slope = (1.0 - 2.0 * _WRONG) * relevant * (1.0 - relevant)
         certain = slope / (called * (1.0 - called))
-        precision = self.precision + weight * (matrix * (slope * certain)[:, None]).T @ matrix
-        gradient = weight * matrix.T @ ((used - called) * certain)
+        columns = matrix * _LEARNS
+        precision = self.precision + weight * (columns * (slope * certain)[:, None]).T @ columns
+        gradient = weight * columns.T @ ((used - called) * certain)
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
     def sampled(self, rng: np.random.Generator, draws: int) -> Floats:

@@ -8,6 +8,7 @@ import pytest
 
 from crabpath_retrievers import Feedback, InvalidInputError, StoreError
 from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 
 
@@ -116,6 +117,20 @@ def test_outcomes_that_are_no_numbers_are_refused(memory, host, outcome):
     with pytest.raises(InvalidInputError, match="outcome must be a number from -1"):
         memory.record(Feedback(host.ask(), outcome))
     assert memory.store.learned.tally() == {"waiting": 0, "applied": 0, "refused": 0}
+
+
+@pytest.mark.parametrize("ranker", [True, False])
+def test_memories_that_prove_false_are_believed_less(opens, hosting, ranker):
+    """Whether the ranker's other weights learn or not."""
+    with opens(ranker=ranker) as memory:
+        host = hosting(memory)
+        worth = []
+        for used in (["a"], ["b"], ["c"], ["b"]):
+            memory.record(Feedback(host.ask(), 1.0, used=used))
+            clock = memory.store.walk.clock("default")
+            weights = memory._retrieval.minds.ranker("default", clock).weights
+            worth.append(weights[FEATURES.index("usage")])
+        assert 0 <= worth[-1] < worth[0] < memory._ranker.weights[FEATURES.index("usage")]
 
 
 def test_sources_weigh(memory, host):

@@ -142,13 +142,14 @@ def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
             *(window["record_ms"][p] for p in ("p50", "p95")),
             *(window.get(name, {}).get("p50", "–") for name in ("unrecorded_ms", "frozen_ms")),
             window.get("ratio", "–"),
+            window.get("whole_ratio", "–"),
             window["memory_mb"],
             window["store_mb"],
         ]
         for window in endurance["windows"]
     )
     yield f"{endurance['dataset']}:"
-    yield table([*head, "ratio", "memory MiB", "store MiB"], rows)
+    yield table([*head, "ratio", "with embedding", "memory MiB", "store MiB"], rows)
     slopes = endurance["slopes"]
     names = dict.fromkeys(name for own in slopes.values() for name in own)
     shown = ([name, *(_slope(own[name]) for own in slopes.values())] for name in names)

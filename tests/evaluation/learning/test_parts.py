@@ -194,6 +194,7 @@ def test_windows_of_a_long_stream(small, cached):
     found = list(endured(small.first(4), cached, 3, 12, size=5))
     assert [window["turns"] for window in found] == [5, 10, 12]
     assert ["ratio" in window for window in found] == [True, False, True]
+    assert all(min(1.0, w["ratio"]) <= w["whole_ratio"] <= max(1.0, w["ratio"]) for w in found[::2])
     assert found[-1]["store_mb"] > 0
 
 
