@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from filelock import FileLock, Timeout
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
 
 from crabpath_retrievers.errors import (
     CrabPathError,
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
 COLLECTION = "crabpath"
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
+_UNREADY = "Nothing found on disk"
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
+
+# Rarely, Chroma cannot read an index that it is about to build; a moment later it can.
+_patient = retry(
+    retry=retry_if_exception(lambda error: _UNREADY in str(error)),
+    stop=stop_after_attempt(4),
+    wait=wait_fixed(0.05),
+    reraise=True,
+)
 
 
 class ChromaIndex:
@@ -159,6 +169,7 @@ class ChromaIndex:
             with _translated(self._where):
                 self._records.delete(ids=list(ids[start : start + self._batch]))
 
+    @_patient
     def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
         with _translated(self._where, filter):
@@ -178,6 +189,7 @@ class ChromaIndex:
             found = self._records.get(ids=list(ids), where=dict(filter), include=[])
         return set(found["ids"])
 
+    @_patient
     def count(self) -> int:
         """Number of vectors."""
         with _translated(self._where):

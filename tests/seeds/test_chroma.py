@@ -11,6 +11,7 @@ import chromadb
 import numpy as np
 import pytest
 from chromadb.config import Settings
+from chromadb.errors import InternalError
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -103,6 +104,25 @@ def test_a_filter_that_chroma_cannot_read_is_an_input_error(index, condition):
     for ask in (lambda: index.search(X, 1, condition), lambda: index.matching(["a"], X, condition)):
         with pytest.raises(InvalidInputError, match="not a Chroma condition"):
             ask()
+
+
+@pytest.mark.parametrize("failures", [1, 9])
+def test_an_index_that_is_not_ready_is_asked_again(index, monkeypatch, failures):
+    """A moment later Chroma has it; a few times, then the error is told."""
+    put(index)
+    query, left = index._records.query, iter(range(failures))
+
+    def unready(**asked):
+        if next(left, None) is not None:
+            raise InternalError("Error creating hnsw segment reader: Nothing found on disk")
+        return query(**asked)
+
+    monkeypatch.setattr(index._records, "query", unready)
+    if failures == 1:
+        assert index.search(X, 1) == ["a"]
+    else:
+        with pytest.raises(StoreError, match="Nothing found on disk"):
+            index.search(X, 1)
 
 
 def test_another_process_is_told_that_the_directory_is_in_use(index, tmp_path):
