@@ -114,7 +114,8 @@ def test_an_index_that_is_not_ready_is_asked_again(index, monkeypatch, failures)
 
     def unready(**asked):
         if next(left, None) is not None:
-            raise InternalError("Error creating hnsw segment reader: Nothing found on disk")
+            msg = "Error creating hnsw segment reader: Nothing found on disk"
+            raise InternalError(msg)
         return query(**asked)
 
     monkeypatch.setattr(index._records, "query", unready)
