@@ -7,6 +7,7 @@ from crabpath_retrievers.storage.learned_queries import _EPISODES
 from crabpath_retrievers.storage.note_queries import _EXPIRED, _NEAR
 from crabpath_retrievers.storage.turn_log import _FIND, _FIND_IN, _WINDOW
 from crabpath_retrievers.storage.walk_queries import _HEADS
+from crabpath_retrievers.storage.weight_writer import _EDGES, _LAST, _OVERLAY
 
 NAMED = {"asked": "t", "namespace": "n"}
 WINDOW = {"namespace": "n", "until": 1.0, "since": 0.0, "turns": 10}
@@ -65,3 +66,12 @@ def test_notes_are_looked_up_by_id(plan, select):
     assert "(id=?)" in found
     assert "ix_crabpath_notes_namespace" not in found
     assert "SCAN" not in found
+
+
+@pytest.mark.parametrize("select", [_EDGES, _OVERLAY, _LAST])
+def test_weights_that_move_are_looked_up_by_their_sources(plan, select):
+    """Whatever the size of the graph, and of what the namespace has learned."""
+    edges = [(1, 2, 3), (4, 5, 6), (7, 8, 9)]
+    found = plan(select, {"namespace": 1, "edges": edges, "sources": [1, 4, 7]})
+    assert "source=?" in found
+    assert "SCAN crabpath" not in found
