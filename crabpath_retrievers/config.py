@@ -28,7 +28,6 @@ _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
 )
 APPLY = ("inline", "background", "external")
-_FADING: frozenset[EdgeKind] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +139,7 @@ class LinkSettings:
     """
 
     priors: Mapping[EdgeKind, float] = field(default_factory=lambda: _PRIORS)
-    fading: frozenset[EdgeKind] = _FADING
+    fading: frozenset[EdgeKind] = frozenset()
     max_mentions: int = 256
     max_back: int = 32
     max_owners: int = 3

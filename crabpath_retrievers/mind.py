@@ -57,10 +57,7 @@ class Mind:
 
     def weights(self, drawn: Floats | None = None) -> Floats:
         """Of the ranker, in log-odds: the expected ones ``[F]``, or drawn ones ``[draws, F]``."""
-        weights = (self.posterior.mean if drawn is None else drawn).copy()
-        for memory in MEMORIES:
-            weights[..., FEATURES.index(memory)] *= self.trust.factor(memory)
-        return weights
+        return self._believed(self.posterior.mean if drawn is None else drawn)
 
     def seen(self, matrix: Matrix, used: Floats, weight: float) -> "Mind":
         """What it knows of ranking after seeing which documents were used.
@@ -70,10 +67,15 @@ class Mind:
             used: Credit of each in [0, 1], shape ``[n]``.
             weight: How much this counts, in [0, 1].
         """
-        believed = matrix.copy()
+        posterior = self.posterior.updated(self._believed(matrix), used, weight)
+        return replace(self, posterior=posterior)
+
+    def _believed(self, columns: Floats) -> Floats:
+        """Weights or features, shape ``[..., F]``, of memories as far as they are trusted."""
+        found = columns.copy()
         for memory in MEMORIES:
-            believed[:, FEATURES.index(memory)] *= self.trust.factor(memory)
-        return replace(self, posterior=self.posterior.updated(believed, used, weight))
+            found[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        return found
 
     def gained(self, before: "Mind") -> bytes | None:
         """What the ranker has learned since, packed; None for nothing."""

@@ -9,10 +9,9 @@ def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
 
     Above 0 for what was used in a success. Below 0 for what was blamed, or returned and not used:
     that is held against a document for this question only, and not where it was only inferred.
-    Where nothing finer than the outcome
-    is known, a success speaks for each returned document as far as the ranker believed in it, a
-    failure against it as far as it did not: the expectation step of a mixture over which of the
-    documents mattered (Dempster, Laird & Rubin 1977, §3).
+    Where nothing finer than the outcome is known, a success speaks for each returned document as
+    far as the ranker believed in it, a failure against it as far as it did not: the expectation
+    step of a mixture over which of the documents mattered (Dempster, Laird & Rubin 1977, §3).
 
     Args:
         turn: What was returned, with the ranker's probabilities.

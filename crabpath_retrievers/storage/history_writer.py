@@ -106,7 +106,8 @@ class HistoryWriter(LearnedWriter):
         self.apply(c.CountTogether(name, tuple(taken)))
 
     def _unremember(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-        identity, turns, told, documents, clock = episode
+        identity, turns, documents, clock, *rest = episode
+        told = rest[0] if rest else turns  # lessons of schema 3 do not say
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:

@@ -251,7 +251,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
     record = {
         "usage": taught.usage,
         "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
-        "episodes": [(e.id, e.turns, e.told, dict(e.documents), e.clock) for e in taught.episodes],
+        "episodes": [(e.id, e.turns, dict(e.documents), e.clock, e.told) for e in taught.episodes],
         "outcomes": taught.outcomes,
         "count": taught.count,
         "told": [{"note": note, "query": query} for note, query in taught.told],

@@ -19,7 +19,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.weight_writer import unknown_moves
 
-VERSION = 3
+VERSION = 4
 
 Migration = Callable[[sa.Connection], None]
 
@@ -33,19 +33,25 @@ def _learning(connection: sa.Connection) -> None:
 def _going_back(connection: sa.Connection) -> None:
     """Version 3 keeps notes, the authority of nodes, and what moved a weight.
 
-    Of weights that are older it is not known what moved them. Episodes count all of their turns.
+    Of weights that are older it is not known what moved them.
     """
-    _rename(connection, episodes.c.turns, "wins")
     _add(connection, _OF_TEACHING)
     metadata.create_all(connection)
     connection.execute(unknown_moves())
 
 
+def _telling(connection: sa.Connection) -> None:
+    """Version 4 counts all turns of an episode, and those of which somebody said what was used.
+
+    Older ones remembered what was used.
+    """
+    _rename(connection, episodes.c.turns, "wins")
+    _add(connection, (episodes.c.told,))
+    connection.execute(episodes.update().values(told=episodes.c.turns))
+
+
 _OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
-_OF_TEACHING = (
-    *(nodes.c[n] for n in ("owner", "authority")),
-    *(namespaces.c.notes, feedback.c.embedding, episodes.c.told),
-)
+_OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
 
 
 def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:
@@ -66,7 +72,7 @@ def _rename(connection: sa.Connection, column: sa.Column[Any], former: str) -> N
 
 
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _going_back}
+MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _going_back, 3: _telling}
 
 
 def prepare(

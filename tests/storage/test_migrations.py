@@ -1,5 +1,6 @@
 """The schema version of a store and the way forward from older ones, on both databases."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from crabpath_retrievers.changes import (
     PutMeta,
     WeightDelta,
 )
-from crabpath_retrievers.changes_history import UndoFeedback
+from crabpath_retrievers.changes_history import Taught, TaughtEpisode, UndoFeedback
 from crabpath_retrievers.changes_notes import KeepNote, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.graph import Authority, EdgeKind
@@ -23,6 +24,7 @@ from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
+from crabpath_retrievers.storage.schema import taught
 
 OF_VERSION_3 = ["moves", "taught", "snapshots", "notes"]
 TABLES = ["feedback", "consumed", "counts", "usage", "episodes", *OF_VERSION_3]
@@ -40,8 +42,17 @@ def version_of(store):
         return stored_version(connection)
 
 
+def as_version_3(store):
+    """Take from a store what version 4 brought."""
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE crabpath_episodes RENAME COLUMN turns TO wins"))
+        connection.execute(sa.text("ALTER TABLE crabpath_episodes DROP COLUMN told"))
+    store.apply([PutMeta((("schema", "3"),))])
+
+
 def as_version_2(store):
-    """Take from a store what version 3 brought."""
+    """Take from a store what versions 3 and 4 brought."""
+    as_version_3(store)
     with store._engine.begin() as connection:
         for table in OF_VERSION_3:
             connection.execute(sa.text(f"DROP TABLE crabpath_{table}"))
@@ -52,7 +63,6 @@ def as_version_2(store):
             ("feedback", "embedding"),
         ):
             connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
-        connection.execute(sa.text("ALTER TABLE crabpath_episodes RENAME COLUMN turns TO wins"))
     store.apply([PutMeta((("schema", "2"),))])
 
 
@@ -183,4 +193,31 @@ def test_a_store_without_notes_is_taught_after_migration(location, store, graph,
     (episode,) = migrated.learned.episodes(ann.key, ["e"])
     assert (episode.turns, episode.documents) == (2.0, {"a": 1.0})
     assert migrated.learned.feedback("f").vector is None
+    migrated.close()
+
+
+def test_episodes_of_version_3_were_told_and_can_be_undone(location, store, graph, make):
+    """They remembered what was used, and lessons did not say of how many turns that is known."""
+    graph.publish(make("a"))
+    store.apply([KeepEpisode("ann", "e", "who?", np.ones(4), 1.0, 1.0, {"a": 1.0})])
+    lesson = Taught(episodes=(TaughtEpisode("e", 2.0, 2.0, {"a": 2.0}),))
+    store.apply(
+        [
+            KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann")),
+            ConsumeFeedback("ann", "f", (), 0, "{}", taught=lesson),
+            KeepEpisode("ann", "e", "who?", np.ones(4), 2.0, 2.0, {"a": 2.0}),
+        ]
+    )
+    with store._engine.begin() as connection:
+        record = json.loads(connection.scalar(sa.select(taught.c.record)))
+        record["episodes"] = [episode[:4] for episode in record["episodes"]]
+        connection.execute(taught.update().values(record=json.dumps(record)))
+    as_version_3(store)
+    migrated = GraphStore(location)
+    namespace = migrated.walk.clock("ann").key
+    (episode,) = migrated.learned.episodes(namespace, ["e"])
+    assert (episode.turns, episode.told) == (3.0, 3.0)
+    migrated.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
+    (episode,) = migrated.learned.episodes(namespace, ["e"])
+    assert (episode.turns, episode.told, episode.documents) == (1.0, 1.0, {"a": 1.0})
     migrated.close()
