@@ -1,12 +1,13 @@
 """What is asked of the memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.text import storable
+from crabpath_retrievers.trajectory import Hop
 
 _LONGEST_NAMESPACE = 512
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
@@ -30,6 +31,7 @@ class Query:
         record: Whether to keep the turn record.
         run_id: Run of the host framework, by which feedback may find the turn.
         callbacks: Callbacks of the host framework, for a router that runs models.
+        on_hop: Told of every hop of the walk while it happens; it must not block.
     """
 
     text: str
@@ -45,6 +47,7 @@ class Query:
     record: bool = True
     run_id: str | None = None
     callbacks: Any = None
+    on_hop: Callable[[Hop], object] | None = None
 
     @classmethod
     def of(cls, text: str, **options: Any) -> "Query":

@@ -17,7 +17,7 @@ from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
 from crabpath_retrievers.rerank.select import Selection, select
-from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.search import Search
@@ -143,14 +143,18 @@ class Retrieval:
         self, query: Query, vector: Vector, hits: dict[int, Hit], clock: Clock, router: Router
     ) -> Steps[Walk]:
         walker = Walker(
-            query.text,
+            RoutingRequest(
+                query.text,
+                callbacks=query.callbacks,
+                read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
+            ),
             vector,
             read_edges=lambda keys: self.store.walk.outgoing(keys, clock),
             router=router,
             walk=self.settings.walk,
             tiers=self.settings.tiers,
             temperature=self.settings.policy.temperature,
-            callbacks=query.callbacks,
+            on_hop=query.on_hop,
         )
         walk = yield from walker.steps(entries(hits.values(), self.settings))
         return walk

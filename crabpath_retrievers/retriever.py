@@ -244,7 +244,7 @@ class CrabPathRetriever(BaseRetriever):
     ) -> dict[str, Any]:
         """The retriever's fields, overridden by what one call gives."""
         fields = ("k", "filter", "namespace", "explore", "fill", "distinct", "max_tokens")
-        usable = (*fields, "seed_ids", "boost_tags")
+        usable = (*fields, "seed_ids", "boost_tags", "on_hop")
         unknown = set(options) - {*usable, "verbose"}
         if unknown:
             msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(usable)}"

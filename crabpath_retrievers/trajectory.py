@@ -12,6 +12,35 @@ Origin = Literal["seed", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What language models were used for a turn.
+
+    Attributes:
+        calls: Requests to a model, those among them that failed.
+        cached_calls: Further requests that a cache of the host answered.
+        failures: Requests without a usable answer.
+        input_tokens, output_tokens: As the model counted them; estimated where it does not.
+        cost_usd: By the prices that the user gave; 0 without prices.
+    """
+
+    calls: int = 0
+    cached_calls: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One pointer offered at a node.
 
@@ -125,6 +154,23 @@ class PathEdge:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """One hop of a walk, as it is told while it happens.
+
+    Attributes:
+        number: 1 for the first.
+        frontier: Ids of the nodes whose pointers were considered.
+        followed: Pointers that were followed.
+        decided_by: The chat model, if it decided any of it; else the policy; else ``reflex``.
+    """
+
+    number: int
+    frontier: tuple[str, ...]
+    followed: tuple[PathEdge, ...]
+    decided_by: Decider
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """A document of the answer, in rank order.
 
@@ -152,7 +198,8 @@ class Turn:
     """Everything that one retrieval did (outputs of document 001 §2.10).
 
     Turns of one namespace that run at once all expect the same ``clock``; the stored record has
-    the number that each one got.
+    the number that each one got. ``routing`` says what a router had to say: why a chat model chose
+    as it did, or why it could not.
     """
 
     id: str
@@ -169,8 +216,13 @@ class Turn:
     explored: bool = False
     run_id: str | None = None
     llm_calls: int = 0
+    llm_cached_calls: int = 0
+    llm_failures: int = 0
+    llm_input_tokens: int = 0
+    llm_output_tokens: int = 0
     llm_tokens: int = 0
     cost_usd: float = 0.0
+    routing: tuple[str, ...] = ()
     latency_ms: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -227,6 +279,7 @@ class Turn:
                 "visited": tuple(data["visited"]),
                 "returned": tuple(_returned(item) for item in data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
+                "routing": tuple(data.get("routing", ())),
             }
         )
 

@@ -5,18 +5,19 @@ Written once as a generator; a driver reads the edges of each frontier and asks 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector, cosines
 from crabpath_retrievers.offer import Offer, Option, probability
-from crabpath_retrievers.routing.policy import Decision, Router, RoutingRequest
-from crabpath_retrievers.trajectory import LateSteps, PathEdge, Step
+from crabpath_retrievers.routing.policy import Decision, Routed, Router, RoutingRequest
+from crabpath_retrievers.trajectory import Decider, Hop, LateSteps, PathEdge, Step, Usage
 
+_DROPPED = 0.5  # a router's word about one query, against the 1 of an edge that outcomes made
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
 
 ReadEdges = Callable[[Sequence[int]], tuple[Sequence[Pointer], dict[int, float]]]
@@ -68,12 +69,16 @@ class Walk:
         decisions: Describe what was decided, in order.
         arrivals: Every supporting pointer that was read, followed or not.
         inhibition: Per node key, how strongly pointers advise against it, in [0, 1].
+        usage: What the router cost.
+        notes: What the router had to say.
     """
 
     visits: dict[int, Visit] = field(default_factory=dict)
     decisions: list[Callable[[], Step]] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     inhibition: dict[int, tuple[NodeHead, float]] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def steps(self) -> LateSteps:
@@ -86,7 +91,7 @@ class Walker:
 
     def __init__(
         self,
-        query: str,
+        asked: RoutingRequest,
         vector: Vector,
         *,
         read_edges: ReadEdges,
@@ -94,24 +99,24 @@ class Walker:
         walk: WalkSettings,
         tiers: TierSettings,
         temperature: float,
-        callbacks: Any = None,
+        on_hop: Callable[[Hop], object] | None = None,
     ) -> None:
         """Prepare a walk for one query.
 
         Args:
-            query: What was asked; only the router reads it.
+            asked: What is asked, for the router; the walk fills in the choices.
             vector: Unit query vector, shape ``[d]``.
             read_edges: Reads the outgoing edges of a whole frontier at once.
             router: Decides habitual pointers.
             walk: Budgets and damping.
             tiers: Thresholds on weights.
             temperature: τ of the policy, kept in the record.
-            callbacks: Handed to the router as they are.
+            on_hop: Told of every hop, in the thread, or on the event loop, of the caller.
         """
-        self._query, self._vector = query, vector
+        self._asked, self._vector = replace(asked, budget=walk.max_new_nodes), vector
         self._read, self._router = read_edges, router
         self._settings, self._tiers, self._temperature = walk, tiers, temperature
-        self._callbacks = callbacks
+        self._on_hop = on_hop
         self._walk = Walk()
         self._entered: Counter[int] = Counter()
         self._used: Counter[tuple[int, int, EdgeKind]] = Counter()
@@ -147,23 +152,48 @@ class Walker:
         reached: dict[int, None] = {}
         for offer in offers:
             reached |= dict.fromkeys(self._follow(offer, decisions.get(offer.head.key), hop))
+        if self._on_hop is not None:
+            self._on_hop(self._told(hop, frontier, reached, decisions.values()))
         return list(reached)
+
+    def _told(
+        self, hop: int, frontier: Iterable[int], reached: Iterable[int], decided: Iterable[Decision]
+    ) -> Hop:
+        visits = self._walk.visits
+        deciders = {decision.decided_by for decision in decided}
+        by: Decider = "policy" if deciders else "reflex"
+        return Hop(
+            hop,
+            tuple(visits[key].head.id for key in frontier),
+            tuple(visits[key].path[-1] for key in reached if visits[key].path),
+            "chat_model" if "chat_model" in deciders else by,
+        )
 
     def _decide(self, offers: Sequence[Offer]) -> Steps[dict[int, Decision]]:
         """Ask the router once for the whole frontier; decisions by key of the node."""
         open_offers = [offer for offer in offers if offer.habitual]
         if not open_offers:
             return {}
-        request = RoutingRequest(
-            self._query,
-            tuple(offer.choice() for offer in open_offers),
-            self._settings.max_new_nodes,
-            self._callbacks,
+        usage = self._walk.usage
+        request = replace(
+            self._asked,
+            choices=tuple(offer.choice() for offer in open_offers),
+            calls=usage.calls + usage.cached_calls,
         )
-        decisions = yield from perform_either(
+        routed = yield from perform_either(
             lambda: self._router.route(request), lambda: self._router.aroute(request)
         )
-        return {o.head.key: d for o, d in zip(open_offers, decisions, strict=True)}
+        self._heed(routed, open_offers)
+        return {o.head.key: d for o, d in zip(open_offers, routed.decisions, strict=True)}
+
+    def _heed(self, routed: Routed, offers: Iterable[Offer]) -> None:
+        """Note what the router costs, says and advises against."""
+        self._walk.usage += routed.usage
+        self._walk.notes += routed.notes
+        if routed.dropped:
+            for target in (o.pointer.target for offer in offers for o in offer.habitual):
+                if target.key in routed.dropped:
+                    self._advise(target, _DROPPED)
 
     def _options(self, pointers: Sequence[Pointer]) -> dict[int, list[Option]]:
         """All pointers by the node they leave."""

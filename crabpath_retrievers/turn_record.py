@@ -103,6 +103,14 @@ def turn_record(
         },
         explored=explored,
         run_id=query.run_id,
+        llm_calls=walk.usage.calls,
+        llm_cached_calls=walk.usage.cached_calls,
+        llm_failures=walk.usage.failures,
+        llm_input_tokens=walk.usage.input_tokens,
+        llm_output_tokens=walk.usage.output_tokens,
+        llm_tokens=walk.usage.tokens,
+        cost_usd=walk.usage.cost_usd,
+        routing=tuple(walk.notes),
         latency_ms=latency_ms,
     )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import sqlalchemy as sa
+from chat_server import ChatServer
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
@@ -75,3 +77,9 @@ def unchanged(retriever: CrabPathRetriever) -> Iterator[None]:
     yield
     assert {**retriever.memory.info(), "vectors": retriever.memory.index.count()} == before
     assert not retriever.memory.store.catalog.unfinished()
+
+
+@pytest.fixture
+def chat_server(httpserver: HTTPServer) -> ChatServer:
+    """A chat model on this machine that speaks as OpenAI's does, and says "ok" until told."""
+    return ChatServer(httpserver, "ok")

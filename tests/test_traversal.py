@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
 from crabpath_retrievers.driver import arun, run
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer
-from crabpath_retrievers.routing.policy import Decision, SoftmaxRouter
+from crabpath_retrievers.routing.policy import Decision, Routed, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.traversal import Walker
 
 QUERY = np.array([1, 0], dtype=np.float32)
@@ -51,7 +51,7 @@ class Graph:
     def walker(self, router=None, **budgets: float) -> Walker:
         """A walk that has not begun."""
         return Walker(
-            "question",
+            RoutingRequest("question"),
             QUERY,
             read_edges=self.read,
             router=router or SoftmaxRouter(POLICY),
@@ -75,7 +75,7 @@ class Scripted:
     def route(self, request):
         """Follow the first pointer of every choice."""
         self.requests.append(request)
-        return [self._first(len(choice.pointers)) for choice in request.choices]
+        return Routed([self._first(len(choice.pointers)) for choice in request.choices])
 
     def _first(self, number):
         """The first of ``number`` pointers, all and STOP equally likely."""

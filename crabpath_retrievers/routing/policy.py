@@ -6,19 +6,23 @@ Several pointers may be followed from one node: sampling without replacement unt
 (Plackett–Luce), which is the formula above when one is chosen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import Pointer
-from crabpath_retrievers.trajectory import Decider
+from crabpath_retrievers.graph import Node, Pointer
+from crabpath_retrievers.trajectory import Decider, Usage
 
 Floats = NDArray[np.float64]
+
+
+def _nothing(_ids: Sequence[str]) -> Mapping[str, Node]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,16 @@ class RoutingRequest:
         choices: One per node of the frontier that has habitual pointers.
         budget: Most pointers to follow from one node.
         callbacks: Callbacks of the host framework, for routers that run models.
+        calls: Calls of a model that this turn has made already.
+        read: Reads nodes by id, as far as the namespace may see them; it blocks.
     """
 
     query: str
-    choices: tuple[Choice, ...]
-    budget: int
+    choices: tuple[Choice, ...] = ()
+    budget: int = 6
     callbacks: Any = None
+    calls: int = 0
+    read: Callable[[Sequence[str]], Mapping[str, Node]] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +84,29 @@ class Decision:
     decided_by: Decider
 
 
+class Routed(NamedTuple):
+    """What a router decided.
+
+    Attributes:
+        decisions: One per choice of the request, in order.
+        dropped: Keys of nodes that speak against themselves: they rank lower in this turn.
+        usage: What it cost.
+        notes: What there is to say about it, for the record of the turn.
+    """
+
+    decisions: Sequence[Decision]
+    dropped: frozenset[int] = frozenset()
+    usage: Usage = Usage()
+    notes: tuple[str, ...] = ()
+
+
 class Router(Protocol):
     """Decides the ambiguous pointers of a frontier."""
 
-    def route(self, request: RoutingRequest) -> Sequence[Decision]:
+    def route(self, request: RoutingRequest) -> Routed:
         """One decision per choice of the request, in order."""
 
-    async def aroute(self, request: RoutingRequest) -> Sequence[Decision]:
+    async def aroute(self, request: RoutingRequest) -> Routed:
         """As :meth:`route`, without blocking the event loop."""
 
 
@@ -113,18 +137,18 @@ class SoftmaxRouter:
         self._settings = settings
         self._rng = rng
 
-    def route(self, request: RoutingRequest) -> Sequence[Decision]:
+    def route(self, request: RoutingRequest) -> Routed:
         """One decision per choice of the request, in order."""
         choices, budget = request.choices, request.budget
         if not choices:
-            return []
+            return Routed(())
         sizes = np.array([len(choice.pointers) + 1 for choice in choices])
         logits = self._logits(choices)
         sampled = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
         keys, probabilities = sampled.tolist(), action_probabilities(logits, sizes)
         ends = sizes.cumsum().tolist()
         runs = [slice(start, end) for start, end in pairwise([0, *ends])]
-        return [_decision(keys[run], probabilities[run], budget) for run in runs]
+        return Routed([_decision(keys[run], probabilities[run], budget) for run in runs])
 
     def _logits(self, choices: Sequence[Choice]) -> Floats:
         """Scores of the pointers and, last, of STOP, one choice after the other."""
@@ -134,7 +158,7 @@ class SoftmaxRouter:
             parts += [choice.relevance + choice.weights, np.array([stop])]
         return np.concatenate(parts) / self._settings.temperature
 
-    async def aroute(self, request: RoutingRequest) -> Sequence[Decision]:
+    async def aroute(self, request: RoutingRequest) -> Routed:
         """As :meth:`route`; it is a small computation and blocks nobody."""
         return self.route(request)
 

@@ -37,7 +37,7 @@ def choice(weights, relevance=None, stop_weight=0.0):
 
 def decide(one, settings=ONE, budget=6, rng=None):
     """What a router decides for one choice."""
-    (decision,) = SoftmaxRouter(settings, rng).route(RoutingRequest("q", (one,), budget))
+    (decision,) = SoftmaxRouter(settings, rng).route(RoutingRequest("q", (one,), budget)).decisions
     return decision
 
 
@@ -86,14 +86,14 @@ def test_temperature_sharpens_and_flattens_but_keeps_the_order():
 def test_every_choice_of_a_request_gets_its_decision_in_order():
     """Two nodes of one frontier are decided in one call."""
     request = RoutingRequest("q", (choice((0.5,)), choice((-0.5, 0.2))), 6)
-    assert [d.followed for d in SoftmaxRouter(ONE).route(request)] == [(0,), (1,)]
+    assert [d.followed for d in SoftmaxRouter(ONE).route(request).decisions] == [(0,), (1,)]
 
 
 async def test_async_decides_as_sync_does():
     """Both forms give the same decisions from the same seed."""
     request = RoutingRequest("q", (choice(WEIGHTS), choice((0.1, 0.2))), 6)
-    blocking = SoftmaxRouter(ONE, np.random.default_rng(7)).route(request)
-    native = await SoftmaxRouter(ONE, np.random.default_rng(7)).aroute(request)
+    blocking = SoftmaxRouter(ONE, np.random.default_rng(7)).route(request).decisions
+    native = (await SoftmaxRouter(ONE, np.random.default_rng(7)).aroute(request)).decisions
     assert [d.followed for d in blocking] == [d.followed for d in native]
 
 
@@ -102,7 +102,7 @@ def samples():
     """What a sampling router followed in 20,000 equal choices."""
     rng = np.random.default_rng(20)
     many = RoutingRequest("q", (choice(WEIGHTS),) * 20_000, 6)
-    return Counter(decision.followed for decision in SoftmaxRouter(ONE, rng).route(many))
+    return Counter(d.followed for d in SoftmaxRouter(ONE, rng).route(many).decisions)
 
 
 def within(count, total, probability, errors):
@@ -138,7 +138,10 @@ def test_sampling_repeats_with_its_seed():
     """An equal seed gives equal decisions, so that exploration can be repeated."""
     request = RoutingRequest("q", (choice(WEIGHTS),) * 50, 6)
     runs = [
-        [d.followed for d in SoftmaxRouter(ONE, np.random.default_rng(seed)).route(request)]
+        [
+            d.followed
+            for d in SoftmaxRouter(ONE, np.random.default_rng(seed)).route(request).decisions
+        ]
         for seed in (1, 1, 2)
     ]
     assert runs[0] == runs[1] != runs[2]

@@ -1,0 +1,1 @@
+"""CrabPath in LangGraph: nodes, agent middleware and a retrieval tool."""

@@ -1,0 +1,1 @@
+"""CrabPath in LlamaIndex: a retriever, a node post-processor and outcome events."""
