@@ -148,6 +148,7 @@ class Retrieval:
                 callbacks=query.callbacks,
                 read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
                 policy=self.settings.policy,
+                recalled=max((hit.again for hit in hits.values()), default=0.0),
             ),
             vector,
             read_edges=lambda keys: self.store.walk.outgoing(keys, clock),

@@ -14,7 +14,8 @@ from tenacity import (
     Retrying,
     retry_if_exception,
     stop_after_attempt,
-    wait_exponential_jitter,
+    wait_exponential,
+    wait_random,
 )
 from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_when_event_set
@@ -26,6 +27,7 @@ from crabpath_retrievers.routing.settings import RouterSettings
 
 # Of the fields by which chat models are told how long an answer may be, most know one.
 _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
+_PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds
 _BAD_REQUEST, _SERVER = 400, 500
 _PASSING = (408, 409, 425, 429)
 _UNSUPPORTED = (400, 404, 415, 422, 501)
@@ -39,11 +41,13 @@ class Reply:
         answer: The message, or what ``with_structured_output(include_raw=True)`` makes of it.
         failure: Why there is none.
         attempts: Requests that were made.
+        plain: Whether the question is put without structured output.
     """
 
     answer: Any = None
     failure: Exception | None = None
     attempts: int = 0
+    plain: bool = False
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ class Asking:
 
     model: BaseChatModel
     settings: RouterSettings
-    _chain: Runnable[Any, Any] = field(init=False)
+    _chain: Runnable[Any, Any] | None = field(init=False, default=None)
     _structured: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
@@ -62,7 +66,7 @@ class Asking:
         try:
             self._chain = self.model.with_structured_output(Route, include_raw=True, **given)
         except Exception:  # models say in many ways that they cannot
-            self._plain()
+            self._structured = False
 
     def reply(self, messages: Sequence[BaseMessage], callbacks: Any) -> Steps[Reply]:
         """Ask, and wait no longer than the settings allow; failures are returned."""
@@ -70,7 +74,7 @@ class Asking:
         config: RunnableConfig = {"run_name": "crabpath_router", "tags": ["nostream"]}
         if callbacks is not None:
             config["callbacks"] = callbacks
-        reply = Reply()
+        reply = Reply(plain=not self._structured)
         try:
             reply.answer = yield from perform_either(
                 lambda: self._blocking(list(messages), config, reply),
@@ -83,14 +87,14 @@ class Asking:
     def _blocking(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
         abandoned = threading.Event()
         retrying = Retrying(
-            **self._retries(),
+            **self._retries(reply),
             stop=stop_after_attempt(1 + self.settings.retries) | stop_when_event_set(abandoned),
             sleep=sleep_using_event(abandoned),
         )
 
         def ask() -> Any:
             reply.attempts += 1
-            return self._chain.invoke(messages, config)
+            return self._put(reply).invoke(messages, config)
 
         try:
             return limited(lambda: retrying(ask), self.settings.timeout)
@@ -99,12 +103,12 @@ class Asking:
 
     async def _native(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
         retrying = AsyncRetrying(
-            **self._retries(), stop=stop_after_attempt(1 + self.settings.retries)
+            **self._retries(reply), stop=stop_after_attempt(1 + self.settings.retries)
         )
 
         async def ask() -> Any:
             reply.attempts += 1
-            return await self._chain.ainvoke(messages, config)
+            return await self._put(reply).ainvoke(messages, config)
 
         try:
             return await asyncio.wait_for(retrying(ask), self.settings.timeout)
@@ -112,26 +116,28 @@ class Asking:
             msg = f"no answer within {self.settings.timeout:g} s"
             raise TimeoutError(msg) from None
 
-    def _retries(self) -> dict[str, Any]:
+    def _put(self, reply: Reply) -> Runnable[Any, Any]:
+        return self.model if reply.plain or self._chain is None else self._chain
+
+    def _retries(self, reply: Reply) -> dict[str, Any]:
         return {
-            "wait": wait_exponential_jitter(initial=0.2, max=2.0, jitter=0.2),
-            "retry": retry_if_exception(self._may_pass),
+            "wait": wait_exponential(_PAUSE, _LONGEST_PAUSE) + wait_random(0, _PAUSE),
+            "retry": retry_if_exception(lambda error: self._may_pass(error, reply)),
             "reraise": True,
         }
 
-    def _may_pass(self, error: BaseException) -> bool:
+    def _may_pass(self, error: BaseException, reply: Reply) -> bool:
         """Whether the same question, or one in plain words, may be answered next time."""
-        if not isinstance(error, Exception):
-            return False
         status = getattr(error, "status_code", None)
-        if self._structured and (isinstance(error, NotImplementedError) or status in _UNSUPPORTED):
-            self._plain()
+        missing = isinstance(error, NotImplementedError) or status in _UNSUPPORTED
+        # Clients raise what they cannot parse, and keep the words: plain ones can be read.
+        if not reply.plain and (missing or isinstance(error, ValueError)):
+            reply.plain = True
+            self._structured = self._structured and not missing
             return True
         refused = isinstance(status, int) and _BAD_REQUEST <= status < _SERVER
-        return status in _PASSING or not (refused or isinstance(error, NotImplementedError))
-
-    def _plain(self) -> None:
-        self._structured, self._chain = False, self.model
+        final = refused or isinstance(error, (NotImplementedError, ValueError))
+        return isinstance(error, Exception) and (status in _PASSING or not final)
 
 
 def _short(model: BaseChatModel, most: int | None) -> BaseChatModel:

@@ -69,7 +69,8 @@ class ChatModelRouter:
 
     def _steps(self, request: RoutingRequest) -> Steps[Routed]:
         default = SoftmaxRouter(request.policy).route(request)
-        if request.calls and self.settings.calls == "turn":
+        asked = request.calls and self.settings.calls == "turn"
+        if asked or request.recalled >= self.settings.known:
             return default
         candidates = unclear(request, self.settings.margin, self.settings.candidates)
         if not candidates:

@@ -58,6 +58,7 @@ class RoutingRequest:
         calls: Calls of a model that this turn has made already.
         read: Reads nodes by id, as far as the namespace may see them; it blocks.
         policy: Of the memory, for routers that leave part of the decision to it.
+        recalled: How strongly a success of the same question speaks for what it used, in [0, 1].
     """
 
     query: str
@@ -67,6 +68,7 @@ class RoutingRequest:
     calls: int = 0
     read: Callable[[Sequence[str]], Mapping[str, Node]] = _nothing
     policy: PolicySettings = field(default_factory=PolicySettings)
+    recalled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

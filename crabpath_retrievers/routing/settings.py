@@ -16,6 +16,8 @@ class RouterSettings:
         calls: One call per ``turn``, at the first hop where something is unclear, or per ``hop``.
         margin: Distance from STOP, in units of relevance plus weight, from which a pointer is
             clear. Where all are clear, nothing is asked.
+        known: How strongly a success of the same question must speak for what it used, in [0, 1],
+            for the route to be a reflex: then nothing is asked either.
         candidates: Most candidates that are shown.
         input_tokens: Most tokens of what is sent, the schema of the answer included.
         output_tokens: Most tokens of the answer; None leaves the model as it is.
@@ -29,6 +31,7 @@ class RouterSettings:
 
     calls: Literal["turn", "hop"] = "turn"
     margin: float = 0.35
+    known: float = 0.8
     candidates: int = 12
     input_tokens: int = 900
     output_tokens: int | None = 180

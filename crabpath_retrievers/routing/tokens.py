@@ -6,7 +6,10 @@ from math import ceil
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 
+from crabpath_retrievers.routing.limited import limited
+
 _log = logging.getLogger(__name__)
+_WAIT = 5.0  # seconds
 _BYTES = 3.5  # of UTF-8 per token: a little less than usual, so that budgets hold
 
 
@@ -32,11 +35,14 @@ class _Own:
 
     def __init__(self, model: BaseChatModel) -> None:
         self._count: Callable[[str], int] = model.get_num_tokens
+        self._tried = False
 
     def __call__(self, text: str) -> int:
         try:
-            return self._count(text)
-        except Exception as error:  # tiktoken, for one, loads its tables from the network
+            # The first time tiktoken, for one, loads its tables from the network.
+            found = self._count(text) if self._tried else limited(lambda: self._count(text), _WAIT)
+        except Exception as error:
             _log.warning("the model cannot count tokens, they are estimated: %s", error)
-            self._count = estimated
-            return estimated(text)
+            self._count, found = estimated, estimated(text)
+        self._tried = True
+        return found
