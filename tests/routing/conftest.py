@@ -27,7 +27,7 @@ def texts_of(text="Text {id}."):
     """Reads nodes whose text names them."""
 
     def read(ids):
-        return {i: Node(i, i, "source", text.format(id=i)) for i in ids}
+        return {i: Node(i, i, "source", text.replace("{id}", i)) for i in ids}
 
     return read
 
@@ -42,6 +42,12 @@ def request_of():
         return RoutingRequest(query, tuple(choices), 6, read=texts_of(text), **fields)
 
     return make
+
+
+@pytest.fixture
+def pointer_of():
+    """Pointers by key, weight and title."""
+    return pointer
 
 
 @pytest.fixture
