@@ -1,8 +1,8 @@
 """A chat model decides the pointers about which the policy is not sure (document 001 §2.5).
 
-It never has the last word: only numbers that were offered count, clear pointers stay with the
-policy, and where it fails the policy decides alone. Nothing it says hides a document that search
-found.
+It never has the last word: only numbers that were offered count; clear pointers, and those that it
+does not mention, stay with the policy; where it fails the policy decides alone. Nothing that it
+says hides a document that search found.
 """
 
 import json
@@ -130,15 +130,16 @@ def followed(
         offered: What the model was shown; number ``i`` is ``offered[i - 1]``.
         said: Its answer.
     """
-    open_ = {place for candidate in offered for place in candidate.places}
     wanted = [place for number in said.follow for place in offered[number - 1].places]
+    settled = {p for n, c in enumerate(offered, 1) if said.stop or n in said.drop for p in c.places}
+    settled.update(wanted)
+    shown = {row for candidate in offered for row, _ in candidate.places}
     decisions = []
     for row, (choice, decision) in enumerate(zip(request.choices, default.decisions, strict=True)):
-        asked = {column for place, column in open_ if place == row}
-        if asked:
+        if row in shown:
             chosen = [column for place, column in wanted if place == row]
-            clear = [column for column in decision.followed if column not in asked]
-            taken = (*chosen, *clear)[: request.budget]
+            own = [column for column in decision.followed if (row, column) not in settled]
+            taken = (*chosen, *own)[: request.budget]
             stopped = len(taken) < min(request.budget, len(choice.pointers))
             decision = Decision(taken, stopped, decision.probabilities, "chat_model")  # noqa: PLW2901
         decisions.append(decision)

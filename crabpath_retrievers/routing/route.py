@@ -19,7 +19,7 @@ class Route(BaseModel):
 
     follow: list[int] = Field(description="numbers of the candidates worth reading, best first")
     drop: list[int] = Field(description="numbers of the candidates that would mislead")
-    stop: bool = Field(description="true when no candidate is worth reading")
+    stop: bool = Field(description="true when nothing else is worth reading")
     reason: str = Field(description="why, in at most 15 words")
 
 
@@ -30,11 +30,13 @@ class Heard:
     Attributes:
         follow: Offered numbers to follow, best first, each once.
         drop: Offered numbers that mislead, none of which is followed.
+        stop: Whether nothing else that was offered is worth following.
         reason: What the model says about it, on one line.
     """
 
     follow: tuple[int, ...]
     drop: frozenset[int]
+    stop: bool = False
     reason: str = ""
 
 
@@ -52,7 +54,9 @@ def heard(answer: Any, offered: Sequence[int]) -> Heard | None:
     drop = frozenset(n for n in route.drop if n in offered and n not in follow)
     if not (follow or drop or route.stop):
         return None
-    return Heard(follow, drop, " ".join(storable(route.reason).split())[:_LONGEST_REASON])
+    return Heard(
+        follow, drop, route.stop, " ".join(storable(route.reason).split())[:_LONGEST_REASON]
+    )
 
 
 def _route(answer: Any) -> Route | None:

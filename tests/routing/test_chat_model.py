@@ -20,7 +20,7 @@ METHODS = ("json_schema", "function_calling", "json_mode")
 QUICK = RouterSettings(timeout=0.3, retries=0)
 
 
-def says(follow=(), drop=(), *, stop=False, reason="because"):
+def says(follow=(), drop=(), *, stop=True, reason="because"):
     """A complete answer."""
     return {"follow": list(follow), "drop": list(drop), "stop": stop, "reason": reason}
 
@@ -68,6 +68,14 @@ async def test_async_asks_as_sync_does(chat_server, router_of, three):
     assert followed(await router.aroute(three)) == followed(router.route(three)) == [(2,)]
     first, second = chat_server.requests
     assert first == second
+
+
+def test_what_it_does_not_mention_is_left_to_the_policy(chat_server, router_of, three):
+    """Unless it says that nothing else is worth reading."""
+    (own,) = the_policy(three)
+    for stop, left in ((False, (2, *own)), (True, (2,))):
+        chat_server.says = says([3], stop=stop)
+        assert followed(router_of().route(three)) == [left]
 
 
 def test_probabilities_are_those_of_the_policy(chat_server, router_of, three):
@@ -127,13 +135,13 @@ def test_one_call_a_turn_unless_told_otherwise(chat_server, router_of, request_o
 
 def test_drop_is_advice_against(chat_server, router_of, three):
     """What is dropped is not followed, and known to the walk; a picked one cannot be dropped."""
-    chat_server.says = says([2], [1, 2])
+    chat_server.says = says([2], [1, 2], stop=False)
     routed = router_of().route(three)
     assert (followed(routed), routed.dropped) == ([(1,)], {1})
 
 
 BAD = [
-    pytest.param(says([7, 0, -1]), id="numbers never offered"),
+    pytest.param(says([7, 0, -1], stop=False), id="numbers never offered"),
     pytest.param({"follow": ["all"], "drop": [], "stop": False, "reason": ""}, id="no numbers"),
     pytest.param({"pick": [1]}, id="another schema"),
     pytest.param("I would read the first one.", id="prose"),
@@ -172,9 +180,9 @@ def test_of_a_mixed_answer_what_was_offered_counts(chat_server, router_of, three
 @pytest.mark.parametrize(
     "text",
     [
-        '{"follow": [2], "drop": [], "stop": false, "reason": ""}',
-        'Sure:\n```json\n{"follow": [2]}\n```\nThat one.',
-        'I think {"follow": [2], "reason": "it names it"} is best.',
+        '{"follow": [2], "drop": [], "stop": true, "reason": ""}',
+        'Sure:\n```json\n{"follow": [2], "stop": true}\n```\nThat one.',
+        'I think {"follow": [2], "stop": true, "reason": "it names it"} is best.',
     ],
 )
 def test_a_model_without_structured_output_is_understood(three, text):
@@ -188,7 +196,7 @@ def test_a_server_without_structured_output_is_asked_in_words(chat_server, route
 
     def answer(body):
         known = "response_format" not in body and "tools" not in body
-        return '{"follow": [2]}' if known else Response("no such option", status=400)
+        return '{"follow": [2], "stop": true}' if known else Response("no such option", status=400)
 
     chat_server.says = answer
     router = router_of()
@@ -272,7 +280,7 @@ async def test_of_many_turns_one_tries_again(chat_server, router_of, three):
     for _ in range(3):
         router.route(three)
     await asyncio.sleep(0.3)
-    chat_server.says = late(0.3, '{"follow": [2]}')
+    chat_server.says = late(0.3, '{"follow": [2], "stop": true}')
     await asyncio.gather(*[router.aroute(three) for _ in range(5)])
     assert len(chat_server.requests) == 4
 
@@ -304,9 +312,13 @@ def test_tokens_and_cost_are_counted(chat_server, router_of, three):
 
 def test_tokens_are_estimated_where_the_model_does_not_tell(three):
     """A quarter more or less."""
-    usage = ChatModelRouter(FakeListChatModel(responses=['{"follow": [2]}'])).route(three).usage
+    usage = (
+        ChatModelRouter(FakeListChatModel(responses=['{"follow": [2], "stop": true}']))
+        .route(three)
+        .usage
+    )
     assert usage.input_tokens > 100
-    assert usage.output_tokens == 5
+    assert usage.output_tokens == 9
 
 
 def test_what_a_cache_answers_costs_nothing(chat_server, router_of, three):
