@@ -5,9 +5,11 @@ result. :func:`run` performs operations in place; :func:`arun` keeps them off th
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,19 +61,63 @@ def run(steps: Steps[T]) -> T:
 
 
 async def arun(steps: Steps[T]) -> T:
-    """Drive a computation without blocking the event loop."""
+    """Drive a computation without blocking the event loop.
+
+    One worker thread performs what blocks, and computes what lies in between, until something has
+    to be awaited: every change between thread and loop costs more than most operations.
+    """
+    reached = _first(steps)
+    while not isinstance(reached, _Done):
+        if reached.native is None:
+            reached = await _in_thread(steps, reached)
+            continue
+        try:
+            result = await reached.native()
+        except BaseException as error:  # the computation may handle it
+            reached = _next(partial(steps.throw, error))
+        else:
+            reached = _next(partial(steps.send, result))
+    value: T = reached.value
+    return value
+
+
+class _Done(NamedTuple):
+    """The result of a computation; a ``StopIteration`` cannot leave a thread."""
+
+    value: Any
+
+
+def _first(steps: Steps[T]) -> Operation | _Done:
+    return _next(partial(next, steps))
+
+
+def _next(go_on: Callable[[], Operation]) -> Operation | _Done:
     try:
-        operation = next(steps)
-        while True:
-            try:
-                if operation.native is not None:
-                    result = await operation.native()
-                else:
-                    result = await asyncio.to_thread(operation.blocking)
-            except BaseException as error:  # the computation may handle it
-                operation = steps.throw(error)
-            else:
-                operation = steps.send(result)
+        return go_on()
     except StopIteration as stop:
-        value: T = stop.value
-        return value
+        return _Done(stop.value)
+
+
+async def _in_thread(steps: Steps[T], operation: Operation) -> Operation | _Done:
+    """Whatever blocks, from this operation on, up to the next one that has to be awaited."""
+    cancelled = threading.Event()
+
+    def work() -> Operation | _Done:
+        reached: Operation | _Done = operation
+        while isinstance(reached, Operation) and reached.native is None:
+            try:
+                result = reached.blocking()
+            except BaseException as error:  # the computation may handle it
+                reached = _next(partial(steps.throw, error))
+            else:
+                if cancelled.is_set():  # nobody waits any more: it ends where it stands
+                    steps.close()
+                    return _Done(None)
+                reached = _next(partial(steps.send, result))
+        return reached
+
+    try:
+        return await asyncio.to_thread(work)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise

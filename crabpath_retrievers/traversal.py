@@ -14,7 +14,13 @@ from crabpath_retrievers.config import TierSettings, WalkSettings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier, Vector, cosines
 from crabpath_retrievers.offer import Offer, Option, probability
-from crabpath_retrievers.routing.policy import Decision, Routed, Router, RoutingRequest
+from crabpath_retrievers.routing.policy import (
+    Decision,
+    Routed,
+    Router,
+    RoutingRequest,
+    SoftmaxRouter,
+)
 from crabpath_retrievers.trajectory import Decider, Hop, LateSteps, PathEdge, Step, Usage
 
 _DROPPED = 0.5  # a router's word about one query, against the 1 of an edge that outcomes made
@@ -182,9 +188,12 @@ class Walker:
             choices=tuple(offer.choice() for offer in open_offers),
             calls=usage.calls + usage.cached_calls,
         )
-        routed = yield from perform_either(
-            lambda: self._router.route(request), lambda: self._router.aroute(request)
-        )
+        if type(self._router) is SoftmaxRouter:  # it asks nobody
+            routed = self._router.route(request)
+        else:
+            routed = yield from perform_either(
+                lambda: self._router.route(request), lambda: self._router.aroute(request)
+            )
         self._heed(routed, open_offers)
         return {o.head.key: d for o, d in zip(open_offers, routed.decisions, strict=True)}
 

@@ -76,6 +76,50 @@ async def test_blocking_operations_leave_the_event_loop():
     assert blocking == here != native
 
 
+async def test_what_blocks_in_a_row_runs_in_one_thread():
+    """Going to a thread and back costs more than most operations; what lies between runs there."""
+    seen = []
+
+    def steps():
+        for _ in range(3):
+            seen.append((yield from perform(threading.get_ident)))
+            seen.append(threading.get_ident())
+        yield from perform_either(lambda: None, lambda: asyncio.sleep(0))
+        seen.append(threading.get_ident())
+
+    await arun(steps())
+    *before, after = seen
+    assert len(set(before)) == 1
+    assert after == threading.get_ident() != before[0]
+
+
+async def test_cancelling_while_a_thread_works_ends_the_computation_there():
+    """What it does at that moment is finished, then it cleans up, and nothing further is done."""
+    begun, go_on, done = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go_on.wait(5)
+        done.append("slow")
+
+    def steps():
+        try:
+            yield from perform(slow)
+            yield from perform(done.append, "never")
+        finally:
+            done.append("cleaned")
+
+    task = asyncio.create_task(arun(steps()))
+    await asyncio.to_thread(begun.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
+    while "cleaned" not in done:
+        await asyncio.sleep(0.01)
+    assert done == ["slow", "cleaned"]
+
+
 async def test_a_native_form_is_awaited_on_the_loop():
     """Given both forms of one operation, each driver takes its own."""
 
