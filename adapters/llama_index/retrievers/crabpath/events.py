@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.instrumentation import (  # type: ignore[attr-defined]  its documented place
+from llama_index.core.instrumentation import (  # type: ignore[attr-defined]  # as documented
     Dispatcher,
     get_dispatcher,
 )
