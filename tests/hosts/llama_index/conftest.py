@@ -9,9 +9,17 @@ from langchain_core.embeddings import Embeddings
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.schema import TextNode
 from llama_index.retrievers.crabpath import CrabPathRetriever
-from llama_models import CountingEmbedding, HttpLLM
+from llama_models import CountingEmbedding, HttpLLM, Remembering
+
+from crabpath_retrievers.seeds.embedder import default_embeddings
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
+
+
+@pytest.fixture(scope="session")
+def embeddings() -> Embeddings:
+    """all-MiniLM-L6-v2, which embeds each text once for all of these tests."""
+    return Remembering(default_embeddings())
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The ranker as a node post-processor over the nodes of any retriever."""
 
 import pytest
+from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
@@ -119,6 +120,7 @@ def test_in_a_query_engine(index, known, question):
     engine = RetrieverQueryEngine.from_args(
         index.as_retriever(similarity_top_k=10),
         node_postprocessors=[CrabPathReranker(memory=known, top_n=2)],
+        llm=MockLLM(),
         response_mode=ResponseMode.NO_TEXT,
     )
     found = engine.query(question).source_nodes

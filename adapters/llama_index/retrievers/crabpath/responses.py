@@ -123,5 +123,7 @@ def _turns(found: Any) -> Iterable[str]:
         for item in found:
             yield from _turns(item)
     else:
+        held = getattr(found, "__dict__", {})
         for name in _PARTS:
-            yield from _turns(vars(found).get(name) if hasattr(found, "__dict__") else None)
+            if name in held:
+                yield from _turns(held[name])
