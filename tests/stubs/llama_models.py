@@ -105,7 +105,7 @@ class HttpLLM(FunctionCallingLLM):
             return _response(await client.chat.completions.create(**_request(messages, kwargs)))
 
     def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **_kwargs: Any
+        self, response: ChatResponse, **_kwargs: Any
     ) -> list[ToolSelection]:
         """The calls in a message."""
         return [

@@ -8,10 +8,10 @@ from langchain_core.documents import Document as Passage
 from langchain_core.embeddings import Embeddings
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.schema import TextNode
-from llama_index.retrievers.crabpath import CrabPathRetriever
 from llama_models import CountingEmbedding, HttpLLM, Remembering
 
 from crabpath_retrievers.seeds.embedder import default_embeddings
+from llama_index.retrievers.crabpath import CrabPathRetriever
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 

@@ -8,12 +8,19 @@ from llama_index.core import Document
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
+
 from llama_index.retrievers.crabpath import (
     CrabPathEventHandler,
     CrabPathReranker,
     CrabPathRetriever,
     OutcomePolicy,
 )
+
+
+@pytest.fixture
+def engine(retriever):
+    """A query engine: LlamaIndex reads files when it makes one."""
+    return RetrieverQueryEngine.from_args(retriever, llm=MockLLM())
 
 
 @pytest.fixture
@@ -49,9 +56,8 @@ async def test_reranking_does_not_block(watched, question):
     assert [n.node_id for n in ranked] == [n.node_id for n in nodes]
 
 
-async def test_events_do_not_block(watched, question):
+async def test_events_do_not_block(engine, watched, question):
     """What is learned at the end of a query is learned by another thread."""
-    engine = RetrieverQueryEngine.from_args(watched, llm=MockLLM())
     handler = CrabPathEventHandler(watched.memory, OutcomePolicy(root_end=0.2)).attach()
     try:
         response = await engine.aquery(question)

@@ -3,13 +3,13 @@
 import pytest
 from llama_index.core import Document
 from llama_index.core.schema import QueryBundle, TextNode
-from llama_index.retrievers.crabpath import CrabPathRetriever
 
 from crabpath_retrievers import (
     EmbeddingMismatchError,
     InvalidInputError,
     StoreUnavailableError,
 )
+from llama_index.retrievers.crabpath import CrabPathRetriever
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_documents(embed_model, make, given, message, tmp_path):
     path = tmp_path / "memory"
     with pytest.raises(InvalidInputError, match=message):
         getattr(CrabPathRetriever, make)(given, embed_model, path=path)
-    made = CrabPathRetriever.from_existing(path, embed_model)
-    assert made.memory.info()["nodes"] == 0
+    made = CrabPathRetriever.from_documents([Document(text="Fine.")], embed_model, path=path)
+    assert made.memory.info()["nodes"] == 1
     made.memory.close()
 
 
 def test_embeddings_of_another_size(embed_model):
-    """Of a node are refused; so is one of a node that is not there at all, silently."""
+    """Are refused."""
     node = TextNode(id_="a", text="x", embedding=[1.0, 2.0])
     with pytest.raises(EmbeddingMismatchError, match="has 2 dimensions, the memory 384"):
         CrabPathRetriever.from_nodes([node], embed_model)
@@ -117,5 +117,3 @@ def test_a_closed_memory(documents, embed_model):
     made.memory.close()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
         made.retrieve("Ed Wood")
-
-

@@ -1,15 +1,17 @@
 """LlamaIndex language models where LangChain wants a chat model, over real HTTP."""
 
+import blockbuster
 import openai
 import pytest
 from chat_server import too_many
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
-from llama_index.retrievers.crabpath import LlamaIndexChatModel
-from llama_index.retrievers.crabpath.messages import from_response, usage_of
 from llama_models import HttpLLM
 from pydantic import BaseModel, Field
+
+from llama_index.retrievers.crabpath import LlamaIndexChatModel
+from llama_index.retrievers.crabpath.messages import from_response, usage_of
 
 
 class Follow(BaseModel):
@@ -92,11 +94,18 @@ async def test_tool_calls_go_both_ways(model, chat_server):
 
 async def test_errors_of_the_provider_come_through(model, chat_server):
     """A router decides what to do with them."""
-    chat_server.says = too_many()
+    chat_server.says = lambda _body: too_many()
     with pytest.raises(openai.RateLimitError):
         model.invoke("hello")
     with pytest.raises(openai.RateLimitError):
         await model.ainvoke("hello")
+
+
+async def test_it_does_not_block(model):
+    """Neither a request nor the counting of tokens."""
+    with blockbuster.blockbuster_ctx():
+        assert model.get_num_tokens("hello world") == 2
+        assert (await model.ainvoke("hello")).content == "ok"
 
 
 def test_in_a_chain(model):

@@ -10,6 +10,7 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine, TransformQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
+
 from llama_index.retrievers.crabpath import CrabPathRetriever, turns_of
 
 ANSWER = "Yes, Scott Derrickson and Ed Wood were both American."

@@ -4,9 +4,9 @@ import pytest
 from llama_index.core import Document
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilters
 from llama_index.core.vector_stores import MetadataFilter as Filter
-from llama_index.retrievers.crabpath import CrabPathRetriever
 
 from crabpath_retrievers import InvalidInputError
+from llama_index.retrievers.crabpath import CrabPathRetriever
 
 NOT = FilterCondition.NOT
 OR = FilterCondition.OR

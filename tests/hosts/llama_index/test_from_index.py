@@ -2,13 +2,14 @@
 
 import chromadb
 import pytest
-from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core import StorageContext, SummaryIndex, VectorStoreIndex
+from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryResult
-from llama_index.retrievers.crabpath import CrabPathRetriever
 
-from crabpath_retrievers import ConfigurationError, EmbeddingMismatchError
+from crabpath_retrievers import ConfigurationError, EmbeddingMismatchError, InvalidInputError
+from llama_index.retrievers.crabpath import CrabPathRetriever
 
 
 class Listing(BasePydanticVectorStore):
@@ -16,7 +17,7 @@ class Listing(BasePydanticVectorStore):
 
     stores_text: bool = True
     lists: bool = True
-    held: dict = {}
+    held: dict = Field(default_factory=dict)
 
     @property
     def client(self):
@@ -72,10 +73,30 @@ def test_taking_over_again_follows_the_index(index, embed_model, tmp_path):
     made.memory.close()
 
 
+def test_what_the_index_no_longer_holds_goes_if_wanted(index, tmp_path):
+    """With cleanup="full"; without it stays, since a memory may hold more than an index."""
+    CrabPathRetriever.from_index(index, path=tmp_path / "m").memory.close()
+    index.delete_nodes(["node-h0"], delete_from_docstore=True)
+    held = []
+    for cleanup in ("incremental", "full"):
+        made = CrabPathRetriever.from_index(index, path=tmp_path / "m", cleanup=cleanup)
+        held.append(made.memory.info()["nodes"])
+        made.memory.close()
+    assert held == [10, 9]
+
+
+def test_another_index_is_refused(documents):
+    """The message says how its nodes are taken over."""
+    with pytest.raises(InvalidInputError, match="not SummaryIndex: pass its nodes"):
+        CrabPathRetriever.from_index(SummaryIndex(documents))
+
+
 def test_nodes_of_an_index_are_found_by_fusion_as_its_own(index, question):
     """They have the same hash as the index's nodes, so that LlamaIndex joins them."""
     made = CrabPathRetriever.from_index(index)
-    own = {n.node_id: n.node.hash for n in index.as_retriever(similarity_top_k=10).retrieve(question)}
+    own = {
+        n.node_id: n.node.hash for n in index.as_retriever(similarity_top_k=10).retrieve(question)
+    }
     nodes = made.retrieve(question)
     assert {n.node_id: n.node.hash for n in nodes}.items() <= own.items()
     made.memory.close()
@@ -84,7 +105,7 @@ def test_nodes_of_an_index_are_found_by_fusion_as_its_own(index, question):
 def test_reads_a_vector_store_that_holds_texts(documents, embed_model, question):
     """Where there is no document store, the vector store is asked."""
     nodes = [TextNode(id_=document.id_, text=document.text) for document in documents]
-    context = StorageContext.from_defaults(vector_store=Listing(held={}))
+    context = StorageContext.from_defaults(vector_store=Listing())
     held = VectorStoreIndex(nodes, embed_model=embed_model, storage_context=context)
     assert not held.docstore.docs
     embed_model.asked.clear()
@@ -112,7 +133,7 @@ def test_reads_chroma(documents, embed_model, question, tmp_path):
 
 def test_an_index_that_cannot_be_listed_is_refused(embed_model):
     """The message says what to do."""
-    store = Listing(held={}, lists=False)
+    store = Listing(lists=False)
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     with pytest.raises(ConfigurationError, match="Listing cannot list its nodes: pass them"):
         CrabPathRetriever.from_index(index)

@@ -50,6 +50,5 @@ def test_at_most_one_millisecond(asked, way, record_property):
         library(), adapter()
     pairs = [(milliseconds(library), milliseconds(adapter)) for _ in range(ROUNDS)]
     overhead = statistics.median(there - here for here, there in pairs)
-    record_property("overhead_ms", round(overhead, 3))
-    print(f"\n{way}: {overhead:.2f} ms over {statistics.median(p[0] for p in pairs):.2f} ms")
+    record_property(f"{way}_overhead_ms", round(overhead, 3))  # shown by --junit-xml
     assert overhead <= MOST

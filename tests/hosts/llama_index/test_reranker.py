@@ -3,11 +3,10 @@
 import pytest
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import ResponseMode
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index.retrievers.crabpath import CrabPathReranker, CrabPathRetriever, record
 
 from crabpath_retrievers import EmbeddingMismatchError, InvalidInputError
+from llama_index.retrievers.crabpath import CrabPathReranker, CrabPathRetriever, record
 
 
 @pytest.fixture
@@ -121,7 +120,6 @@ def test_in_a_query_engine(index, known, question):
         index.as_retriever(similarity_top_k=10),
         node_postprocessors=[CrabPathReranker(memory=known, top_n=2)],
         llm=MockLLM(),
-        response_mode=ResponseMode.NO_TEXT,
     )
     found = engine.query(question).source_nodes
     assert ids(found) == [d.node.id for d in known.retrieve(question, k=2).documents]

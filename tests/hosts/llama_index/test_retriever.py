@@ -8,11 +8,11 @@ import pytest
 from llama_index.core import Document, Settings
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
-from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexEmbeddings
-from llama_index.retrievers.crabpath.nodes import to_nodes
 from llama_models import CountingEmbedding
 
 from crabpath_retrievers import NotFoundError
+from llama_index.retrievers.crabpath import CrabPathRetriever, LlamaIndexEmbeddings
+from llama_index.retrievers.crabpath.nodes import to_nodes
 
 
 def ids(nodes):
@@ -177,7 +177,9 @@ def test_nodes_keep_ids_relations_and_places(embed_model):
 
 def test_embeddings_that_nodes_carry_are_used(embed_model):
     """And the others are made."""
-    carried = TextNode(id_="a", text="Apples are red.", embedding=embed_model._get_text_embedding("x"))
+    carried = TextNode(
+        id_="a", text="Apples are red.", embedding=embed_model._get_text_embedding("x")
+    )
     embed_model.asked.clear()
     made = CrabPathRetriever.from_nodes([carried, TextNode(id_="b", text="Sky.")], embed_model)
     assert "Apples are red." not in embed_model.asked
@@ -251,3 +253,16 @@ def test_namespaces_share_documents_and_nothing_else(retriever, question):
     assert "Both were born in America." not in [item.text for item in bob.retrieve(question)]
     assert ann.retrieve(question)[0].metadata["crabpath"]["namespace"] == "ann"
     assert retriever.namespace == "default"
+
+
+def test_documents_and_nodes_are_added_later(embed_model):
+    """To the same memory, as they would have been at first."""
+    made = CrabPathRetriever.from_documents(
+        [Document(id_="a", text="Apples are red.")], embed_model
+    )
+    assert made.add_documents([Document(id_="b", text="The sky is blue.")]) == ["b"]
+    assert made.add_nodes([TextNode(id_="c", text="Grass is green.")]) == ["c"]
+    assert set(ids(made.retrieve("colours"))) == {"a", "b", "c"}
+    made.similarity_top_k = 1
+    assert ids(made.retrieve("What is blue?")) == ["b"]
+    made.memory.close()

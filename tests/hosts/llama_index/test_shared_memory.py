@@ -1,9 +1,9 @@
 """One memory for LangChain and LlamaIndex at once."""
 
 import pytest
-from llama_index.retrievers.crabpath import CrabPathRetriever
 
 from crabpath_retrievers import CrabPathRetriever as LangChainRetriever
+from llama_index.retrievers.crabpath import CrabPathRetriever
 
 RIGHT = "Scott Derrickson and Ed Wood were both American."
 
@@ -27,14 +27,14 @@ def test_what_llama_index_teaches_langchain_retrieves(retriever, chain, question
     assert RIGHT not in [d.page_content for d in chain.invoke(question)]
     (receipt,) = retriever.record(retriever.retrieve(question), -1.0, correction=RIGHT)
     assert receipt.status == "applied"
-    assert RIGHT == chain.invoke(question)[0].page_content
+    assert chain.invoke(question)[0].page_content == RIGHT
 
 
 def test_what_langchain_teaches_llama_index_retrieves(retriever, chain, question):
     """And the other way round."""
     assert RIGHT not in [n.text for n in retriever.retrieve(question)]
     chain.record(chain.invoke(question)[0].metadata["crabpath"]["turn_id"], -1.0, correction=RIGHT)
-    assert RIGHT == retriever.retrieve(question)[0].text
+    assert retriever.retrieve(question)[0].text == RIGHT
 
 
 def test_a_store_that_langchain_filled(passages, embeddings, question, tmp_path):

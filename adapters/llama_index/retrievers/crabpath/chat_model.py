@@ -1,6 +1,6 @@
 """Language models of LlamaIndex, wherever a LangChain chat model is wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -15,6 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from llama_index.core.llms import LLM, ChatResponse
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.utils import get_tokenizer
+from pydantic import PrivateAttr
 
 from llama_index.retrievers.crabpath.messages import from_response, to_messages
 from llama_index.retrievers.crabpath.tools import OfferedTool
@@ -35,6 +36,8 @@ class LlamaIndexChatModel(BaseChatModel):
 
     llm: LLM
     """The model."""
+    # Read now: at first use it would block the event loop.
+    _tokenizer: Callable[[str], list[Any]] = PrivateAttr(default_factory=get_tokenizer)
 
     @property
     def _llm_type(self) -> str:
@@ -66,7 +69,7 @@ class LlamaIndexChatModel(BaseChatModel):
 
     def get_token_ids(self, text: str) -> list[int]:
         """Tokens of a text by LlamaIndex's tokenizer, which needs no network."""
-        return list(get_tokenizer()(text))
+        return list(self._tokenizer(text))
 
     def _calls_functions(self) -> bool:
         return (

@@ -1,14 +1,18 @@
 """Documents and nodes of LlamaIndex, as a memory takes them."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_text_splitters import TextSplitter
+from llama_index.core.node_parser import NodeParser
 from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from llama_index.core.schema import Document as LlamaDocument
+from typing_extensions import TypedDict
 
 from crabpath_retrievers.errors import InvalidInputError
+from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 
 BLOCK = "llama_index"
 """Metadata key of what a node has beside its text and metadata, so that it comes back whole."""
@@ -17,6 +21,31 @@ _ELSEWHERE = {"id_", "embedding", "metadata", "text"}
 _FIELDS = set(TextNode.model_fields) - _ELSEWHERE
 _SHARED = _FIELDS - {"relationships", "start_char_idx", "end_char_idx"}
 _SOURCES = ("source", "file_path")
+
+
+class Given(TypedDict, total=False):
+    """Arguments of the memory's ``add_documents``."""
+
+    documents: list[Document]
+    splitter: TextSplitter | None
+    split: bool
+    vectors: Mapping[str, Sequence[float]]
+
+
+def wholes(documents: Iterable[LlamaDocument], parser: NodeParser | None) -> Given:
+    """Documents that the memory cuts into chunks, where the parser cuts them if there is one."""
+    splitter = None if parser is None else NodeParserSplitter(parser)
+    return {"documents": [from_document(item) for item in documents], "splitter": splitter}
+
+
+def chunks(nodes: Sequence[BaseNode], embeddings: Mapping[str, Sequence[float]]) -> Given:
+    """Nodes that are chunks already, with the embeddings that are known of them."""
+    carried = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
+    return {
+        "documents": [from_node(node) for node in nodes],
+        "split": False,
+        "vectors": {**carried, **embeddings},
+    }
 
 
 def from_document(document: LlamaDocument) -> Document:

@@ -6,7 +6,7 @@ from typing import Any
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from crabpath_retrievers.errors import ConfigurationError
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 
 _PAGE = 1000
 
@@ -15,8 +15,15 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
     """Every node with text, from the document store, else from the vector store.
 
     Raises:
+        InvalidInputError: It is another kind of index.
         ConfigurationError: Neither can list its nodes.
     """
+    if not isinstance(index, VectorStoreIndex):
+        msg = (
+            f"from_index reads a VectorStoreIndex, not {type(index).__name__}: "
+            "pass its nodes to CrabPathRetriever.from_nodes"
+        )
+        raise InvalidInputError(msg)
     names = index.index_struct.nodes_dict.values()
     held = index.docstore.docs
     nodes = [held[name] for name in names if name in held] or _listed(index.vector_store)

@@ -15,16 +15,16 @@ from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
+from crabpath_retrievers.ingest.pipeline import Cleanup
 from crabpath_retrievers.memory import CrabPath
 from llama_index.retrievers.crabpath.bundles import mean_embedding, strings_to_embed
-from llama_index.retrievers.crabpath.documents import checked, from_document, from_node
+from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
 from llama_index.retrievers.crabpath.filters import Filters, to_where
 from llama_index.retrievers.crabpath.index import stored_nodes, stored_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
 from llama_index.retrievers.crabpath.options import Existing, Options, filled, split
 from llama_index.retrievers.crabpath.responses import Outcome, record
-from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 
 
 class CrabPathRetriever(BaseRetriever):
@@ -79,8 +79,8 @@ class CrabPathRetriever(BaseRetriever):
             raise InvalidInputError(msg)
         self.memory = memory
         self.namespace = namespace
+        self.similarity_top_k = similarity_top_k
         self._options: dict[str, Any] = {
-            "k": similarity_top_k,
             "filter": to_where(filters),
             "explore": explore,
             "fill": fill,
@@ -117,10 +117,9 @@ class CrabPathRetriever(BaseRetriever):
             InvalidInputError: A document cannot be used; nothing was changed.
             EmbeddingMismatchError: The memory was built with another embedder.
         """
-        given = [from_document(item) for item in checked(documents, Document)]
-        splitter = None if node_parser is None else NodeParserSplitter(node_parser)
+        given = wholes(checked(documents, Document), node_parser)
         opening, fields = split(options)
-        memory = filled(embed_model, opening, lambda m: m.add_documents(given, splitter=splitter))
+        memory = filled(embed_model, opening, lambda m: m.add_documents(**given))
         return cls._over(memory, fields)
 
     @classmethod
@@ -130,6 +129,7 @@ class CrabPathRetriever(BaseRetriever):
         embed_model: EmbedModel = None,
         *,
         embeddings: Mapping[str, Sequence[float]] | None = None,
+        cleanup: Cleanup = "incremental",
         **options: Unpack[Options],
     ) -> Self:
         """As :meth:`from_documents`, from nodes: each becomes a chunk under its own id.
@@ -139,26 +139,26 @@ class CrabPathRetriever(BaseRetriever):
                 embedding are not embedded again.
             embed_model: The model that made the embeddings.
             embeddings: Embeddings by node id, for nodes that do not carry theirs.
+            cleanup: ``"full"`` removes every document that is not given; else nothing is removed.
             options: As for :meth:`from_documents`.
 
         Raises:
             InvalidInputError: A node cannot be used; nothing was changed.
             EmbeddingMismatchError: An embedding has another dimension than the model's.
         """
-        given = checked(nodes, BaseNode)
-        known = {node.node_id: node.embedding for node in given if node.embedding is not None}
-        chunks = [from_node(node) for node in given]
+        given = chunks(checked(nodes, BaseNode), embeddings or {})
         opening, fields = split(options)
-        memory = filled(
-            embed_model,
-            opening,
-            lambda m: m.add_documents(chunks, split=False, vectors={**known, **(embeddings or {})}),
-        )
+        memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
         return cls._over(memory, fields)
 
     @classmethod
     def from_index(
-        cls, index: VectorStoreIndex, embed_model: EmbedModel = None, **options: Unpack[Options]
+        cls,
+        index: VectorStoreIndex,
+        embed_model: EmbedModel = None,
+        *,
+        cleanup: Cleanup = "incremental",
+        **options: Unpack[Options],
     ) -> Self:
         """A retriever over what a ``VectorStoreIndex`` holds, under the same node ids.
 
@@ -167,17 +167,20 @@ class CrabPathRetriever(BaseRetriever):
         its own simple store are used as they are; others are made again.
 
         Args:
-            index: The index. Call again with the same ``path`` to bring the memory up to date.
+            index: The index. Call again with the same ``path`` to take over what is new in it.
             embed_model: The model that the index was built with; None for the one that it has.
+            cleanup: ``"full"`` also removes whatever the index does not hold.
             options: As for :meth:`from_documents`.
 
         Raises:
+            InvalidInputError: It is no ``VectorStoreIndex``.
             ConfigurationError: The index cannot list its nodes.
             EmbeddingMismatchError: The model has another dimension than the stored embeddings.
         """
         nodes = stored_nodes(index)
         model = index._embed_model if embed_model is None else embed_model  # noqa: SLF001  no other way
-        return cls.from_nodes(nodes, model, embeddings=stored_vectors(index, nodes), **options)
+        vectors = stored_vectors(index, nodes)
+        return cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
 
     @classmethod
     def from_existing(
@@ -200,6 +203,17 @@ class CrabPathRetriever(BaseRetriever):
         except BaseException:
             memory.close()
             raise
+
+    def add_documents(
+        self, documents: Iterable[Document], *, node_parser: NodeParser | None = None
+    ) -> list[str]:
+        """Add or update documents as :meth:`from_documents` does; returns the ids of the chunks."""
+        given = wholes(checked(documents, Document), node_parser)
+        return self.memory.add_documents(**given).ids
+
+    def add_nodes(self, nodes: Iterable[BaseNode]) -> list[str]:
+        """Add or update nodes as :meth:`from_nodes` does; returns their ids."""
+        return self.memory.add_documents(**chunks(checked(nodes, BaseNode), {})).ids
 
     def for_namespace(self, namespace: str) -> Self:
         """The same retriever for another user, agent or tenant, over the same memory."""
@@ -251,5 +265,10 @@ class CrabPathRetriever(BaseRetriever):
 
     def _asked(self, vector: Any) -> dict[str, Any]:
         # The span of LlamaIndex's own trace finds the turn, as a run id does in LangChain.
-        run = active_span_id.get()
-        return {**self._options, "namespace": self.namespace, "vector": vector, "run_id": run}
+        return {
+            **self._options,
+            "k": self.similarity_top_k,
+            "namespace": self.namespace,
+            "vector": vector,
+            "run_id": active_span_id.get(),
+        }
