@@ -10,6 +10,7 @@ in the directory that you name.
 import sys
 
 from llama_index.core import Document
+from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -26,14 +27,14 @@ QUESTION = "How do I deploy on a Friday?"
 CORRECTION = "Nobody deploys on a Friday: ask whoever is on call."
 
 
-def shown(response):
+def shown(response: RESPONSE_TYPE) -> None:
     """The sources of a response, one line each."""
     for item in response.source_nodes:
         route = item.metadata["crabpath"]["origin"]
         print(f"  {item.score:.3f} {route:5} {item.node.get_content().splitlines()[-1]}")
 
 
-def main():
+def main() -> None:
     """Ask, correct, ask again; then ask through LangChain."""
     path = sys.argv[1] if len(sys.argv) > 1 else "crabpath_llama_index"
     retriever = CrabPathRetriever.from_documents(DOCUMENTS, path=path, similarity_top_k=2)

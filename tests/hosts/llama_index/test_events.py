@@ -18,7 +18,13 @@ from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
 
 from crabpath_retrievers import InvalidInputError
-from llama_index.retrievers.crabpath import CrabPathEventHandler, OutcomePolicy, turns_of
+from llama_index.retrievers.crabpath import (
+    CrabPathEventHandler,
+    CrabPathReranker,
+    CrabPathRetriever,
+    OutcomePolicy,
+    turns_of,
+)
 from llama_index.retrievers.crabpath.runs import Runs
 
 RIGHT = "Scott Derrickson and Ed Wood were both American."
@@ -245,6 +251,20 @@ def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, questi
     with handling(retriever) as handler, instrument_tags({"query_id": 7}):
         engine.query(question)
     assert [r.status for r in handler.record("7", 1.0)] == ["applied"] * 3
+
+
+def test_the_turn_of_a_reranker_is_found(index, question):
+    """Though no retrieval tells of it: the response carries it."""
+    made = CrabPathRetriever.from_index(index)
+    dense = index.as_retriever(similarity_top_k=10)
+    engine = RetrieverQueryEngine.from_args(
+        dense, llm=MockLLM(), node_postprocessors=[CrabPathReranker(memory=made.memory)]
+    )
+    with handling(made, SILENT) as handler, instrument_tags({"query_id": "q"}):
+        (turn,) = turns_of(engine.query(question))
+    assert consumed(made, turn) == f"llama-index-{turn}"
+    assert handler.record("q", -1.0)[0].status == "applied"
+    made.memory.close()
 
 
 def test_feedback_about_the_turn_of_another_namespace_is_refused(retriever, engine, question):

@@ -1,6 +1,7 @@
 """What LlamaIndex's interface costs on top of the library call."""
 
 import asyncio
+import logging
 import statistics
 import time
 
@@ -43,12 +44,13 @@ def asked(shared, embeddings, question):
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_at_most_one_millisecond(asked, way, record_property):
-    """At the median of interleaved calls."""
+def test_at_most_one_millisecond(asked, way):
+    """At the median of interleaved calls; --log-cli-level=INFO shows it."""
     library, adapter = asked[way]
     for _ in range(5):
         library(), adapter()
     pairs = [(milliseconds(library), milliseconds(adapter)) for _ in range(ROUNDS)]
     overhead = statistics.median(there - here for here, there in pairs)
-    record_property(f"{way}_overhead_ms", round(overhead, 3))  # shown by --junit-xml
+    alone = statistics.median(here for here, _ in pairs)
+    logging.getLogger(__name__).info("%s: %.2f ms over %.2f ms", way, overhead, alone)
     assert overhead <= MOST

@@ -255,6 +255,16 @@ def test_namespaces_share_documents_and_nothing_else(retriever, question):
     assert retriever.namespace == "default"
 
 
+def test_nodes_that_were_found_once_are_nodes_again(shared, embed_model, question):
+    """Their old turn is no part of them."""
+    found = [item.node for item in shared.retrieve(question)]
+    made = CrabPathRetriever.from_nodes(found, embed_model)
+    held = made.memory.store.catalog.documents(ids(shared.retrieve(question)))
+    assert len(held) == len(found)
+    assert not any("crabpath" in node.metadata for node in held.values())
+    made.memory.close()
+
+
 def test_documents_and_nodes_are_added_later(embed_model):
     """To the same memory, as they would have been at first."""
     made = CrabPathRetriever.from_documents(

@@ -17,6 +17,9 @@ from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 BLOCK = "llama_index"
 """Metadata key of what a node has beside its text and metadata, so that it comes back whole."""
 
+CRABPATH = "crabpath"
+"""Metadata key of how a node was found; no model reads it."""
+
 _ELSEWHERE = {"id_", "embedding", "metadata", "text"}
 _FIELDS = set(TextNode.model_fields) - _ELSEWHERE
 _SHARED = _FIELDS - {"relationships", "start_char_idx", "end_char_idx"}
@@ -78,7 +81,8 @@ def checked(given: Iterable[Any], kind: type[Any]) -> list[Any]:
 
 
 def _document(node: BaseNode, name: str | None, source: str | None, fields: set[str]) -> Document:
-    metadata = dict(node.metadata)
+    # Of a node that CrabPath found once, the turn is no part.
+    metadata = {key: value for key, value in node.metadata.items() if key != CRABPATH}
     dumped = node.model_dump(
         mode="json",
         exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},

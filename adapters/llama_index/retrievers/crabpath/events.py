@@ -110,10 +110,11 @@ class CrabPathEventHandler(BaseEventHandler):
         run = self._runs.of(event.span_id)
         if run is None:
             return
+        names = [str(event.tags[TAG])] if TAG in event.tags else []
         if isinstance(event, RetrievalEndEvent):
-            names = [str(event.tags[TAG])] if TAG in event.tags else []
             self._runs.turned(run, turns_of(event.nodes), names)
         elif isinstance(event, (QueryEndEvent, SynthesizeEndEvent)):
+            self._runs.turned(run, turns_of(event.response), names)
             run.streamed = isinstance(event.response, STREAMS)
             run.answer = answer_of(event.response) or run.answer
 

@@ -8,10 +8,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNode
 
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
-from llama_index.retrievers.crabpath.documents import BLOCK
-
-CRABPATH = "crabpath"
-"""Metadata key of how a node was found; no model reads it."""
+from llama_index.retrievers.crabpath.documents import BLOCK, CRABPATH
 
 _LEAST = 1e-6  # LlamaIndex takes a score of 0 for none
 

@@ -13,7 +13,8 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retrieval import Answer
 from llama_index.retrievers.crabpath.bundles import mean_embedding, strings_to_embed
-from llama_index.retrievers.crabpath.nodes import CRABPATH, blocks_of, hidden, score_of
+from llama_index.retrievers.crabpath.documents import CRABPATH
+from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
 
 
 class CrabPathReranker(BaseNodePostprocessor):

@@ -18,7 +18,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
-from llama_index.retrievers.crabpath.nodes import CRABPATH
+from llama_index.retrievers.crabpath.documents import CRABPATH
 
 Outcome = float | EvaluationResult
 
