@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
     from crabpath_retrievers.outcome import Feedback
     from crabpath_retrievers.retriever import CrabPathRetriever
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+    from crabpath_retrievers.routing.settings import RouterSettings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChatModelRouter",
     "ConfigurationError",
     "ConflictError",
     "CrabPath",
@@ -39,6 +42,7 @@ __all__ = [
     "InvalidInputError",
     "MissingExtraError",
     "NotFoundError",
+    "RouterSettings",
     "SchemaVersionError",
     "Settings",
     "StoreError",
@@ -49,9 +53,11 @@ __all__ = [
 
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
 _LAZY = {
+    "ChatModelRouter": "crabpath_retrievers.routing.chat_model",
     "CrabPath": "crabpath_retrievers.memory",
     "CrabPathRetriever": "crabpath_retrievers.retriever",
     "Feedback": "crabpath_retrievers.outcome",
+    "RouterSettings": "crabpath_retrievers.routing.settings",
 }
 
 

@@ -39,6 +39,12 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
     dropped: Annotated[
         float, typer.Option(help="Share of a question's words that later passes leave out.")
     ] = 0.0,
+    router: Annotated[
+        str | None, typer.Option(help="Chat model, provider:name; adds the method routed.")
+    ] = None,
+    price: Annotated[
+        str, typer.Option("--prices", help="Its US dollars per million tokens: input,output.")
+    ] = "0,0",
     write: Annotated[
         Path | None, typer.Option("--json", help="Where to write the figures.")
     ] = None,
@@ -48,7 +54,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
 ) -> None:
     """Measure retrieval on a data set with labels; see docs/evaluation.md."""
     require_eval_extra()
-    from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names
+    from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names, prices
     from crabpath_retrievers.evaluation.reporting.writing import evaluate_and_write
 
     plan = Plan(
@@ -67,6 +73,8 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
         noise=noise,
         epochs=epochs,
         dropped=dropped,
+        router=router,
+        prices=prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))
 

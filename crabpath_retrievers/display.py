@@ -8,7 +8,7 @@ from rich.table import Table
 
 from crabpath_retrievers.demo import DemoResult
 from crabpath_retrievers.explanation import DocumentReason, Explanation
-from crabpath_retrievers.trajectory import PathEdge
+from crabpath_retrievers.trajectory import PathEdge, Turn
 
 _SHOWN = 4
 
@@ -16,6 +16,7 @@ _SHOWN = 4
 def explanation_table(explanation: Explanation) -> Table:
     """One row per document: probability, route, and what spoke for it most."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
+    table.caption = _routing(explanation.turn)
     for reason in explanation.documents:
         shares = list(reason.contributions.items())[:_SHOWN]
         table.add_row(
@@ -25,6 +26,15 @@ def explanation_table(explanation: Explanation) -> Table:
             "\n".join(f"{name} {share:+.2f}" for name, share in shares if name != "bias"),
         )
     return table
+
+
+def _routing(turn: Turn) -> str | None:
+    """What a chat model had to do with the turn, and what that cost."""
+    asked = turn.llm_calls + turn.llm_cached_calls
+    if not (asked or turn.routing):
+        return None
+    told = f"chat model: {asked} calls, {turn.llm_tokens} tokens, ${turn.cost_usd:.5f}"
+    return "\n".join([told, *map(escape, turn.routing)])
 
 
 def _route(reason: DocumentReason, titles: dict[str, str]) -> str:

@@ -93,7 +93,7 @@ class Offer:
 
     def choice(self) -> Choice:
         """The decision to be made, for a router."""
-        advised = [o.pointer.target.title for o in self.options if o.tier is Tier.INHIBITORY]
+        advised = [o.pointer for o in self.options if o.tier is Tier.INHIBITORY]
         pointers, weights, relevance, _ = zip(*self.habitual, strict=True)
         return Choice(
             source=self.head.id,

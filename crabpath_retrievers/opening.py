@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError
+from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
@@ -42,6 +43,20 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         "pass a directory, a Chroma client, a VectorStore or a VectorIndex"
     )
     raise ConfigurationError(msg)
+
+
+def router_of(router: Any) -> Router:
+    """The router for what the caller passed as ``router``: a router, or a chat model for one.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if hasattr(router, "route") and hasattr(router, "aroute"):
+        given: Router = router
+        return given
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+
+    return ChatModelRouter(router)
 
 
 def place_of(path: str | Path) -> str:

@@ -147,6 +147,8 @@ class Retrieval:
                 query.text,
                 callbacks=query.callbacks,
                 read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
+                policy=self.settings.policy,
+                recalled=max((hit.again for hit in hits.values()), default=0.0),
             ),
             vector,
             read_edges=lambda keys: self.store.walk.outgoing(keys, clock),
@@ -177,6 +179,8 @@ class Retrieval:
             gone = yield from perform(self.minds.expired, [h.head.id for h in reached], clock)
             reached = [hit for hit in reached if hit.head.id not in gone]
         pool = [*hits.values(), *reached]
+        if walk.chosen:
+            pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             nodes = yield from self._documents([hit.head.id for hit in pool], clock)
             pool = _boosted(pool, nodes, set(query.boost_tags))

@@ -76,9 +76,11 @@ class CrabPathRetriever(BaseRetriever):
             ids: One id per document.
             split: False when the documents are chunks already.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
-            fields: Fields of the retriever, such as ``k`` and ``namespace``.
+            fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
+                ``settings`` of :meth:`CrabPath.open`.
         """
-        memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors)
+        opening = _opening(fields)
+        memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
         return cls._filled(memory, documents, fields, ids=ids, split=split)
 
     @classmethod
@@ -120,14 +122,15 @@ class CrabPathRetriever(BaseRetriever):
                 changed.
             documents: The store's documents with their ids, where it cannot list them.
             embeddings: The store's embedder, where it does not tell it.
-            fields: Fields of the retriever.
+            fields: As for :meth:`from_documents`.
 
         Raises:
             ConfigurationError: The store tells neither its documents nor its embedder.
         """
         from crabpath_retrievers.wrapping import wrap
 
-        memory = wrap(vectorstore, path=path, documents=documents, embeddings=embeddings)
+        opening = {"embeddings": embeddings, **_opening(fields)}
+        memory = wrap(vectorstore, path=path, documents=documents, **opening)
         return cls._over(memory, fields)
 
     @classmethod
@@ -141,10 +144,13 @@ class CrabPathRetriever(BaseRetriever):
     ) -> Self:
         """A retriever over a memory that exists already, by directory or database URL.
 
+        Takes the same fields as :meth:`from_documents`.
+
         Raises:
             NotFoundError: There is no memory; nothing is created.
         """
-        memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, create=False)
+        opening = {"vectors": vectors, "create": False, **_opening(fields)}
+        memory = CrabPath.open(path, embeddings=embeddings, **opening)
         return cls._over(memory, fields)
 
     @classmethod
@@ -265,6 +271,11 @@ class CrabPathRetriever(BaseRetriever):
         params["ls_vector_store_provider"] = vectors.split()[0]
         params["ls_embedding_model"] = self.memory.embedder.model
         return params
+
+
+def _opening(fields: dict[str, Any]) -> dict[str, Any]:
+    """What of the fields is meant for the memory; it is taken out of them."""
+    return {name: fields.pop(name) for name in ("router", "settings") if name in fields}
 
 
 def to_documents(answer: Answer) -> list[Document]:

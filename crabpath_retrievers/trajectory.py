@@ -39,6 +39,10 @@ class Usage:
         """Both together."""
         return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
+    def __sub__(self, other: "Usage") -> "Usage":
+        """What came since ``other``."""
+        return Usage(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -224,6 +228,18 @@ class Turn:
     cost_usd: float = 0.0
     routing: tuple[str, ...] = ()
     latency_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Usage:
+        """What language models were used for it."""
+        return Usage(
+            self.llm_calls,
+            self.llm_cached_calls,
+            self.llm_failures,
+            self.llm_input_tokens,
+            self.llm_output_tokens,
+            self.cost_usd,
+        )
 
     @property
     def follow_log(self) -> tuple[dict[str, Any], ...]:

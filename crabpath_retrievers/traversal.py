@@ -71,6 +71,7 @@ class Walk:
         inhibition: Per node key, how strongly pointers advise against it, in [0, 1].
         usage: What the router cost.
         notes: What the router had to say.
+        chosen: Keys of nodes that a model picked.
     """
 
     visits: dict[int, Visit] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Walk:
     inhibition: dict[int, tuple[NodeHead, float]] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     notes: list[str] = field(default_factory=list)
+    chosen: set[int] = field(default_factory=set)
 
     @property
     def steps(self) -> LateSteps:
@@ -190,6 +192,7 @@ class Walker:
         """Note what the router costs, says and advises against."""
         self._walk.usage += routed.usage
         self._walk.notes += routed.notes
+        self._walk.chosen |= routed.chosen
         if routed.dropped:
             for target in (o.pointer.target for offer in offers for o in offer.habitual):
                 if target.key in routed.dropped:

@@ -20,6 +20,7 @@ def wrap(
     path: str | Path | None,
     documents: Iterable[Document] | None,
     embeddings: Embeddings | None,
+    **opening: Any,
 ) -> CrabPath:
     """A memory over a store that somebody else owns; see ``CrabPathRetriever.from_vectorstore``."""
     embedder = embeddings or vectorstore.embeddings
@@ -33,7 +34,7 @@ def wrap(
     if not all(document.id for document in given):
         msg = "the documents of a wrapped store need their ids: set Document.id on each"
         raise ConfigurationError(msg)
-    memory = CrabPath.open(path, embeddings=embedder, vectors=vectorstore)
+    memory = CrabPath.open(path, embeddings=embedder, vectors=vectorstore, **opening)
     try:
         memory.adopt(given)
     except BaseException:

@@ -83,3 +83,10 @@ def unchanged(retriever: CrabPathRetriever) -> Iterator[None]:
 def chat_server(httpserver: HTTPServer) -> ChatServer:
     """A chat model on this machine that speaks as OpenAI's does, and says "ok" until told."""
     return ChatServer(httpserver, "ok")
+
+
+@pytest.fixture(scope="session")
+def make_httpserver() -> Iterator[HTTPServer]:
+    """The server behind ``httpserver``; one slow answer does not hold up the next."""
+    with HTTPServer(threaded=True) as server:
+        yield server

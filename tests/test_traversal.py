@@ -172,7 +172,7 @@ def test_a_router_sees_one_request_per_hop_with_what_is_inhibited():
     walk = Graph({1: {3: 0.5, 9: -0.5}, 2: {4: 0.5}}).walk(1, 2, router=router)
     (request,) = router.requests
     assert [choice.source for choice in request.choices] == ["n1", "n2"]
-    assert request.choices[0].inhibited == ("Node 9",)
+    assert request.choices[0].inhibited[0].target.title == "Node 9"
     assert (request.query, request.budget) == ("question", 6)
     assert [step.decided_by for step in walk.steps] == ["chat_model", "chat_model"]
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from langchain_core.embeddings import Embeddings
 
@@ -11,6 +11,7 @@ from crabpath_retrievers.evaluation.methods import Corpus, Found, Method, Rank
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.trajectory import Usage
 
 _WARM_UP = 5  # questions asked before the clock runs
 
@@ -23,11 +24,13 @@ class Run:
         found: Chunks by query id, best first.
         milliseconds: Time of each query, embedding excluded.
         indexing_s: Seconds for building its indexes, embedding included where not cached.
+        usage: Of chat models, by all questions together.
     """
 
     found: dict[str, list[Found]]
     milliseconds: list[float]
     indexing_s: float
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def ask(
         depth: Chunks per question.
     """
     run = Run({}, [], 0.0)
-    indexing = 0.0
+    indexing, usage = 0.0, Usage()
     with bar(len(asked), description=f"{name}: asking") as advance:
         for task in given:
             begun = time.perf_counter()
@@ -84,12 +87,20 @@ def ask(
                 indexing += time.perf_counter() - begun
                 if not run.found:
                     _warm_up(rank, task, asked, depth)
+                before = _usage(rank)
                 for query, text in task.queries.items():
                     begun = time.perf_counter()
                     run.found[query] = rank(text, asked[query], depth)
                     run.milliseconds.append((time.perf_counter() - begun) * 1000)
                     advance(1)
-    return Run(run.found, run.milliseconds, indexing)
+                usage += _usage(rank) - before
+    return Run(run.found, run.milliseconds, indexing, usage)
+
+
+def _usage(rank: Rank) -> Usage:
+    """What a method has used so far, where it uses a chat model."""
+    used: Usage = getattr(rank, "usage", Usage())
+    return used
 
 
 def _warm_up(rank: Rank, task: Task, asked: Mapping[str, Vector], depth: int) -> None:

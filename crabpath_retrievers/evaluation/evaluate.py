@@ -12,8 +12,10 @@ from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
+from crabpath_retrievers.evaluation.methods.routed import routed
 from crabpath_retrievers.evaluation.plan import LEARNERS, Plan
 from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
+from crabpath_retrievers.evaluation.routing.models import model_of
 from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
 from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, measured
 from crabpath_retrievers.evaluation.streams.prequential import Course
@@ -37,6 +39,8 @@ def evaluate(plan: Plan) -> dict[str, Any]:
     begun = time.perf_counter()
     asked_once = [name for name in plan.methods if name not in LEARNERS]
     methods = chosen(asked_once) if asked_once or not plan.stream else {}
+    if plan.router is not None:
+        methods["routed"] = routed(model_of(plan.router), plan.prices)
     dataset = plan.load()
     embeddings = embedder(plan.embedding, plan.cache)
     asked = vectors(dataset.queries, embeddings)
@@ -98,6 +102,7 @@ def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
         "limit": plan.limit,
         "seed": plan.seed,
         "stream": _described_stream(plan),
+        "router": plan.router,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
         "unmapped_gold_ids": unmapped,

@@ -7,6 +7,7 @@ from crabpath_retrievers.errors import MissingExtraError
 _NEEDED = (
     "bm25s",
     "ir_measures",
+    "langchain",
     "langchain_chroma",
     "langchain_classic",
     "matplotlib",

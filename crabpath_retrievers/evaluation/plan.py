@@ -46,6 +46,8 @@ class Plan:
         noise: Share of what they are told that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
+        router: Chat model of a further method ``routed``; None for none.
+        prices: Of it, in US dollars per million tokens of input and of output.
     """
 
     dataset: str
@@ -63,6 +65,8 @@ class Plan:
     noise: float = 0.0
     epochs: int = 1
     dropped: float = 0.0
+    router: str | None = None
+    prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
         """Refuse what there is not.
@@ -158,6 +162,22 @@ def labelled(name: str, data: Path, limit: int | None, seed: int | None = None) 
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between, each once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def prices(text: str) -> tuple[float, float]:
+    """Two prices with a comma between: of input and of output.
+
+    Raises:
+        InvalidInputError: It is anything else.
+    """
+    try:
+        given, taken = map(float, text.split(","))
+    except ValueError:
+        given = taken = -1.0
+    if not (0 <= given < float("inf") and 0 <= taken < float("inf")):
+        msg = f"--prices takes US dollars per million tokens, such as 0.15,0.6, not {text!r}"
+        raise InvalidInputError(msg)
+    return given, taken
 
 
 def cut_offs(text: str) -> tuple[int, ...]:

@@ -12,8 +12,7 @@ from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
 from crabpath_retrievers.evaluation.speed.timing import percentiles
 
-OWN = ("cold", "learned")  # methods of this project, each compared with all others
-_LLM_CALLS = 0  # no method here calls a language model
+OWN = ("cold", "routed", "learned")  # methods of this project, each compared with all others
 
 
 def by_document(found: Sequence[Found]) -> list[Found]:
@@ -42,9 +41,22 @@ def figures(
     return means | {
         "documents_returned": round(float(np.mean([len(f) for f in returned.values()])), 2),
         "context_tokens": round(float(np.mean([_tokens(f) for f in returned.values()])), 1),
-        "llm_calls": _LLM_CALLS,
+        **_model_costs(run),
         "latency_ms": percentiles(run.milliseconds),
         "indexing_s": round(run.indexing_s, 2),
+    }
+
+
+def _model_costs(run: Run) -> dict[str, float]:
+    """What chat models took, per question."""
+    used, asked = run.usage, len(run.found)
+    return {
+        "llm_calls": round(used.calls / asked, 4),
+        "llm_cached_calls": round(used.cached_calls / asked, 4),
+        "llm_failures": round(used.failures / asked, 4),
+        "llm_input_tokens": round(used.input_tokens / asked, 1),
+        "llm_output_tokens": round(used.output_tokens / asked, 1),
+        "cost_usd": round(used.cost_usd / asked, 8),
     }
 
 

@@ -14,8 +14,10 @@
   competitor either: what an outcome says about a document is not turned round at its neighbours.
 - ℓ counts from the document that is credited, back to its seed: the decision that led to it has
   γ^0. The papers write γ^ℓ from the start of the route; their results have γ = 1.
-- Only decisions of the softmax policy have a gradient. A reflex is no decision. What a chat model
-  chose has an unknown probability, of which that of the policy says nothing.
+- A reflex is no decision and has no gradient. What a chat model chose is a demonstration: its own
+  probability is unknown, so the policy takes a step towards it, or away from it, by the gradient of
+  its own logged probability, without a correction for who drew (advantage-weighted imitation:
+  Peng et al. 2019, with unit weights).
 """
 
 from collections import defaultdict
@@ -121,8 +123,8 @@ def _heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
 def _draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
 ) -> Iterator[_Draw]:
-    """What the policy drew, as far as something is known about it."""
-    steps = [step for step in turn.steps if step.decided_by == "policy"]
+    """What was drawn, as far as something is known about it."""
+    steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = known_credit(turn, credit)
     found = merits(turn, known, decided, last_only=settings.rule == "myopic")

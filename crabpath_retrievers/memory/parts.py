@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
@@ -22,7 +23,7 @@ from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.mind import Minds
-from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing
+from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing, router_of
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
@@ -88,7 +89,7 @@ class Parts:
         embeddings: Embeddings | None = None,
         vectors: Any = None,
         settings: Settings | None = None,
-        router: Router | None = None,
+        router: Router | BaseChatModel | None = None,
         linkers: Sequence[Linker] | None = None,
         create: bool = True,
     ) -> Self:
@@ -101,7 +102,8 @@ class Parts:
             vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
                 directory; a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``.
             settings: Settings of the mechanisms.
-            router: Decides ambiguous pointers; None for the softmax policy.
+            router: Decides ambiguous pointers: a chat model, a ``ChatModelRouter`` over one, or any
+                ``Router``; None for the softmax policy.
             linkers: Read edges off the text; None for the built-in ones.
             create: False refuses to create a memory where there is none.
 
@@ -112,6 +114,7 @@ class Parts:
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
         """
+        chosen = None if router is None else router_of(router)
         place = None if path is None else place_of(path)
         if not create:
             require_existing(place)
@@ -126,7 +129,7 @@ class Parts:
                 index,
                 Embedder(embeddings),
                 settings=settings or Settings(),
-                router=router,
+                router=chosen,
                 linkers=linkers,
             )
             memory._release.detach()

@@ -38,6 +38,7 @@ FEATURES = (
     "pagerank",
     "far",
     "hint",
+    "routed",
     "inhibition",
     "episode",
     "again",
@@ -58,10 +59,10 @@ node adds to a node that points at it, times how likely that one is. pagerank: h
 comes by who starts at likely nodes, relative to the most visited one. learned: strongest pointer
 that exists only because of feedback. trained: how far feedback has moved the other pointers to it,
 beyond 0.1, times the energy of the nodes that they leave. far: strongest route of two or more hops.
-hint: the caller suggested it. inhibition: how strongly pointers advise against it. episode: how
-strongly turns of similar queries that used it speak for it. again, passed: how strongly turns of
-the same query that used it speak for it, or that did not, against it. usage: how much more often
-than usual it was used when returned.
+hint: the caller suggested it. routed: a chat model picked it among pointers. inhibition: how
+strongly pointers advise against it. episode: how strongly turns of similar queries that used it
+speak for it. again, passed: how strongly turns of the same query that used it speak for it, or that
+did not, against it. usage: how much more often than usual it was used when returned.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
@@ -76,7 +77,7 @@ CORPUS_FEATURES -= {"bias", "similarity", "information", "coverage", "document"}
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = ("similarity", "name", "exact", "hint", "episode", "again", "passed", "usage")
+_OWN = ("similarity", "name", "exact", "hint", "routed", "episode", "again", "passed", "usage")
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -112,6 +113,7 @@ class Hit(NamedTuple):
         name: Rarity of the node's name when the query contains it, else 0.
         exact: 1 when the query is the node's name and nothing else, else 0.
         hint: 1 when the caller suggested the node, else 0.
+        routed: 1 when a chat model picked the node among pointers, else 0.
         found: Whether a search engine found it, rather than a pointer.
         episode: How strongly turns of similar queries that used it speak for it, in [0, 1].
         again, passed: How strongly turns of the same query that used it speak for it, and that
@@ -125,6 +127,7 @@ class Hit(NamedTuple):
     name: float = 0.0
     exact: float = 0.0
     hint: float = 0.0
+    routed: float = 0.0
     found: bool = True
     episode: float = 0.0
     again: float = 0.0

@@ -7,7 +7,7 @@ Several pointers may be followed from one node: sampling without replacement unt
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ class Choice:
         relevance: r, cosine of query and target, shape ``[n]``, in [-1, 1].
         weights: w, effective and damped, shape ``[n]``, in [-1, 1].
         stop_weight: Learned weight of STOP at this node.
-        inhibited: Titles that inhibitory pointers of this node advise against.
+        inhibited: Inhibitory pointers of this node.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Choice:
     relevance: Floats
     weights: Floats
     stop_weight: float
-    inhibited: tuple[str, ...] = ()
+    inhibited: tuple[Pointer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class RoutingRequest:
         callbacks: Callbacks of the host framework, for routers that run models.
         calls: Calls of a model that this turn has made already.
         read: Reads nodes by id, as far as the namespace may see them; it blocks.
+        policy: Of the memory, for routers that leave part of the decision to it.
+        recalled: How strongly a success of the same question speaks for what it used, in [0, 1].
     """
 
     query: str
@@ -65,6 +67,8 @@ class RoutingRequest:
     callbacks: Any = None
     calls: int = 0
     read: Callable[[Sequence[str]], Mapping[str, Node]] = _nothing
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    recalled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,14 @@ class Routed(NamedTuple):
 
     Attributes:
         decisions: One per choice of the request, in order.
-        dropped: Keys of nodes that speak against themselves: they rank lower in this turn.
+        chosen: Keys of nodes that a model picked; they rank higher in this turn.
+        dropped: Keys of nodes that it rejects; they rank lower.
         usage: What it cost.
         notes: What there is to say about it, for the record of the turn.
     """
 
     decisions: Sequence[Decision]
+    chosen: frozenset[int] = frozenset()
     dropped: frozenset[int] = frozenset()
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()

@@ -42,6 +42,23 @@ def test_tables_json_and_report(run, tmp_path):
         assert (folder / name).read_bytes().startswith(PNG)
 
 
+def test_a_chat_model_and_what_it_costs(run, tmp_path):
+    """It is one more method; calls, tokens and dollars are per question."""
+    json_file = tmp_path / "figures.json"
+    result = run(
+        *("beir", "--methods", "cold", "--limit", 4, "--json", json_file),
+        *("--router", "simulated:0.3", "--prices", "1,2"),
+    )
+    assert result.exit_code == 0, result.stderr
+    methods = json.loads(json_file.read_text())["methods"]
+    assert methods["cold"]["llm_calls"] == methods["cold"]["cost_usd"] == 0
+    of = methods["routed"]
+    assert of["llm_calls"] == 1
+    cost = (of["llm_input_tokens"] + 2 * of["llm_output_tokens"]) / 1e6
+    assert of["cost_usd"] == pytest.approx(cost, abs=1e-6)
+    assert "`routed` is `cold` with the chat model simulated:0.3" in result.stdout
+
+
 def test_a_single_method_has_no_comparison(run, tmp_path):
     """Neither a table nor a plot of differences."""
     result = run("beir", "--methods", "lexical", "--limit", 3, "--report", tmp_path)
@@ -56,6 +73,8 @@ def test_a_single_method_has_no_comparison(run, tmp_path):
         (("squad",), "there is no data set 'squad': choose among"),
         (("beir", "--methods", "dense,magic"), "there is no method 'magic': choose among"),
         (("beir", "--methods", ""), "no method is named"),
+        (("beir", "--router", "nobody:none"), "the chat model 'nobody:none' cannot be used"),
+        (("beir", "--prices", "cheap"), "--prices takes US dollars per million tokens"),
         (("beir", "--k", "0"), "--k takes whole numbers of at least 1"),
         (("beir", "--k", "-2"), "--k takes whole numbers of at least 1"),
         (("beir", "--k", "five"), "--k takes whole numbers of at least 1"),

@@ -102,11 +102,20 @@ def test_a_returned_document_that_was_not_used_teaches_nothing(paper):
     assert changes(paper, unused, baseline=0.9) == changes(paper, unused, baseline=-0.9) == {}
 
 
-@pytest.mark.parametrize("decider", ["chat_model", "reflex"])
-def test_only_the_policy_has_a_gradient(turn_of, step_of, decider):
-    """What a chat model chose was not drawn from π, and a reflex is no decision."""
-    step = step_of("s", WEIGHTS, ["A"], decided_by=decider)
+def test_a_reflex_is_no_decision(turn_of, step_of):
+    """It has no gradient."""
+    step = step_of("s", WEIGHTS, ["A"], decided_by="reflex")
     assert changes(turn_of([step], returned=[("s", "A")])) == {}
+
+
+def test_what_a_chat_model_chose_is_a_demonstration(turn_of, step_of):
+    """The policy steps towards it, or away from it, as towards a choice of its own."""
+    own, shown = (
+        changes(turn_of([step_of("s", WEIGHTS, ["A"], decided_by=who)], returned=[("s", "A")]))
+        for who in ("policy", "chat_model")
+    )
+    assert own == shown
+    assert own["s", "A"] > 0
 
 
 @pytest.mark.parametrize("tier", ["reflex", "inhibitory"])

@@ -75,11 +75,11 @@ def any_learned(step_of, turn_of):
 
 
 def followed(turn):
-    """Pointers that were followed by decision of the policy."""
+    """Pointers that were followed by decision."""
     return {
         (step.node, target)
         for step in turn.steps
-        if step.decided_by == "policy"
+        if step.decided_by != "reflex"
         for target in step.chosen
     }
 

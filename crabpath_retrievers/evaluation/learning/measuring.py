@@ -13,6 +13,9 @@ from crabpath_retrievers.evaluation.learning.compression import DEPTH, compresse
 from crabpath_retrievers.evaluation.learning.endurance import WINDOW, endured, slopes
 from crabpath_retrievers.evaluation.learning.grid import by_kind, cells, usable
 from crabpath_retrievers.evaluation.learning.plan import KS, LearningPlan
+from crabpath_retrievers.evaluation.learning.routing_calls import METRIC as FULL
+from crabpath_retrievers.evaluation.learning.routing_calls import MODEL as ROUTER
+from crabpath_retrievers.evaluation.learning.routing_calls import routing_rows
 from crabpath_retrievers.evaluation.learning.subject import Subject, opened
 from crabpath_retrievers.evaluation.plan import labelled
 from crabpath_retrievers.seeds.embedder import MODEL
@@ -69,6 +72,10 @@ def _measure(
         for row in ablated(subject):
             figures["ablation"]["rows"].append(row)
             added()
+    if "routing" in plan.parts:
+        for row in routing_rows(subject):
+            figures["routing"]["rows"].append(row)
+            added()
     if "compression" in plan.parts and subject.name == plan.longest:
         for row in compressed(subject):
             figures["compression"]["rows"].append(row)
@@ -94,6 +101,7 @@ def _empty(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any
         "grid": {"cells": [], "kinds": {}, "left_out": []},
         "ablation": {"metric": METRIC, "rows": []},
         "compression": {"dataset": plan.longest, "k": DEPTH, "rows": []},
+        "routing": {"metric": FULL, "model": ROUTER, "rows": []},
         "endurance": {"dataset": plan.longest, "window": WINDOW, "windows": [], "slopes": {}},
     }
     names = ("limit", "orders", "turns")

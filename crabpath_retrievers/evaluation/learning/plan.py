@@ -9,7 +9,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.plan import names
 from crabpath_retrievers.evaluation.streams.signals import KINDS, Kind
 
-PARTS = ("grid", "ablation", "compression", "endurance")
+PARTS = ("grid", "ablation", "compression", "endurance", "routing")
 KS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"hotpotqa": (5,), "2wiki": (5,), "multihoprag": (5, 10)}
 )

@@ -52,7 +52,13 @@ class Subject:
         """The same memory under other settings: it shares store and index."""
         memory = self.memory
         other = CrabPath(memory.store, memory.index, memory.embedder, settings=settings)
-        # It closes what it shares when it goes, so it has to live as long as the subject.
+        return self.beside(other)
+
+    def beside(self, other: CrabPath) -> CrabPath:
+        """Keep a memory that shares store and index.
+
+        It closes what it shares when it goes, so it has to live as long as the subject.
+        """
         return self._others.enter_context(closing(other))
 
     @contextmanager

@@ -2,26 +2,37 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from crabpath_retrievers.evaluation.methods.base import CHUNKS_PER_DOCUMENT, Corpus, Found, Rank
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
+from crabpath_retrievers.routing.policy import Router
 
 
 @contextmanager
 def cold(corpus: Corpus) -> Iterator[Rank]:
     """A temporary memory with default settings; asking leaves no trace in it."""
-    with CrabPath.open(embeddings=corpus.embeddings) as memory:
-        memory.add_documents(
-            corpus.documents, split=corpus.split, progress=bar if corpus.shown else None
-        )
+    with indexed(corpus) as memory:
 
         def rank(query: str, vector: Vector, depth: int) -> list[Found]:
-            k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
-            answer = memory.retrieve(
-                query, k=k, vector=vector, distinct=corpus.distinct, record=False
-            )
+            answer = memory.retrieve(query, vector=vector, record=False, **asked(corpus, depth))
             return [Found(item.node.document, item.node.content) for item in answer.documents]
 
         yield rank
+
+
+@contextmanager
+def indexed(corpus: Corpus, router: Router | None = None) -> Iterator[CrabPath]:
+    """A temporary memory that holds a corpus."""
+    with CrabPath.open(embeddings=corpus.embeddings, router=router) as memory:
+        shown = bar if corpus.shown else None
+        memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
+        yield memory
+
+
+def asked(corpus: Corpus, depth: int) -> dict[str, Any]:
+    """How many documents are asked for, for a depth in chunks."""
+    k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
+    return {"k": k, "distinct": corpus.distinct}

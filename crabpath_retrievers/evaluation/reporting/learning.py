@@ -28,6 +28,11 @@ _ENDURANCE_NOTE = """\
 Milliseconds contain no embedding. `unrecorded` and `frozen` are medians of the learner and its
 twin on every tenth question, neither keeping a record of the turn; `ratio` is that of the two.
 Slopes are per 1,000 turns, by least squares over windows."""
+_ROUTED = ("calls_later", "tokens_per_call", "failures")
+_ROUTING_NOTE = """\
+Fifty questions come eight times, each time with a fifth of their words left out. The model is
+{model}: it follows what shares words with the question and tosses a coin for three candidates in
+ten; its judgement says nothing about real models. `later` is after 200 turns."""
 
 
 def write_learning_report(figures: Figures, folder: Path) -> None:
@@ -46,6 +51,7 @@ def learning_tables(figures: Figures) -> str:
         "ablation": ("Mechanisms", _ablation),
         "compression": ("Shorter answers", _compression),
         "endurance": ("Endurance", _endurance),
+        "routing": ("Calls of a chat model", _routing),
     }
     for name, (title, shown) in sections.items():
         if name in figures:
@@ -155,6 +161,23 @@ def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
     shown = ([name, *(_slope(own[name]) for own in slopes.values())] for name in names)
     yield table(["per 1,000 turns", *slopes], shown)
     yield _ENDURANCE_NOTE
+
+
+def _routing(routing: Mapping[str, Any]) -> Iterator[str]:
+    ends = next(([w["turns"] for w in row["windows"]] for row in routing["rows"]), [])
+    for name, title in (("calls", "Calls per turn"), (routing["metric"], routing["metric"])):
+        yield f"{title}, in windows that end with turn:"
+        rows = (
+            [row["dataset"], row["router"], row["feedback"], *(w[name] for w in row["windows"])]
+            for row in routing["rows"]
+        )
+        yield table(["data set", "router", "feedback", *ends], rows)
+    shown = (
+        [row[name] for name in ("dataset", "router", "feedback", *_ROUTED)]
+        for row in routing["rows"]
+    )
+    yield table(["data set", "router", "feedback", "calls later", "tokens a call", "failed"], shown)
+    yield _ROUTING_NOTE.format(model=routing["model"])
 
 
 def _slope(value: float | None) -> str:

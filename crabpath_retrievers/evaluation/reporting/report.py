@@ -21,7 +21,8 @@ same under control of the false discovery rate (Benjamini & Hochberg) over this 
 _COST_NOTE = """\
 Milliseconds per question do not contain the embedding of the question, which is the same for all
 methods. Indexing contains the embedding of chunks that were not cached. Tokens are characters of
-the returned texts over 4; of a document that was cut, the chunk that was found first counts."""
+the returned texts over 4; of a document that was cut, the chunk that was found first counts. LLM
+calls, calls that a cache answered, LLM tokens and dollars are per question."""
 
 
 def write_report(figures: Figures, folder: Path) -> None:
@@ -54,6 +55,8 @@ def _facts(figures: Figures) -> str:
         f"{dataset['unmapped_gold']} gold documents are not in the corpus and count as misses.",
         f"Wall time {figures['wall_s']} s, peak memory {figures['peak_memory_mb']} MiB.",
     ]
+    if dataset["router"] is not None:
+        lines.append(f"`routed` is `cold` with the chat model {dataset['router']}.")
     if dataset["unmapped_gold_ids"]:
         lines.append(f"Gold that is missing: {', '.join(dataset['unmapped_gold_ids'][:_NAMED])}.")
     if dataset["limit"] is not None:
@@ -94,10 +97,13 @@ def _costs(figures: Figures) -> str:
             of["latency_ms"]["p95"],
             of["documents_returned"],
             of["context_tokens"],
-            of["llm_calls"],
             of["indexing_s"],
+            of["llm_calls"],
+            of["llm_cached_calls"],
+            round(of["llm_input_tokens"] + of["llm_output_tokens"], 1),
+            of["cost_usd"],
         ]
         for name, of in figures["methods"].items()
     )
-    head = ["method", "ms p50", "ms p95", "documents", "tokens", "LLM calls", "indexing s"]
-    return table(head, rows)
+    head = ["method", "ms p50", "ms p95", "documents", "tokens", "indexing s"]
+    return table([*head, "LLM calls", "cached", "LLM tokens", "US $"], rows)

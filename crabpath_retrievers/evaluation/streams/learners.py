@@ -16,6 +16,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.trajectory import Turn
 
 NAMESPACE = "learned"
 _DEEPER = 3  # how many more documents trivial learners reorder than are returned
@@ -64,21 +65,20 @@ class Learned:
     memory: CrabPath
     distinct: bool
     namespace: str = NAMESPACE
-    turn: str = ""
+    turn: Turn | None = None
 
     def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         """The k best documents, best first."""
         answer = self.memory.retrieve(
             query, k=k, vector=vector, distinct=self.distinct, namespace=self.namespace
         )
-        self.turn = answer.turn.id
+        self.turn = answer.turn
         return ranked(answer)
 
     def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:  # noqa: ARG002
         """Record the feedback."""
-        self.memory.record(
-            Feedback(self.turn, signal.outcome, used=signal.used, answer=signal.answer)
-        )
+        turn = None if self.turn is None else self.turn.id
+        self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
 
 
 @dataclass(slots=True)

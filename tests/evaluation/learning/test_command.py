@@ -96,6 +96,20 @@ def test_compression_and_endurance(measured):
     assert (folder / "endurance.png").read_bytes().startswith(PNG)
 
 
+def test_calls_of_a_chat_model_fall_as_questions_repeat(measured):
+    """Four questions, eight times: asked about until they succeeded, then hardly ever."""
+    figures, shown, _ = measured("routing")
+    rows = {(row["router"], row["feedback"]): row for row in figures["routing"]["rows"]}
+    assert rows["policy alone", "used"]["windows"][0]["calls"] == 0
+    asked = rows["chat model", "used"]
+    assert asked["turns"] == 32
+    assert 0 < asked["windows"][0]["calls"] < 0.5
+    assert rows["chat model, no episodes", "used"]["windows"][0]["calls"] > 0.5
+    assert asked["failures"] == 0
+    assert 200 < asked["tokens_per_call"] < 1080
+    assert "## Calls of a chat model" in shown
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

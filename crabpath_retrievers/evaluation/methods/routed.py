@@ -1,0 +1,52 @@
+"""CrabPath before any feedback, with a chat model as router."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from langchain_core.language_models import BaseChatModel
+
+from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Method, Rank
+from crabpath_retrievers.evaluation.methods.cold import asked, indexed
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.settings import RouterSettings
+from crabpath_retrievers.trajectory import Usage
+
+
+@dataclass(slots=True)
+class Routed:
+    """A ranking that knows what it cost.
+
+    Attributes:
+        usage: Of the chat model so far.
+    """
+
+    memory: CrabPath
+    corpus: Corpus
+    usage: Usage = field(default_factory=Usage)
+
+    def __call__(self, query: str, vector: Vector, depth: int) -> list[Found]:
+        """Chunks, best first."""
+        options = asked(self.corpus, depth)
+        answer = self.memory.retrieve(query, vector=vector, record=False, **options)
+        self.usage += answer.turn.usage
+        return [Found(item.node.document, item.node.content) for item in answer.documents]
+
+
+def routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
+    """The method for one model.
+
+    Args:
+        model: Decides unclear pointers.
+        prices: US dollars per million tokens of input and of output.
+    """
+
+    @contextmanager
+    def method(corpus: Corpus) -> Iterator[Rank]:
+        router = ChatModelRouter(model, RouterSettings(prices=prices))
+        with indexed(corpus, router) as memory:
+            yield Routed(memory, corpus)
+
+    return method

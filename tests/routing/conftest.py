@@ -1,0 +1,61 @@
+"""Requests for routers: pointers that leave one node, with texts to show."""
+
+import numpy as np
+import pytest
+from langchain_openai import ChatOpenAI
+
+from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, Pointer
+from crabpath_retrievers.routing.policy import Choice, RoutingRequest
+
+QUESTION = "Where is the harbour?"
+
+
+def pointer(key: int, weight: float, title: str = "") -> Pointer:
+    """A link to a node."""
+    head = NodeHead(key, f"n{key}", title or f"Title {key}", 0, np.zeros(2, dtype=np.float32))
+    return Pointer(0, head, EdgeKind.LINK, weight, weight)
+
+
+def choice_of(scores, *, first=1, inhibited=()) -> Choice:
+    """Habitual pointers to nodes ``first``, ``first + 1``, …; scores are r + w, half each."""
+    half = np.array(scores) / 2
+    pointers = [pointer(first + i, w) for i, w in enumerate(half.tolist())]
+    return Choice("n0", tuple(pointers), half, half, 0.0, tuple(inhibited))
+
+
+def texts_of(text="Text {id}."):
+    """Reads nodes whose text names them."""
+
+    def read(ids):
+        return {i: Node(i, i, "source", text.replace("{id}", i)) for i in ids}
+
+    return read
+
+
+@pytest.fixture
+def request_of():
+    """Requests with the pointers of one or several nodes; see :func:`choice_of`."""
+
+    def make(*scores, text="Text {id}.", query=QUESTION, **fields):
+        firsts = np.cumsum([1, *[len(own) for own in scores]])
+        choices = [choice_of(s, first=int(f)) for s, f in zip(scores, firsts, strict=False)]
+        return RoutingRequest(query, tuple(choices), 6, read=texts_of(text), **fields)
+
+    return make
+
+
+@pytest.fixture
+def pointer_of():
+    """Pointers by key, weight and title."""
+    return pointer
+
+
+@pytest.fixture
+def chat_model(chat_server):
+    """langchain-openai's client of the chat server, without retries of its own."""
+
+    def make(**fields):
+        options = {"model": "m", "base_url": chat_server.url, "api_key": "x", "max_retries": 0}
+        return ChatOpenAI(**{**options, **fields})
+
+    return make
