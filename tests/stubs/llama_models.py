@@ -67,6 +67,7 @@ class HttpLLM(FunctionCallingLLM):
 
     url: str
     functions: bool = True
+    max_tokens: int | None = None
 
     @property
     def metadata(self) -> LLMMetadata:

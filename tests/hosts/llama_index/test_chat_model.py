@@ -6,12 +6,35 @@ import pytest
 from chat_server import too_many
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
-from llama_index.core.llms import ChatMessage, ChatResponse, MockLLM
+from llama_index.core.llms import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    CustomLLM,
+    LLMMetadata,
+    MockLLM,
+)
 from llama_models import HttpLLM
 from pydantic import BaseModel, Field
 
 from llama_index.retrievers.crabpath import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.messages import from_response, usage_of
+
+
+class EchoLLM(CustomLLM):
+    """Repeats what it is asked, and takes no options."""
+
+    @property
+    def metadata(self):
+        """Nothing special."""
+        return LLMMetadata()
+
+    def complete(self, prompt, formatted=False):  # noqa: FBT002  the signature of the base
+        """The prompt."""
+        return CompletionResponse(text=prompt.removesuffix("\nassistant: "))
+
+    def stream_complete(self, prompt, **_kwargs):
+        """Never."""
 
 
 class Follow(BaseModel):
@@ -99,6 +122,13 @@ async def test_errors_of_the_provider_come_through(model, chat_server):
         model.invoke("hello")
     with pytest.raises(openai.RateLimitError):
         await model.ainvoke("hello")
+
+
+def test_answers_can_be_kept_short(llm, chat_server):
+    """Where the model has a field for that."""
+    LlamaIndexChatModel(llm=llm, max_tokens=7).invoke("hello")
+    assert chat_server.requests[-1]["max_tokens"] == 7
+    assert LlamaIndexChatModel(llm=EchoLLM(), max_tokens=7).invoke("hello").content == "user: hello"
 
 
 async def test_it_does_not_block(model):

@@ -26,7 +26,7 @@ class LlamaIndexChatModel(BaseChatModel):
 
     ::
 
-        router = ChatModelRouter(LlamaIndexChatModel(llm=OpenAILike(...)))
+        router = ChatModelRouter(LlamaIndexChatModel(llm=llm), RouterSettings(timeout=2))
         CrabPathRetriever.from_documents(documents, router=router)
 
     Models that call functions get tools and structured output. The others refuse both with
@@ -36,6 +36,8 @@ class LlamaIndexChatModel(BaseChatModel):
 
     llm: LLM
     """The model."""
+    max_tokens: int | None = None
+    """Longest answer, for models that have a field of this name."""
     # Read now: at first use it would block the event loop.
     _tokenizer: Callable[[str], list[Any]] = PrivateAttr(default_factory=get_tokenizer)
 
@@ -112,6 +114,8 @@ class LlamaIndexChatModel(BaseChatModel):
 
     def _given(self, stop: list[str] | None, options: dict[str, Any]) -> dict[str, Any]:
         given = dict(options)
+        if self.max_tokens is not None and "max_tokens" in type(self.llm).model_fields:
+            given["max_tokens"] = self.max_tokens
         if stop is not None:
             given["stop"] = stop
         if "tools" in given:

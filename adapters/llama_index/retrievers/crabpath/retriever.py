@@ -110,8 +110,8 @@ class CrabPathRetriever(BaseRetriever):
             node_parser: Says where texts are cut; None cuts Markdown by heading and the rest by
                 size.
             options: ``path`` (a directory or database URL; None keeps the memory for this
-                process), ``vectors``, ``settings`` and ``router`` of ``CrabPath.open``; and
-                arguments of the retriever.
+                process), ``vectors``, ``settings`` and ``router`` of ``CrabPath.open``, where a
+                LlamaIndex ``LLM`` will do as router; and arguments of the retriever.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
