@@ -58,12 +58,9 @@ async def test_reranking_does_not_block(watched, question):
 
 async def test_events_do_not_block(engine, watched, question):
     """What is learned at the end of a query is learned by another thread."""
-    handler = CrabPathEventHandler(watched.memory, OutcomePolicy(root_end=0.2)).attach()
-    try:
+    with CrabPathEventHandler(watched.memory, OutcomePolicy(root_end=0.2)) as handler:
         response = await engine.aquery(question)
         (receipt,) = await handler.arecord(response, 1.0)
-    finally:
-        await asyncio.to_thread(handler.detach)
     assert receipt.status == "applied"
 
 

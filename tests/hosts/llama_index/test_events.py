@@ -14,7 +14,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.tools import RetrieverTool
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
 
 from crabpath_retrievers import InvalidInputError
@@ -241,6 +241,25 @@ async def test_an_agent_run_that_fails(retriever, llm, chat_server, question):
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
     assert outcome_of_last(retriever) == -0.2
+
+
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
+async def test_an_agent_run_of_which_a_part_fails(retriever, llm, chat_server, question):
+    """The tool raises after it has retrieved; the agent answers all the same."""
+    engine = RetrieverQueryEngine.from_args(retriever, llm=Broken())
+    tool = QueryEngineTool.from_defaults(engine, name="passages", description="Passages.")
+
+    def says(body):
+        asked = [message for message in body["messages"] if message["role"] == "tool"]
+        return RIGHT if asked else {"input": question}
+
+    chat_server.says = says
+    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
+    with handling(retriever, SILENT) as handler:
+        assert str(await agent.run(question)) == RIGHT
+        await asyncio.sleep(0)
+        await asyncio.to_thread(handler.flush)
+    assert outcome_of_last(retriever) == -0.1
 
 
 def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, question):

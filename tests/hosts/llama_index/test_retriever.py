@@ -5,7 +5,7 @@ import uuid
 
 import numpy as np
 import pytest
-from llama_index.core import Document, Settings
+from llama_index.core import Document, Settings, SimpleDirectoryReader
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle, TextNode
 from llama_models import CountingEmbedding
@@ -127,6 +127,27 @@ def test_a_changed_document_is_updated(embed_model, tmp_path):
         made = CrabPathRetriever.from_documents([document], embed_model, path=tmp_path / "m")
         assert [item.text for item in made.retrieve("how to deploy")] == [text]
         made.memory.close()
+
+
+def test_a_folder_is_loaded_again(embed_model, tmp_path):
+    """As LlamaIndex's own reader loads it: only the file that changed is embedded."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Apples are red.")
+    (folder / "b.txt").write_text("The sky is blue.")
+
+    def load():
+        embed_model.asked.clear()
+        documents = SimpleDirectoryReader(str(folder)).load_data()
+        made = CrabPathRetriever.from_documents(documents, embed_model, path=tmp_path / "memory")
+        found = {item.text for item in made.retrieve(QueryBundle("x", embedding=[1.0] * 384))}
+        made.memory.close()
+        return found, len(embed_model.asked) - 1  # without the sentence that tells embedders apart
+
+    assert load() == ({"Apples are red.", "The sky is blue."}, 2)
+    assert load()[1] == 0
+    (folder / "b.txt").write_text("The sky is grey.")
+    assert load() == ({"Apples are red.", "The sky is grey."}, 1)
 
 
 def test_metadata_comes_back_as_it_was(embed_model):

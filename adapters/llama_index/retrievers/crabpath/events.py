@@ -91,11 +91,10 @@ class CrabPathEventHandler(BaseEventHandler):
         return self
 
     def detach(self, dispatcher: Dispatcher | None = None) -> None:
-        """Hear no more, and wait for what is being learned. Safe to repeat."""
+        """Hear no more; what has ended is still learned from. Safe to repeat."""
         heard = dispatcher or get_dispatcher()
         heard.event_handlers = [h for h in heard.event_handlers if h is not self]
         heard.span_handlers = [h for h in heard.span_handlers if h is not self._spans]
-        self.flush()
 
     def __enter__(self) -> Self:
         """Attach for the length of a ``with`` block."""

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
-from llama_index.core.base.llms.types import ContentBlock, TextBlock, ToolCallBlock
+from llama_index.core.base.llms import types
 from llama_index.core.llms import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.llms.llm import ToolSelection
 
@@ -52,13 +52,16 @@ def usage_of(response: ChatResponse) -> UsageMetadata | None:
 
 
 def _message(message: BaseMessage) -> ChatMessage:
-    blocks: list[ContentBlock] = [TextBlock(text=str(message.text))]
+    blocks: list[types.ContentBlock] = [types.TextBlock(text=str(message.text))]
     extra = {}
     if isinstance(message, ToolMessage):
         extra["tool_call_id"] = message.tool_call_id
-    if isinstance(message, AIMessage):
+    # LlamaIndex 0.13 has no place for calls that were made.
+    if isinstance(message, AIMessage) and hasattr(types, "ToolCallBlock"):
         blocks += [
-            ToolCallBlock(tool_call_id=call["id"], tool_name=call["name"], tool_kwargs=call["args"])
+            types.ToolCallBlock(
+                tool_call_id=call["id"], tool_name=call["name"], tool_kwargs=call["args"]
+            )
             for call in message.tool_calls
         ]
     role = _ROLES.get(message.type, MessageRole.USER)
