@@ -27,6 +27,8 @@ class Query:
         fill: Return exactly k (as far as there are documents); else only confident ones.
         distinct: Return at most one chunk of every document.
         max_tokens: Budget for the returned texts, near-duplicates left out; None for no budget.
+        among: Ids of the only nodes that are ranked and returned, whether search finds them or
+            not; unknown ids are ignored. None ranks all that is found.
         vector: Unit query vector of shape ``[d]``; None embeds the text.
         record: Whether to keep the turn record.
         run_id: Run of the host framework, by which feedback may find the turn.
@@ -43,6 +45,7 @@ class Query:
     fill: bool = True
     distinct: bool = False
     max_tokens: int | None = None
+    among: Sequence[str] | None = None
     vector: Vector | None = None
     record: bool = True
     run_id: str | None = None
@@ -62,8 +65,8 @@ class Query:
         given = dict(options)
         if isinstance(given.get("namespace"), str):
             given["namespace"] = namespace_of(given["namespace"])
-        for name in ("seed_ids", "boost_tags"):
-            if name in given:
+        for name in ("seed_ids", "boost_tags", "among"):
+            if given.get(name) is not None:
                 given[name] = texts_of(given[name], name=name)
         return cls(text=storable(text), **given)
 

@@ -206,6 +206,9 @@ class Retrieval:
         among: Sequence[int] = range(len(pool))
         if query.distinct:
             among = yield from self._distinct(found.evidence, matrix, ranker.log_odds(matrix))
+        if query.among is not None:
+            wanted = set(query.among)
+            among = [i for i in among if pool[i].head.id in wanted]
         order = ranker.order(matrix, found.evidence, query.k, among)
         probabilities = ranker.probabilities(matrix)
         if not query.fill:

@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
-from crabpath_retrievers.graph import Node
+from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.references import (
     LONGEST_TARGET,
     addresses_of,
@@ -40,12 +40,14 @@ class Chunking:
         splitter: The caller's own splitter; None chooses by document.
         split: False takes every document as one chunk, as it is.
         metadata_keys: Metadata keys whose equal values link documents.
+        vectors: Unit vectors that are known already, shape ``[d]``, by id of a whole document.
     """
 
     settings: IngestSettings
     splitter: TextSplitter | None = None
     split: bool = True
     metadata_keys: tuple[str, ...] = ()
+    vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
         """Cut documents into nodes, without vectors.
@@ -128,6 +130,7 @@ class Chunking:
             metadata=metadata,
             # When the head of a document goes, the next chunk takes over its names and addresses.
             digest=_digest(content, title, str((names, addresses)), _sorted(metadata)),
+            vector=self.vectors.get(node_id),
         )
 
     def _split(

@@ -196,9 +196,9 @@ class Ingest:
         self._finish(indexed=False)
 
     def _stage(self, part: StageNodes) -> None:
-        texts = [embedded_text(node) for node in part.nodes]
-        embedded = self.embedder.documents(texts) if texts else []
-        nodes = [replace(n, vector=v) for n, v in zip(part.nodes, embedded, strict=True)]
+        bare = [node for node in part.nodes if node.vector is None]
+        embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
+        nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
         self.store.apply([StageNodes(tuple(nodes), part.removed)])
 
     def _finish(self, *, indexed: bool) -> None:

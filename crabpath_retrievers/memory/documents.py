@@ -1,7 +1,7 @@
 """Documents of a memory: added, updated, forgotten."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
@@ -16,6 +16,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.text import storable
 
@@ -30,6 +31,7 @@ class Documents(Parts):
         ids: Sequence[str] | None = None,
         splitter: TextSplitter | None = None,
         split: bool = True,
+        vectors: Mapping[str, Sequence[float]] | None = None,
         cleanup: Cleanup = "incremental",
         progress: Progress | None = bar,
     ) -> IngestReport:
@@ -43,22 +45,27 @@ class Documents(Parts):
             ids: One id per document, instead of ``Document.id``.
             splitter: Your own splitter; None splits Markdown by heading and the rest by size.
             split: False when the documents are chunks already.
+            vectors: Embeddings that are known already, by id of a document that is one chunk: it
+                is not embedded again. They must be of the memory's own embedder.
             cleanup: ``"incremental"`` removes chunks that a given source no longer has;
                 ``"full"`` also removes every document that is not given; None removes nothing.
             progress: Shows progress; by default a bar on a terminal when it takes long.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
-            EmbeddingMismatchError: The memory was built with another embedder.
+            EmbeddingMismatchError: The memory was built with another embedder, or a vector has
+                another dimension.
             StoreError: A store failed; what was interrupted is finished by the next ingest.
         """
+        known = {name: unit(vector) for name, vector in (vectors or {}).items()}
         chunking = Chunking(
-            self.settings.ingest, splitter, split, self.settings.links.metadata_keys
+            self.settings.ingest, splitter, split, self.settings.links.metadata_keys, known
         )
         self._require_open()
         given = list(documents)
         if given:
             self._identity.verify()
+            self._identity.require_size(known.values())
         return self._ingest.add(
             given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
         )

@@ -3,6 +3,7 @@
 import base64
 import json
 import threading
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,21 @@ class EmbedderIdentity:
                 _require_size(self._known, vector)
             elif not self._same:
                 self._compare(self._known)
+
+    def require_size(self, vectors: Iterable[Vector]) -> None:
+        """Refuse vectors of other sizes than this embedder's, shape ``[d]``.
+
+        Raises:
+            EmbeddingMismatchError: One has another dimension.
+        """
+        size = json.loads(self._store.catalog.meta()["embedder"])["dimension"]
+        for vector in vectors:
+            if vector.size != size:
+                msg = (
+                    f"a vector given has {vector.size} dimensions, the memory {size}: "
+                    "pass the embedder that made the vectors"
+                )
+                raise EmbeddingMismatchError(msg)
 
     def embedded(self, text: str) -> Vector:
         """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.

@@ -82,7 +82,7 @@ class Search:
             words = self._words(text, seeds)
             said, notes = self._recall(Question(text, vector, words.information), clock)
             used = [node for node, told in said.items() if told.alike > 0 or told.same > 0]
-            ids = (*dense, *query.seed_ids, *used, *notes)
+            ids = (*dense, *query.seed_ids, *(query.among or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         if query.filter:

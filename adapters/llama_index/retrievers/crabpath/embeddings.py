@@ -1,0 +1,75 @@
+"""Embedding models of LlamaIndex, for a memory."""
+
+from typing import Any
+
+from langchain_core.embeddings import Embeddings
+from llama_index.core import Settings
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.embeddings import resolve_embed_model
+
+from crabpath_retrievers.errors import InvalidInputError
+
+EmbedModel = BaseEmbedding | Embeddings | str | None
+
+
+class LlamaIndexEmbeddings(Embeddings):
+    """A LlamaIndex embedding model as LangChain ``Embeddings``.
+
+    Documents go through ``get_text_embedding_batch``, queries through ``get_query_embedding``, so
+    that the model's own instructions, batches, caches and rate limits apply. Async calls use the
+    model's async methods as they are: one that blocks there blocks the event loop.
+    """
+
+    def __init__(self, embed_model: BaseEmbedding) -> None:
+        """Use a model."""
+        self.embed_model = embed_model
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model, or of its class where it has none."""
+        name = self.embed_model.model_name
+        return name if name and name != "unknown" else self.embed_model.class_name()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Vectors of texts, each of shape ``[d]``."""
+        return self.embed_model.get_text_embedding_batch(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        """Vector of a query, shape ``[d]``."""
+        return self.embed_model.get_query_embedding(text)
+
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As :meth:`embed_documents`, by the model's own async method."""
+        return await self.embed_model.aget_text_embedding_batch(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """As :meth:`embed_query`, by the model's own async method."""
+        return await self.embed_model.aget_query_embedding(text)
+
+
+def embeddings_of(embed_model: EmbedModel) -> Embeddings | None:
+    """The embedder that a memory uses for what a LlamaIndex user gave.
+
+    Args:
+        embed_model: A LlamaIndex model, LangChain embeddings, or a name such as ``"local:…"``;
+            None for ``Settings.embed_model`` if the program has set it, else for CrabPath's own
+            default. LlamaIndex's default, which calls OpenAI, is never used unasked.
+
+    Raises:
+        InvalidInputError: It is none of these.
+    """
+    if embed_model is None:
+        # The public property would make the default model.
+        embed_model = getattr(Settings, "_embed_model", None)
+    if embed_model is None or isinstance(embed_model, Embeddings):
+        return embed_model
+    resolved: Any = (
+        resolve_embed_model(embed_model) if isinstance(embed_model, str) else embed_model
+    )
+    if not isinstance(resolved, BaseEmbedding):
+        msg = (
+            f"embed_model cannot be a {type(embed_model).__name__}: "
+            "pass a LlamaIndex embedding model or LangChain embeddings"
+        )
+        raise InvalidInputError(msg)
+    return LlamaIndexEmbeddings(resolved)

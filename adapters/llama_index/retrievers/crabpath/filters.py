@@ -1,0 +1,74 @@
+"""Metadata filters of LlamaIndex as conditions of Chroma."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+)
+
+from crabpath_retrievers.errors import InvalidInputError
+
+_OPERATORS = {
+    FilterOperator.EQ: "$eq",
+    FilterOperator.NE: "$ne",
+    FilterOperator.GT: "$gt",
+    FilterOperator.GTE: "$gte",
+    FilterOperator.LT: "$lt",
+    FilterOperator.LTE: "$lte",
+    FilterOperator.IN: "$in",
+    FilterOperator.NIN: "$nin",
+    FilterOperator.CONTAINS: "$contains",
+}
+_CONDITIONS = {FilterCondition.AND: "$and", FilterCondition.OR: "$or"}
+
+Filters = MetadataFilters | Mapping[str, Any] | None
+
+
+def to_where(filters: Filters) -> dict[str, Any] | None:
+    """The condition of Chroma that means the same; a mapping is one already.
+
+    Raises:
+        InvalidInputError: A filter has an operator or a condition that Chroma does not know.
+    """
+    if filters is None:
+        return None
+    if isinstance(filters, Mapping):
+        return dict(filters)
+    if not isinstance(filters, MetadataFilters):
+        msg = (
+            f"filters cannot be a {type(filters).__name__}: "
+            "pass MetadataFilters, or a condition of the vector store"
+        )
+        raise InvalidInputError(msg)
+    return _joined(filters)
+
+
+def _joined(filters: MetadataFilters) -> dict[str, Any] | None:
+    condition = filters.condition or FilterCondition.AND
+    if condition not in _CONDITIONS:
+        msg = "CrabPath cannot filter by condition 'not': use the operators '!=' and 'nin'"
+        raise InvalidInputError(msg)
+    parts = [
+        _joined(part) if isinstance(part, MetadataFilters) else _compared(part)
+        for part in filters.filters
+    ]
+    found = [part for part in parts if part is not None]
+    if len(found) < 2:  # noqa: PLR2004  Chroma refuses to join fewer
+        return found[0] if found else None
+    return {_CONDITIONS[condition]: found}
+
+
+def _compared(part: MetadataFilter) -> dict[str, Any]:
+    operator = _OPERATORS.get(part.operator)
+    if operator is None or part.value is None:
+        known = ", ".join(repr(name.value) for name in _OPERATORS)
+        msg = (
+            f"CrabPath cannot filter {part.key!r} by {part.operator.value!r} "
+            f"with {part.value!r}: use a value and one of {known}"
+        )
+        raise InvalidInputError(msg)
+    return {part.key: {operator: part.value}}

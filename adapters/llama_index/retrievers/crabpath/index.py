@@ -1,0 +1,67 @@
+"""What a ``VectorStoreIndex`` holds: its nodes, and the vectors that it made of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.schema import BaseNode, MetadataMode
+
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+
+_PAGE = 1000
+
+
+def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
+    """Every node with text, from the document store, else from the vector store.
+
+    Raises:
+        InvalidInputError: It is another kind of index.
+        ConfigurationError: Neither can list its nodes.
+    """
+    if not isinstance(index, VectorStoreIndex):
+        msg = (
+            f"from_index reads a VectorStoreIndex, not {type(index).__name__}: "
+            "pass its nodes to CrabPathRetriever.from_nodes"
+        )
+        raise InvalidInputError(msg)
+    names = index.index_struct.nodes_dict.values()
+    held = index.docstore.docs
+    nodes = [held[name] for name in names if name in held] or _listed(index.vector_store)
+    return [node for node in nodes if node.get_content(metadata_mode=MetadataMode.NONE).strip()]
+
+
+def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str, list[float]]:
+    """Vectors by node id, as far as they can be read; the others have to be made again."""
+    found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
+    missing = [node.node_id for node in nodes if node.node_id not in found]
+    return found | _read(index.vector_store, missing)
+
+
+def _listed(store: Any) -> Sequence[BaseNode]:
+    try:
+        nodes: Sequence[BaseNode] = store.get_nodes(None, None)
+    except NotImplementedError as error:
+        msg = (
+            f"{type(store).__name__} cannot list its nodes: "
+            "pass them to CrabPathRetriever.from_nodes"
+        )
+        raise ConfigurationError(msg) from error
+    return nodes
+
+
+def _read(store: Any, names: Sequence[str]) -> dict[str, list[float]]:
+    held = getattr(getattr(store, "data", None), "embedding_dict", None)
+    if isinstance(held, Mapping):  # SimpleVectorStore
+        return {name: held[name] for name in names if name in held}
+    collection = getattr(store, "client", None)
+    if type(collection).__module__.startswith("chromadb"):
+        return _from_chroma(collection, names)
+    return {}
+
+
+def _from_chroma(collection: Any, names: Sequence[str]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for start in range(0, len(names), _PAGE):
+        page = collection.get(ids=list(names[start : start + _PAGE]), include=["embeddings"])
+        found |= zip(page["ids"], page["embeddings"], strict=True)
+    return found

@@ -1,0 +1,79 @@
+"""Messages of LangChain and LlamaIndex, one as the other."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call
+from llama_index.core.base.llms import types
+from llama_index.core.llms import ChatMessage, ChatResponse, MessageRole
+from llama_index.core.llms.llm import ToolSelection
+
+_ROLES = {
+    "system": MessageRole.SYSTEM,
+    "human": MessageRole.USER,
+    "ai": MessageRole.ASSISTANT,
+    "tool": MessageRole.TOOL,
+}
+# Names that providers give to the same two numbers.
+_INPUT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
+_OUTPUT = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
+_PLACES = ("usage", "usage_metadata")
+
+
+def to_messages(messages: Iterable[BaseMessage]) -> list[ChatMessage]:
+    """LangChain messages as LlamaIndex's; what is no text in them is left out."""
+    return [_message(message) for message in messages]
+
+
+def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -> AIMessage:
+    """A LlamaIndex response as LangChain message, with the calls and tokens that it tells of."""
+    return AIMessage(
+        content=response.message.content or "",
+        tool_calls=[
+            tool_call(name=call.tool_name, args=call.tool_kwargs, id=call.tool_id) for call in calls
+        ],
+        usage_metadata=usage_of(response),
+    )
+
+
+def usage_of(response: ChatResponse) -> UsageMetadata | None:
+    """Tokens of a response, wherever the provider put them; None where it tells of none."""
+    raw = _mapping(response.raw)
+    places = [raw.get(name) for name in _PLACES]
+    for place in (*places, raw, response.additional_kwargs):
+        held = _mapping(place)
+        given, made = _count(held, _INPUT), _count(held, _OUTPUT)
+        if given is not None or made is not None:
+            put, got = given or 0, made or 0
+            return UsageMetadata(input_tokens=put, output_tokens=got, total_tokens=put + got)
+    return None
+
+
+def _message(message: BaseMessage) -> ChatMessage:
+    blocks: list[types.ContentBlock] = [types.TextBlock(text=str(message.text))]
+    extra = {}
+    if isinstance(message, ToolMessage):
+        extra["tool_call_id"] = message.tool_call_id
+    # LlamaIndex 0.13 has no place for calls that were made.
+    if isinstance(message, AIMessage) and hasattr(types, "ToolCallBlock"):
+        blocks += [
+            types.ToolCallBlock(
+                tool_call_id=call["id"], tool_name=call["name"], tool_kwargs=call["args"]
+            )
+            for call in message.tool_calls
+        ]
+    role = _ROLES.get(message.type, MessageRole.USER)
+    return ChatMessage(role=role, blocks=blocks, additional_kwargs=extra)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return value
+    return vars(value) if hasattr(value, "__dict__") else {}
+
+
+def _count(held: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    found = (held[name] for name in names if isinstance(held.get(name), int))
+    return next(found, None)

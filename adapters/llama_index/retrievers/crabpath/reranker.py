@@ -1,0 +1,114 @@
+"""``CrabPathReranker``: the ranker over the nodes of any retriever."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import ConfigDict, Field
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.retrieval import Answer
+from llama_index.retrievers.crabpath.bundles import mean_embedding, strings_to_embed
+from llama_index.retrievers.crabpath.documents import CRABPATH
+from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
+
+
+class CrabPathReranker(BaseNodePostprocessor):
+    """Orders the nodes that a memory knows by how likely they are relevant to the query.
+
+    For nodes of any retriever over the same node ids, as ``CrabPathRetriever.from_index`` makes
+    them. A node that the memory does not know keeps its place and its score; the known ones are
+    put in order on the other places, with the memory's probability, in (0, 1], as score.
+
+    Reranking is a turn of its own: its id stands in the nodes' ``metadata["crabpath"]``, and
+    feedback about it teaches the order. Nodes that a CrabPathRetriever found keep their turn.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    memory: CrabPath = Field(exclude=True)
+    """The memory that ranks."""
+    top_n: int | None = Field(default=None, ge=1)
+    """Nodes to keep; None keeps all."""
+    namespace: str = "default"
+    """User, agent or tenant whose learned weights apply."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name in LlamaIndex's own serialisation."""
+        return "CrabPathReranker"
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if not nodes:
+            return []
+        bundle, vector = _query(query_bundle), None
+        if texts := strings_to_embed(bundle):
+            vector = mean_embedding(texts, self.memory.embedder)
+        answer = self.memory.retrieve(bundle.query_str, **self._asked(nodes, bundle, vector))
+        return merged(nodes, answer)[: self.top_n]
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        if not nodes:
+            return []
+        bundle, vector = _query(query_bundle), None
+        if texts := strings_to_embed(bundle):
+            vector = await asyncio.to_thread(mean_embedding, texts, self.memory.embedder)
+        asked = self._asked(nodes, bundle, vector)
+        answer = await self.memory.aretrieve(bundle.query_str, **asked)
+        return merged(nodes, answer)[: self.top_n]
+
+    def _asked(
+        self, nodes: Sequence[NodeWithScore], bundle: QueryBundle, vector: Any
+    ) -> dict[str, Any]:
+        ids = [item.node.node_id for item in nodes]
+        return {
+            "k": len(ids),
+            "among": ids,
+            "namespace": self.namespace,
+            "vector": bundle.embedding if vector is None else vector,
+            "record": any(CRABPATH not in item.node.metadata for item in nodes),
+        }
+
+
+def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore]:
+    """The nodes in the order of an answer; those that it does not have stay where they are."""
+    given: dict[str, list[NodeWithScore]] = defaultdict(list)
+    for item in nodes:
+        given[item.node.node_id].append(item)
+    blocks = blocks_of(answer)
+    ranked = iter(
+        [
+            _scored(item, score_of(document), blocks[document.node.id])
+            for document in answer.documents
+            for item in given[document.node.id]
+        ]
+    )
+    return [next(ranked) if item.node.node_id in blocks else item for item in nodes]
+
+
+def _scored(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWithScore:
+    node = item.node
+    if CRABPATH not in node.metadata:
+        node = node.model_copy(
+            update={
+                "metadata": {**node.metadata, CRABPATH: block},
+                "excluded_llm_metadata_keys": hidden(node.excluded_llm_metadata_keys),
+                "excluded_embed_metadata_keys": hidden(node.excluded_embed_metadata_keys),
+            }
+        )
+    return NodeWithScore(node=node, score=score)
+
+
+def _query(bundle: QueryBundle | None) -> QueryBundle:
+    if bundle is None:
+        msg = "CrabPathReranker needs the query: pass query_bundle or query_str"
+        raise InvalidInputError(msg)
+    return bundle

@@ -1,0 +1,129 @@
+"""From what LlamaIndex returns to the turns behind it, and to feedback about them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.evaluation import EvaluationResult
+from llama_index.core.schema import NodeWithScore
+from typing_extensions import Unpack
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import Feedback
+from llama_index.retrievers.crabpath.documents import CRABPATH
+
+Outcome = float | EvaluationResult
+
+STREAMS = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
+"""Responses that are read after they are returned."""
+
+_PARTS = ("source_nodes", "sources", "tool_calls", "tool_output", "raw_output")
+
+
+def turns_of(response: Any) -> list[str]:
+    """Ids of the turns whose nodes a response rests on, each once.
+
+    Args:
+        response: A response of a query or chat engine, the output of an agent, nodes, or the id
+            of a turn.
+    """
+    return list(dict.fromkeys(_turns(response)))
+
+
+def record(
+    memory: CrabPath, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+) -> list[Receipt]:
+    """Learn from what became of a response: see ``CrabPathRetriever.record``.
+
+    Args:
+        memory: The memory that was asked.
+        response: As for :func:`turns_of`; the span of the retrieval will do for the turn id.
+        outcome: How good it was, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
+        fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
+
+    Raises:
+        InvalidInputError: The response carries no turn, or a field cannot be used.
+        StoreError: It could not be kept.
+    """
+    return [memory.record(feedback) for feedback in feedback_about(response, outcome, **fields)]
+
+
+def feedback_about(
+    response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+) -> list[Feedback]:
+    """One feedback per turn of a response: see :func:`record`.
+
+    Raises:
+        InvalidInputError: The response carries no turn, or a field cannot be used.
+    """
+    value = outcome_of(outcome)
+    turns = turns_of(response)
+    if not turns:
+        msg = (
+            f"this {type(response).__name__} carries no CrabPath turn: pass a response whose "
+            "source nodes a CrabPathRetriever found, or the turn id"
+        )
+        raise InvalidInputError(msg)
+    if "used" not in fields and "answer" not in fields:
+        fields["answer"] = answer_of(response)
+    return [Feedback(turn, value, **_named(fields, turn, turns)) for turn in turns]
+
+
+def outcome_of(outcome: Outcome) -> float:
+    """An outcome in [-1, 1] for a number, or for the result of one of LlamaIndex's evaluators.
+
+    Raises:
+        InvalidInputError: The evaluator came to no result.
+    """
+    if not isinstance(outcome, EvaluationResult):
+        return outcome
+    if outcome.passing is not None:
+        return 1.0 if outcome.passing else -1.0
+    if outcome.invalid_result or outcome.score is None:
+        msg = f"the evaluation has no result ({outcome.invalid_reason}): there is nothing to learn"
+        raise InvalidInputError(msg)
+    return 2.0 * outcome.score - 1.0
+
+
+def answer_of(response: Any) -> str | None:
+    """What a response says in words; None for nodes, and for a stream that was not read."""
+    if isinstance(response, (Response, PydanticResponse)):
+        return str(response) if response.response else None
+    for name in ("response_txt", "response"):
+        said = getattr(response, name, None)
+        said = getattr(said, "content", said)
+        if isinstance(said, str) and said:
+            return said
+    return None
+
+
+def _named(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackFields:
+    """An id that the caller gave is one feedback; several turns make it several."""
+    if "feedback_id" not in fields or len(turns) == 1:
+        return fields
+    return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
+
+
+def _turns(found: Any) -> Iterable[str]:
+    if isinstance(found, NodeWithScore):
+        block = found.node.metadata.get(CRABPATH)
+        if isinstance(block, dict) and isinstance(block.get("turn_id"), str):
+            yield block["turn_id"]
+    elif isinstance(found, str):
+        yield found
+    elif isinstance(found, (list, tuple)):
+        for item in found:
+            yield from _turns(item)
+    else:
+        held = getattr(found, "__dict__", {})
+        for name in _PARTS:
+            if name in held:
+                yield from _turns(held[name])

@@ -1,0 +1,64 @@
+"""Spans of LlamaIndex's trace: which run an event belongs to, and when a run ends."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation.span import BaseSpan
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
+
+from llama_index.retrievers.crabpath.runs import Run, Runs
+
+Ended = Callable[[Run, Any, BaseException | None], None]
+
+
+class SpanWatcher(BaseSpanHandler[BaseSpan]):
+    """Keeps no spans, only the runs that they make up."""
+
+    _runs: Runs = PrivateAttr()
+    _ended: Ended = PrivateAttr()
+
+    def __init__(self, runs: Runs, ended: Ended) -> None:
+        """Keep ``runs``; ``ended`` is told of each that asked for turns, with result or error."""
+        super().__init__()
+        self._runs, self._ended = runs, ended
+
+    def new_span(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,  # noqa: ARG002  the base passes all by name
+        instance: Any | None = None,  # noqa: ARG002
+        parent_span_id: str | None = None,
+        tags: dict[str, Any] | None = None,  # noqa: ARG002
+        **_kwargs: Any,
+    ) -> None:
+        """A span begins."""
+        self._runs.enter(id_, parent_span_id)
+
+    def prepare_to_exit_span(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,  # noqa: ARG002
+        instance: Any | None = None,  # noqa: ARG002
+        result: Any | None = None,
+        **_kwargs: Any,
+    ) -> None:
+        """A span ends well."""
+        if run := self._runs.leave(id_):
+            self._ended(run, result, None)
+
+    def prepare_to_drop_span(
+        self,
+        id_: str,
+        bound_args: inspect.BoundArguments,  # noqa: ARG002
+        instance: Any | None = None,  # noqa: ARG002
+        err: BaseException | None = None,
+        **_kwargs: Any,
+    ) -> None:
+        """A span raises."""
+        run = self._runs.of(id_)
+        if run is not None and isinstance(err, Exception):
+            run.broken = True
+        if run := self._runs.leave(id_):
+            self._ended(run, None, err)

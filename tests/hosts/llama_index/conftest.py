@@ -1,0 +1,75 @@
+"""A retriever over real passages, as LlamaIndex users make one, and models of LlamaIndex."""
+
+from collections.abc import Iterator
+
+import pytest
+from chat_server import ChatServer
+from langchain_core.documents import Document as Passage
+from langchain_core.embeddings import Embeddings
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.schema import TextNode
+from llama_models import CountingEmbedding, HttpLLM, Remembering
+
+from crabpath_retrievers.seeds.embedder import default_embeddings
+from llama_index.retrievers.crabpath import CrabPathRetriever
+
+QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
+
+
+@pytest.fixture(scope="session")
+def embeddings() -> Embeddings:
+    """all-MiniLM-L6-v2, which embeds each text once for all of these tests."""
+    return Remembering(default_embeddings())
+
+
+@pytest.fixture
+def question() -> str:
+    """A question that two of the passages answer together."""
+    return QUESTION
+
+
+@pytest.fixture(scope="session")
+def documents(passages: list[Passage]) -> list[Document]:
+    """The passages of the first question as LlamaIndex documents."""
+    return [
+        Document(id_=passage.id, text=passage.page_content, metadata=dict(passage.metadata))
+        for passage in passages[:10]
+    ]
+
+
+@pytest.fixture
+def embed_model(embeddings: Embeddings) -> CountingEmbedding:
+    """all-MiniLM-L6-v2 as a LlamaIndex model that notes what it embeds."""
+    return CountingEmbedding(embeddings)
+
+
+@pytest.fixture(scope="session")
+def shared(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPathRetriever]:
+    """A retriever that no test teaches."""
+    made = CrabPathRetriever.from_documents(documents, embeddings, similarity_top_k=4)
+    yield made
+    made.memory.close()
+
+
+@pytest.fixture
+def retriever(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPathRetriever]:
+    """A retriever of the test's own, which it may teach."""
+    made = CrabPathRetriever.from_documents(documents, embeddings, similarity_top_k=4)
+    yield made
+    made.memory.close()
+
+
+@pytest.fixture
+def llm(chat_server: ChatServer) -> HttpLLM:
+    """A model of LlamaIndex that asks the local chat server."""
+    return HttpLLM(url=chat_server.url)
+
+
+@pytest.fixture
+def index(documents: list[Document], embed_model: CountingEmbedding) -> VectorStoreIndex:
+    """LlamaIndex's own index over the passages, under node ids that we choose."""
+    nodes = [
+        TextNode(id_=f"node-{document.id_}", text=document.text, metadata=document.metadata)
+        for document in documents
+    ]
+    return VectorStoreIndex(nodes, embed_model=embed_model)
