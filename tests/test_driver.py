@@ -95,7 +95,7 @@ async def test_what_blocks_in_a_row_runs_in_one_thread():
 
 async def test_cancelling_while_a_thread_works_ends_the_computation_there():
     """What it does at that moment is finished, then it cleans up, and nothing further is done."""
-    begun, go_on, done = threading.Event(), threading.Event(), []
+    begun, go_on, cleaned, done = threading.Event(), threading.Event(), threading.Event(), []
 
     def slow():
         begun.set()
@@ -107,7 +107,7 @@ async def test_cancelling_while_a_thread_works_ends_the_computation_there():
             yield from perform(slow)
             yield from perform(done.append, "never")
         finally:
-            done.append("cleaned")
+            cleaned.set()
 
     task = asyncio.create_task(arun(steps()))
     await asyncio.to_thread(begun.wait, 5)
@@ -115,9 +115,8 @@ async def test_cancelling_while_a_thread_works_ends_the_computation_there():
     with pytest.raises(asyncio.CancelledError):
         await task
     go_on.set()
-    while "cleaned" not in done:
-        await asyncio.sleep(0.01)
-    assert done == ["slow", "cleaned"]
+    assert await asyncio.to_thread(cleaned.wait, 5)
+    assert done == ["slow"]
 
 
 async def test_a_native_form_is_awaited_on_the_loop():
