@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 from chat_server import ChatServer
+from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.stores import InMemoryByteStore
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import CrabPathRetriever
@@ -13,10 +15,18 @@ from crabpath_retrievers import CrabPathRetriever
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 
 
+@pytest.fixture(scope="session")
+def cached(embeddings: Embeddings) -> Embeddings:
+    """all-MiniLM-L6-v2; every text is embedded once."""
+    return CacheBackedEmbeddings.from_bytes_store(
+        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
+    )
+
+
 @pytest.fixture
-def retriever(embeddings: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
+def retriever(cached: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
     """CrabPath over the ten passages of one question."""
-    made = CrabPathRetriever.from_documents(passages[:10], embeddings, k=3)
+    made = CrabPathRetriever.from_documents(passages[:10], cached, k=3)
     yield made
     made.memory.close()
 
