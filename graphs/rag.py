@@ -48,7 +48,7 @@ def build(
     retriever: CrabPathRetriever, model: BaseChatModel, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[State, Context, State, State]:
     """The graph over one retriever and one model."""
-    grader = model.with_structured_output(Grade, include_raw=True)
+    grader = model.with_structured_output(Grade)
 
     async def generate(state: State) -> State:
         said = await model.ainvoke(_messages(ANSWER, state, state["question"]))
@@ -56,10 +56,13 @@ def build(
 
     async def grade(state: State) -> State:
         task = f"Question: {state['question']}\nAnswer: {state['answer']}"
-        graded: Any = await grader.ainvoke(_messages(GRADE, state, task))
-        if graded["parsed"] is None:  # a grade that cannot be read is none
+        try:
+            graded = await grader.ainvoke(_messages(GRADE, state, task))
+        except ValueError:  # prose in place of a grade, or a grade out of range
+            graded = None
+        if not isinstance(graded, Grade):
             return {"outcome": None, "used": None}
-        return {"outcome": graded["parsed"].outcome, "used": graded["parsed"].used}
+        return {"outcome": graded.outcome, "used": graded.used}
 
     builder = StateGraph(State, context_schema=Context)
     builder.add_node("retrieve", crabpath_retrieve(retriever))
