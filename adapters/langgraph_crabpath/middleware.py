@@ -12,19 +12,23 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
-from crabpath_retrievers import CrabPathRetriever, InvalidInputError, NotFoundError
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.driver import Steps, arun, perform, run
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.opinion import feedback_of
 from langgraph_crabpath.policy import AgentPolicy
 from langgraph_crabpath.recall import Recall, turn_of
-from langgraph_crabpath.recording import feedback_id, record
+from langgraph_crabpath.recording import feedback_id, record, refused
 from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
 from langgraph_crabpath.state import last_question
 
 Policy = Callable[[Sequence[BaseMessage]], Any]
 """From the messages that a run added to what they say about it, as for feedback; None: nothing."""
 
+_NO_ANSWER = (
+    "crabpath_feedback came with no earlier answer in this thread: give the agent a checkpointer, "
+    "and the thread_id of the answer that is meant"
+)
 _Kept = OmitFromSchema(input=True, output=False)
 _Given = OmitFromSchema(input=False, output=True)
 
@@ -48,12 +52,15 @@ class CrabPathState(AgentState[Any]):
 class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
     """Gives an agent the memory's documents, and the memory what became of them.
 
+    ``create_agent(model, tools, middleware=[CrabPathMiddleware(retriever)])``
+
     Before the agent starts it records what the user says about the last answer
     (``crabpath_feedback`` in the input) and retrieves for the last human message. The documents
     stand in every request to the model as one message of delimited data before the question; the
     history of messages never holds them. After the agent the policy may record an outcome.
 
-    What a user says counts: it takes the place of what the policy recorded for the same turns.
+    What a user says counts: it takes the place of what the policy recorded for the same turns. What
+    cannot be used is no error of the agent: ``crabpath_receipts`` says ``refused``, and why.
     """
 
     state_schema = CrabPathState
@@ -139,9 +146,9 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
 
     def _before(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
         said = state.get("crabpath_feedback")
-        update: dict[str, Any] = {"crabpath_receipts": []}
+        update: dict[str, Any] = {"crabpath_feedback": None, "crabpath_receipts": []}
         if said is not None:
-            update = yield from self._told(state, said, config)
+            update["crabpath_receipts"] = yield from self._told(state, said, config)
         question = last_question(state["messages"])
         if question is None or not question.strip():  # an image alone, or a run that goes on
             return {**update, "crabpath_documents": [], "crabpath_turns": []}
@@ -154,22 +161,25 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
 
     def _told(
         self, state: CrabPathState, said: Any, config: RunnableConfig
-    ) -> Steps[dict[str, Any]]:
+    ) -> Steps[list[dict[str, Any]]]:
         """What the user says takes the place of what the policy made of the same run."""
         turns = state.get("crabpath_turns")
         if not turns:
-            msg = (
-                "crabpath_feedback came with no earlier answer in this thread: give the agent a "
-                "checkpointer, and the thread_id of the answer that is meant"
-            )
-            raise InvalidInputError(msg)
+            return refused(_NO_ANSWER)
         namespace = namespace_of(self._retriever, self._namespace, config)
-        answer = _last_answer(state["messages"])
+        try:
+            given = _feedback(
+                turns,
+                said,
+                namespace,
+                "said",
+                source="human",
+                answer=_last_answer(state["messages"]),
+            )
+        except InvalidInputError as error:  # raised, it would fail every later run of the thread
+            return refused(str(error))
         yield from self._taken_back(turns, namespace)
-        receipts = yield from self._recorded(
-            turns, said, namespace, what="said", source="human", answer=answer
-        )
-        return {"crabpath_feedback": None, "crabpath_receipts": receipts}
+        return (yield from self._recorded(given))
 
     def _after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
         messages = _of_this_run(state["messages"])
@@ -178,25 +188,17 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
         if said is None or not turns:
             return {"crabpath_turns": turns}
         namespace = namespace_of(self._retriever, self._namespace, config)
-        receipts = yield from self._recorded(
-            turns,
-            said,
-            namespace,
-            what="policy",
-            source="harvested",
-            answer=_last_answer(messages),
-        )
+        answer = _last_answer(messages)
+        given = _feedback(turns, said, namespace, "policy", source="harvested", answer=answer)
+        receipts = yield from self._recorded(given)
         earlier = state.get("crabpath_receipts", [])
         return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
 
-    def _recorded(
-        self, turns: Sequence[str], said: Any, namespace: str, *, what: str, **fields: Any
-    ) -> Steps[list[dict[str, Any]]]:
+    def _recorded(self, given: Sequence[Feedback]) -> Steps[list[dict[str, Any]]]:
         receipts = []
-        for turn in turns:
-            name = feedback_id(turn, namespace, what)
-            given = {**fields, "namespace": namespace, "feedback_id": name}
-            receipts.append((yield from record(self._retriever, feedback_of(said, turn, **given))))
+        for feedback in given:
+            receipt = yield from record(self._retriever, feedback)
+            receipts.append(receipt)
         return receipts
 
     def _taken_back(self, turns: Sequence[str], namespace: str) -> Steps[None]:
@@ -206,6 +208,26 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
                 yield from perform(self._retriever.memory.undo, name, namespace=namespace)
             except NotFoundError:  # the policy had nothing to say
                 continue
+
+
+def _feedback(
+    turns: Sequence[str], said: Any, namespace: str, what: str, **fields: Any
+) -> list[Feedback]:
+    """The same words about every turn.
+
+    Raises:
+        InvalidInputError: They cannot be used.
+    """
+    return [
+        feedback_of(
+            said,
+            turn,
+            namespace=namespace,
+            feedback_id=feedback_id(turn, namespace, what),
+            **fields,
+        )
+        for turn in turns
+    ]
 
 
 def _informed(request: ModelRequest[Any]) -> ModelRequest[Any]:

@@ -19,6 +19,12 @@ def feedback_id(turn_id: str, namespace: str, what: str = "said") -> str:
     return uuid.uuid5(_IDS, f"{what}\0{namespace}\0{turn_id}").hex
 
 
+def refused(note: str) -> list[dict[str, Any]]:
+    """The receipt of feedback that could not even be kept."""
+    _log.warning("feedback was refused: %s", note)
+    return [{"feedback_id": None, "status": "refused", "note": note, "turn_id": None}]
+
+
 def record(retriever: CrabPathRetriever, feedback: Feedback) -> Steps[dict[str, Any]]:
     """Record feedback and tell what became of it, as plain data for a state."""
     receipt = yield from perform(retriever.memory.record, feedback)

@@ -1,5 +1,7 @@
 """Retrieval as a tool that a model may call."""
 
+from typing import Any
+
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -20,6 +22,7 @@ def create_crabpath_tool(
     name: str = "search_memory",
     description: str = _DESCRIPTION,
     namespace: Namespace | None = None,
+    options: dict[str, Any] | None = None,
 ) -> BaseTool:
     """A tool that retrieves: the model gets the texts, ``ToolMessage.artifact`` the documents.
 
@@ -32,11 +35,12 @@ def create_crabpath_tool(
         name: By which the model calls it.
         description: What the model is told about it.
         namespace: Whose memory is used; None to find out from the run.
+        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
 
     Raises:
         InvalidInputError: It is no ``CrabPathRetriever``.
     """
-    recall = Recall(require_retriever(retriever), namespace)
+    recall = Recall(require_retriever(retriever), namespace, dict(options or {}))
 
     def search(query: str, config: RunnableConfig) -> _Found:
         return run(_found(recall, query, config))

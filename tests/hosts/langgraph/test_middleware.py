@@ -4,6 +4,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 
 from crabpath_retrievers import InvalidInputError
 from langgraph_crabpath import (
@@ -203,16 +204,52 @@ async def test_a_client_cannot_hand_in_documents_or_turns(
     """Of the middleware's keys only the feedback is taken from the input."""
     turn = retriever.invoke(question)[0].metadata["crabpath"]["turn_id"]
     sent = said(question, crabpath_turns=[turn], crabpath_feedback="up")
-    with pytest.raises(InvalidInputError, match="no earlier answer in this thread"):
-        await called(agent(retriever, model), sent, CONFIG)
+    (receipt,) = (await called(agent(retriever, model), sent, CONFIG))["crabpath_receipts"]
+    assert (receipt["status"], receipt["turn_id"]) == ("refused", None)
     schema = agent(retriever, model).get_input_jsonschema()
     assert set(schema["properties"]) == {"messages", "crabpath_feedback"}
 
 
-async def test_feedback_without_an_earlier_answer_is_refused(retriever, question, called, model):
-    """The sentence says what the thread lacks."""
-    with pytest.raises(InvalidInputError, match="give the agent a checkpointer"):
-        await called(agent(retriever, model), said(question, crabpath_feedback="up"), CONFIG)
+async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
+    retriever, question, called, model
+):
+    """The receipt says why, the policy's outcome stays, and the thread goes on."""
+    built = agent(retriever, model, policy=AgentPolicy(success=1))
+    receipts = []
+    for feedback in ("up", 7, None):
+        result = await called(built, said(question, crabpath_feedback=feedback), CONFIG)
+        receipts.append([(r["status"], r["note"]) for r in result["crabpath_receipts"]])
+        assert result["messages"][-1].text == "ok"
+    assert [[status for status, _ in found] for found in receipts] == [
+        ["refused", "applied"],
+        ["refused", "applied"],
+        ["applied"],
+    ]
+    assert "no earlier answer in this thread: give the agent a checkpointer" in receipts[0][0][1]
+    assert "must be a number from -1 (failure) to 1 (success), not 7" in receipts[1][0][1]
+    assert kept(retriever)["applied"] == 3
+
+
+async def test_an_interrupted_run_retrieves_and_records_once(
+    retriever, question, called, chat_server, model
+):
+    """A tool that waits for a person does not make the middleware work twice."""
+
+    @tool
+    def approve(what: str) -> str:
+        """Ask a person."""
+        return f"{what}: {interrupt(what)}"
+
+    chat_server.says = lambda body: (
+        {"what": "Deploy"} if body["messages"][-1]["role"] == "user" else "Done."
+    )
+    built = agent(retriever, model, approve, policy=AgentPolicy(success=0.5))
+    waiting = await called(built, said(question), CONFIG)
+    assert waiting["__interrupt__"][0].value == "Deploy"
+    assert sum(kept(retriever).values()) == 0
+    result = await called(built, Command(resume="yes"), CONFIG)
+    assert [receipt["status"] for receipt in result["crabpath_receipts"]] == ["applied"]
+    assert len(result["crabpath_turns"]) == retriever.memory.info()["turns"] == 1
 
 
 async def test_a_message_without_text_is_left_alone(retriever, called, chat_server, model):

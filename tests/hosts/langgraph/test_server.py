@@ -147,5 +147,10 @@ def test_every_application_runs_under_the_development_server(
         assert set(report["memory"]["namespaces"]) == {"ann", "bob"}
         assert report["memory"]["notes"] == 2
 
+        for name in ("rag", "agent", "human_feedback", "maintenance"):
+            (assistant,) = client.assistants.search(graph_id=name)
+            schemas = client.assistants.get_schemas(assistant["assistant_id"])
+            assert schemas["input_schema"]["properties"]
+
         # The watch is awake: what blocks does fail here.
         assert run("blocks", input={})["__error__"]["error"] == "BlockingError"

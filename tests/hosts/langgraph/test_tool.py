@@ -33,6 +33,12 @@ def test_lets_the_model_choose_the_query_only(retriever):
     assert list(tool.args) == ["query"]
 
 
+def test_takes_the_options_of_the_retriever(retriever, question):
+    """The program, not the model, says how many documents are returned."""
+    message = create_crabpath_tool(retriever, options={"k": 1}).invoke(call(question))
+    assert ids(message.artifact) == ids(retriever.invoke(question, k=1))
+
+
 async def test_searches_the_memory_of_who_asks(retriever, question, called):
     """What the model sends as a namespace is ignored; the configuration counts."""
     sent = call(question)
