@@ -49,7 +49,7 @@ class CrabPathState(AgentState[Any]):
     crabpath_feedback: NotRequired[Annotated[Any, _Given]]
 
 
-class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
+class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
     """Gives an agent the memory's documents, and the memory what became of them.
 
     ``create_agent(model, tools, middleware=[CrabPathMiddleware(retriever)])``
@@ -112,17 +112,17 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any, Any]):
 
     def wrap_model_call(
         self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
-    ) -> ModelResponse[Any]:
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], ModelResponse[Any]]",
+    ) -> "ModelResponse[Any]":
         """Show the documents to the model."""
         return handler(_informed(request))
 
     async def awrap_model_call(
         self,
-        request: ModelRequest[Any],
-        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
-    ) -> ModelResponse[Any]:
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]",
+    ) -> "ModelResponse[Any]":
         """As :meth:`wrap_model_call`."""
         return await handler(_informed(request))
 
@@ -230,7 +230,7 @@ def _feedback(
     ]
 
 
-def _informed(request: ModelRequest[Any]) -> ModelRequest[Any]:
+def _informed(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
     """The request with the documents before the question that they were found for."""
     documents: Any = request.state.get("crabpath_documents")
     if not documents:

@@ -14,6 +14,7 @@ Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
 
 # get_runtime() reads the same key, but refuses coroutines on Python 3.10.
 _RUNTIME = "__pregel_runtime"
+_USER = "langgraph_auth_user"  # a server writes it over whatever a client sent
 _NAMES = ("namespace", "user_id")
 
 
@@ -34,13 +35,12 @@ def namespace_of(
     4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
     5. the retriever's.
     """
-    runtime = runtime_of(config)
+    runtime, configurable = runtime_of(config), config.get("configurable", {})
     if given is not None:
         return given(runtime, config) if callable(given) else given
-    user = runtime.server_info.user if runtime.server_info else None
-    told = [held(user, "identity")] if user is not None else []
+    told = [held(configurable.get(_USER), "identity")]
     told += [held(runtime.context, name) for name in _NAMES]
-    told += [held(config.get("configurable", {}), name) for name in _NAMES]
+    told += [held(configurable, name) for name in _NAMES]
     found = next((value for value in told if value is not None), retriever.namespace)
     return str(found)
 
