@@ -1,5 +1,6 @@
 """Nothing that the adapter does in an async graph blocks the event loop."""
 
+import asyncio
 import time
 
 import pytest
@@ -47,6 +48,25 @@ async def test_nodes_do_not_block(retriever, question):
         await built.ainvoke({"question": question}, CONFIG)
         result = await built.ainvoke(Command(resume="Both were American."), CONFIG)
     assert result["feedback"]["status"] == "applied"
+
+
+async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
+    """Forty runs on one event loop: none blocks it, each has its own turn and namespace."""
+    builder = StateGraph(State)
+    builder.add_node("retrieve", crabpath_retrieve(retriever))
+    builder.set_entry_point("retrieve")
+    built = builder.compile()
+    users = [f"user {number % 4}" for number in range(40)]
+    with blockbuster_ctx():
+        results = await asyncio.gather(
+            *(
+                built.ainvoke({"question": question}, {"configurable": {"user_id": user}})
+                for user in users
+            )
+        )
+    found = [result["documents"][0].metadata["crabpath"]["namespace"] for result in results]
+    assert found == users
+    assert len({result["turn_id"] for result in results}) == len(users)
 
 
 async def test_a_blocking_node_would_be_noticed(retriever, question):

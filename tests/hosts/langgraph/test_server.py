@@ -33,6 +33,15 @@ graph = StateGraph(dict)
 graph.add_node("wait", wait)
 graph.set_entry_point("wait")
 """
+KNOWS = """
+from langgraph_sdk import Auth
+
+auth = Auth()
+
+@auth.authenticate
+async def who(headers: dict):
+    return {"identity": headers[b"x-user"].decode()}
+"""
 OFFLINE = {
     "LANGSMITH_TRACING": "false",
     "LANGGRAPH_NO_VERSION_CHECK": "true",
@@ -47,13 +56,14 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def copied(folder):
+def copied(folder, **more):
     """The applications in a folder of their own, and one more that blocks the event loop."""
     shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     (folder / "blocks.py").write_text(BLOCKS, encoding="utf-8")
     config = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
     config["graphs"]["blocks"] = "./blocks.py:graph"
-    (folder / "langgraph.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
+    (folder / "langgraph.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
     return folder
 
 
@@ -154,3 +164,27 @@ def test_every_application_runs_under_the_development_server(
 
         # The watch is awake: what blocks does fail here.
         assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
+
+
+@pytest.mark.slow
+def test_an_authenticated_user_cannot_take_another_name(
+    tmp_path, cached, passages, question, chat_server
+):
+    """Where the server knows who asks, what a client sends about it does not count."""
+    memory = tmp_path / "memory"
+    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    folder = copied(tmp_path / "graphs", auth={"path": "./who.py:auth"})
+    environment = {
+        "CRABPATH_STORE": str(memory),
+        "OPENAI_BASE_URL": chat_server.url,
+        "OPENAI_API_KEY": "x",
+    }
+    claimed = {"user_id": "bob", "langgraph_auth_user": {"identity": "bob"}}
+    with (
+        served(folder, tmp_path / "server.log", **environment) as address,
+        get_sync_client(url=address, api_key=None, headers={"x-user": "ann"}) as client,
+    ):
+        result = client.runs.wait(
+            None, "rag", input={"question": question}, config={"configurable": claimed}
+        )
+    assert result["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"
