@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.feedback.inbox import Inbox
+from crabpath_retrievers.feedback.inbox import Inbox, Tally
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.worker import Worker
@@ -100,6 +100,16 @@ class Recorder:
                 self._worker.wake()
         except StoreError as error:
             _log.warning("what waits cannot be learned from yet: %s", error)
+
+    def learn_waiting(self) -> Tally:
+        """Learn from all that waits, and have the index hold all that was learned.
+
+        Raises:
+            StoreError: A store failed; what is left goes on waiting.
+        """
+        tally = self._inbox.learn_waiting()
+        self._catch_up(1)
+        return tally
 
     def overdue(self) -> bool:
         """Whether nobody looked for a second at how much waits for the index."""

@@ -1,6 +1,7 @@
 """What became of the answers of a memory."""
 
 from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.feedback.inbox import Tally
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import Feedback
@@ -34,3 +35,23 @@ class Outcomes(Parts):
     async def arecord(self, feedback: Feedback) -> Receipt:
         """As :meth:`record`, off the event loop."""
         return await arun(perform(self.record, feedback))
+
+    def learn_waiting(self) -> Tally:
+        """Learn from the feedback that waits, and bring the vector index up to date with it.
+
+        For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
+        was away. What is learned in a process of its own, by ``crabpath learn``, is read from the
+        graph store until this has indexed it.
+
+        Returns:
+            How much was applied, refused, or cannot be learned from.
+
+        Raises:
+            StoreError: A store failed; what is left goes on waiting.
+        """
+        self._require_open()
+        return self._recorder.learn_waiting()
+
+    async def alearn_waiting(self) -> Tally:
+        """As :meth:`learn_waiting`, off the event loop."""
+        return await arun(perform(self.learn_waiting))

@@ -1,0 +1,31 @@
+"""What the custom stream of a graph tells about a retrieval: plain, JSON-safe data."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from langchain_core.documents import Document
+
+from crabpath_retrievers.trajectory import Hop
+
+
+def hop_event(hop: Hop) -> dict[str, Any]:
+    """One hop of the walk, while it happens."""
+    return {
+        "type": "crabpath_hop",
+        "hop": hop.number,
+        "frontier": list(hop.frontier),
+        "followed": [asdict(edge) for edge in hop.followed],
+        "decided_by": hop.decided_by,
+    }
+
+
+def retrieved_event(turn_id: str, namespace: str, documents: Sequence[Document]) -> dict[str, Any]:
+    """What was found in the end."""
+    found = [{"id": item.id, "score": item.metadata["score"]} for item in documents]
+    return {
+        "type": "crabpath_retrieved",
+        "turn_id": turn_id,
+        "namespace": namespace,
+        "documents": found,
+    }

@@ -1,0 +1,154 @@
+"""The node that records what became of an answer."""
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import interrupt
+from typing_extensions import Unpack
+
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers.driver import Steps
+from crabpath_retrievers.outcome import RewardSource
+from langgraph_crabpath.node import Node
+from langgraph_crabpath.opinion import feedback_of
+from langgraph_crabpath.recall import turn_of
+from langgraph_crabpath.recording import feedback_id, record
+from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
+from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
+
+_SAID = ("outcome", "used", "unused", "answer", "correction")
+_SHOWN = 500  # characters of a document that a person is shown
+
+
+class FeedbackNode(Node):
+    """Records feedback for the turn in the state; see :func:`crabpath_feedback`."""
+
+    name = "crabpath_feedback"
+
+    def __init__(
+        self,
+        retriever: CrabPathRetriever,
+        keys: StateKeys,
+        *,
+        ask: bool,
+        namespace: Namespace | None,
+        source: RewardSource,
+    ) -> None:
+        """Use :func:`crabpath_feedback`."""
+        self._retriever, self._keys = retriever, keys
+        self._ask, self._namespace, self._source = ask, namespace, source
+
+    def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        turn_id = self._turn(state)
+        namespace = namespace_of(self._retriever, self._namespace, config)
+        fixed = {
+            "source": self._source,
+            "namespace": namespace,
+            "feedback_id": feedback_id(turn_id, namespace),
+        }
+        if self._ask:
+            feedback = self._asked(state, turn_id, fixed)
+        elif (said := self._said(state)) is not None:
+            feedback = feedback_of(said, turn_id, **fixed)
+        else:
+            return {}
+        receipt = yield from record(self._retriever, feedback)
+        return {self._keys["feedback_key"]: receipt}
+
+    def _turn(self, state: Any) -> str:
+        turn, documents = self._keys["turn_key"], self._keys["documents_key"]
+        found = held(state, turn) or turn_of(held(state, documents))
+        if found is None:
+            msg = (
+                f"the state holds no turn in {turn!r}, and none in {documents!r}: run "
+                "crabpath_retrieve before, with one of these keys in the schema of the state"
+            )
+            raise InvalidInputError(msg)
+        return str(found)
+
+    def _said(self, state: Any) -> dict[str, Any] | None:
+        """What the state says about the answer; None where it leaves that open."""
+        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in _SAID}  # type: ignore[literal-required]
+        outcome, correction = keys["outcome"], keys["correction"]
+        if not holds(state, outcome) and not holds(state, correction):
+            msg = (
+                f"the state holds neither {outcome!r} nor {correction!r}: write one of them before "
+                "this node, or build it with ask=True"
+            )
+            raise InvalidInputError(msg)
+        said = {name: held(state, key) for name, key in keys.items()}
+        return None if said["outcome"] is None and said["correction"] is None else said
+
+    def _asked(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
+        """Ask until the answer can be used. On resuming LangGraph replays the earlier answers."""
+        answer = self._answer(state)
+        payload = {
+            "type": "crabpath_feedback",
+            "turn_id": turn_id,
+            "question": self._question(state),
+            "answer": answer,
+            "documents": [_shown(item) for item in held(state, self._keys["documents_key"]) or ()],
+        }
+        while True:
+            said = interrupt(payload)
+            try:
+                return feedback_of(said, turn_id, answer=answer, **fixed)
+            except InvalidInputError as error:
+                payload = {**payload, "error": str(error)}
+
+    def _question(self, state: Any) -> str | None:
+        asked = held(state, self._keys["query_key"])
+        found = last_question(held(state, self._keys["messages_key"])) if asked is None else asked
+        return None if found is None else str(found)
+
+    def _answer(self, state: Any) -> str | None:
+        answer = held(state, self._keys["answer_key"])
+        return None if answer is None else str(answer)
+
+
+def crabpath_feedback(
+    retriever: CrabPathRetriever,
+    *,
+    ask: bool = False,
+    namespace: Namespace | None = None,
+    source: RewardSource = "human",
+    **keys: Unpack[StateKeys],
+) -> FeedbackNode:
+    """A node that records what became of the answer, so that the next retrieval is better.
+
+    It reads ``turn_key`` (else the turn of ``documents_key``) and what is said under
+    ``outcome_key``, ``used_key``, ``unused_key``, ``answer_key`` and ``correction_key``; where
+    outcome and correction are None nothing is recorded. It writes the receipt, a dict of
+    ``feedback_id``, ``status``, ``note`` and ``turn_id``, under ``feedback_key``.
+
+    Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
+    follows from the turn, so a turn is learned from once. Feedback about a turn of another
+    namespace is refused.
+
+    Args:
+        retriever: The one that answered, or another over the same memory.
+        ask: Ask a person with ``interrupt()``, with question, answer and documents. Resume with
+            ``Command(resume=...)``: a number in [-1, 1], True or False, ``"up"`` or ``"down"``,
+            the text of a correction, or a dict of outcome, used, unused, answer, correction. What
+            cannot be used is asked again, with the reason under ``error``.
+        namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
+        source: Who says so: ``human``, ``self``, ``harvested`` or ``teacher``.
+        keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.
+
+    Raises:
+        InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
+            turn, nothing that is said about it, or something that cannot be used.
+    """
+    return FeedbackNode(
+        require_retriever(retriever), keys_of(keys), ask=ask, namespace=namespace, source=source
+    )
+
+
+def _shown(document: Any) -> dict[str, Any]:
+    title = document.metadata.get("title")
+    text = document.page_content
+    return {
+        "id": document.id,
+        "title": None if title is None else str(title),
+        "text": text if len(text) <= _SHOWN else text[:_SHOWN] + " …",
+    }

@@ -1,0 +1,261 @@
+"""Middleware for LangChain's agents: remembers before the model, learns after the agent."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import OmitFromSchema
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langgraph.runtime import Runtime
+from typing_extensions import NotRequired
+
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
+from crabpath_retrievers.driver import Steps, arun, perform, run
+from langgraph_crabpath.context import format_documents
+from langgraph_crabpath.opinion import feedback_of
+from langgraph_crabpath.policy import AgentPolicy
+from langgraph_crabpath.recall import Recall, turn_of
+from langgraph_crabpath.recording import feedback_id, record, refused
+from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
+from langgraph_crabpath.state import last_question
+
+Policy = Callable[[Sequence[BaseMessage]], Any]
+"""From the messages that a run added to what they say about it, as for feedback; None: nothing."""
+
+_NO_ANSWER = (
+    "crabpath_feedback came with no earlier answer in this thread: give the agent a checkpointer, "
+    "and the thread_id of the answer that is meant"
+)
+_Kept = OmitFromSchema(input=True, output=False)
+_Given = OmitFromSchema(input=False, output=True)
+
+
+class CrabPathState(AgentState[Any]):
+    """What the middleware keeps in the state of an agent.
+
+    Attributes:
+        crabpath_documents: Documents for the last question; each retrieval replaces them.
+        crabpath_turns: The turns that the last run rests on, those of the tool among them.
+        crabpath_receipts: What became of the feedback that was recorded last.
+        crabpath_feedback: What the user says about the last answer, given with the next message.
+    """
+
+    crabpath_documents: NotRequired[Annotated[list[Document], _Kept]]
+    crabpath_turns: NotRequired[Annotated[list[str], _Kept]]
+    crabpath_receipts: NotRequired[Annotated[list[dict[str, Any]], _Kept]]
+    crabpath_feedback: NotRequired[Annotated[Any, _Given]]
+
+
+class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
+    """Gives an agent the memory's documents, and the memory what became of them.
+
+    ``create_agent(model, tools, middleware=[CrabPathMiddleware(retriever)])``
+
+    Before the agent starts it records what the user says about the last answer
+    (``crabpath_feedback`` in the input) and retrieves for the last human message. The documents
+    stand in every request to the model as one message of delimited data before the question; the
+    history of messages never holds them. After the agent the policy may record an outcome.
+
+    What a user says counts: it takes the place of what the policy recorded for the same turns. What
+    cannot be used is no error of the agent: ``crabpath_receipts`` says ``refused``, and why.
+    """
+
+    state_schema = CrabPathState
+
+    def __init__(
+        self,
+        retriever: CrabPathRetriever,
+        *,
+        policy: Policy | None = None,
+        namespace: Namespace | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """Remember with ``retriever``.
+
+        Args:
+            retriever: Answers, and learns.
+            policy: Outcome of a run by its messages; None for ``AgentPolicy()``, which learns from
+                failed tools and not from silence. It is called off the event loop.
+            namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
+            options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+
+        Raises:
+            InvalidInputError: It is no ``CrabPathRetriever``.
+        """
+        super().__init__()
+        self.tools = []
+        self._retriever = require_retriever(retriever)
+        self._policy = AgentPolicy() if policy is None else policy
+        self._namespace = namespace
+        self._recall = Recall(retriever, namespace, dict(options or {}))
+
+    def before_agent(
+        self,
+        state: CrabPathState,
+        runtime: Runtime[Any],  # noqa: ARG002  LangChain's signature
+        config: RunnableConfig | None = None,
+    ) -> dict[str, Any]:
+        """Record what the user said about the last answer, then retrieve."""
+        return run(self._before(state, ensure_config(config)))
+
+    async def abefore_agent(
+        self,
+        state: CrabPathState,
+        runtime: Runtime[Any],  # noqa: ARG002
+        config: RunnableConfig | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`before_agent`, off the event loop."""
+        return await arun(self._before(state, ensure_config(config)))
+
+    def wrap_model_call(
+        self,
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], ModelResponse[Any]]",
+    ) -> "ModelResponse[Any]":
+        """Show the documents to the model."""
+        return handler(_informed(request))
+
+    async def awrap_model_call(
+        self,
+        request: "ModelRequest[Any]",
+        handler: "Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]",
+    ) -> "ModelResponse[Any]":
+        """As :meth:`wrap_model_call`."""
+        return await handler(_informed(request))
+
+    def after_agent(
+        self,
+        state: CrabPathState,
+        runtime: Runtime[Any],  # noqa: ARG002
+        config: RunnableConfig | None = None,
+    ) -> dict[str, Any]:
+        """Record what the policy makes of the run."""
+        return run(self._after(state, ensure_config(config)))
+
+    async def aafter_agent(
+        self,
+        state: CrabPathState,
+        runtime: Runtime[Any],  # noqa: ARG002
+        config: RunnableConfig | None = None,
+    ) -> dict[str, Any]:
+        """As :meth:`after_agent`, off the event loop."""
+        return await arun(self._after(state, ensure_config(config)))
+
+    def _before(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        said = state.get("crabpath_feedback")
+        update: dict[str, Any] = {"crabpath_feedback": None, "crabpath_receipts": []}
+        if said is not None:
+            update["crabpath_receipts"] = yield from self._told(state, said, config)
+        question = last_question(state["messages"])
+        if question is None or not question.strip():  # an image alone, or a run that goes on
+            return {**update, "crabpath_documents": [], "crabpath_turns": []}
+        found = yield from self._recall.steps(question, config)
+        return {
+            **update,
+            "crabpath_documents": found.documents,
+            "crabpath_turns": [found.turn_id],
+        }
+
+    def _told(
+        self, state: CrabPathState, said: Any, config: RunnableConfig
+    ) -> Steps[list[dict[str, Any]]]:
+        """What the user says takes the place of what the policy made of the same run."""
+        turns = state.get("crabpath_turns")
+        if not turns:
+            return refused(_NO_ANSWER)
+        namespace = namespace_of(self._retriever, self._namespace, config)
+        try:
+            given = _feedback(
+                turns,
+                said,
+                namespace,
+                "said",
+                source="human",
+                answer=_last_answer(state["messages"]),
+            )
+        except InvalidInputError as error:  # raised, it would fail every later run of the thread
+            return refused(str(error))
+        yield from self._taken_back(turns, namespace)
+        return (yield from self._recorded(given))
+
+    def _after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        messages = _of_this_run(state["messages"])
+        turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *_tool_turns(messages)]))
+        said = yield from perform(self._policy, messages)
+        if said is None or not turns:
+            return {"crabpath_turns": turns}
+        namespace = namespace_of(self._retriever, self._namespace, config)
+        answer = _last_answer(messages)
+        given = _feedback(turns, said, namespace, "policy", source="harvested", answer=answer)
+        receipts = yield from self._recorded(given)
+        earlier = state.get("crabpath_receipts", [])
+        return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
+
+    def _recorded(self, given: Sequence[Feedback]) -> Steps[list[dict[str, Any]]]:
+        receipts = []
+        for feedback in given:
+            receipt = yield from record(self._retriever, feedback)
+            receipts.append(receipt)
+        return receipts
+
+    def _taken_back(self, turns: Sequence[str], namespace: str) -> Steps[None]:
+        for turn in turns:
+            name = feedback_id(turn, namespace, "policy")
+            try:
+                yield from perform(self._retriever.memory.undo, name, namespace=namespace)
+            except NotFoundError:  # the policy had nothing to say
+                continue
+
+
+def _feedback(
+    turns: Sequence[str], said: Any, namespace: str, what: str, **fields: Any
+) -> list[Feedback]:
+    """The same words about every turn.
+
+    Raises:
+        InvalidInputError: They cannot be used.
+    """
+    return [
+        feedback_of(
+            said,
+            turn,
+            namespace=namespace,
+            feedback_id=feedback_id(turn, namespace, what),
+            **fields,
+        )
+        for turn in turns
+    ]
+
+
+def _informed(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
+    """The request with the documents before the question that they were found for."""
+    documents: Any = request.state.get("crabpath_documents")
+    if not documents:
+        return request
+    messages = list(request.messages)
+    human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    messages.insert(human[-1] if human else 0, HumanMessage(format_documents(documents)))
+    return request.override(messages=messages)
+
+
+def _of_this_run(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """What came after the last human message."""
+    human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    return list(messages[human[-1] + 1 if human else 0 :])
+
+
+def _tool_turns(messages: Sequence[BaseMessage]) -> list[str]:
+    artifacts = [m.artifact for m in messages if isinstance(m, ToolMessage)]
+    found = [turn_of(artifact) for artifact in artifacts if isinstance(artifact, list)]
+    return [turn for turn in found if turn is not None]
+
+
+def _last_answer(messages: Sequence[BaseMessage]) -> str | None:
+    """The last text of the model; None without one."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and message.text:
+            return str(message.text)
+    return None

@@ -1,0 +1,61 @@
+"""What somebody said about an answer, in any of the forms that a host may send."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from crabpath_retrievers import Feedback, InvalidInputError
+
+_THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
+_FIELDS = ("outcome", "used", "unused", "answer", "correction")
+_WRONG = -1.0  # who corrects an answer says that it was wrong
+
+
+def fields_of(said: Any) -> dict[str, Any]:
+    """The fields of a feedback that somebody's words come to.
+
+    Args:
+        said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
+            other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
+            ``unused``, ``answer`` and ``correction``. A correction without outcome counts as -1.
+
+    Raises:
+        InvalidInputError: It is none of these.
+    """
+    given = _mapping(said)
+    unknown = sorted(map(str, set(given) - set(_FIELDS)))
+    if unknown:
+        msg = f"unknown fields {unknown} in the feedback: use {', '.join(_FIELDS)}"
+        raise InvalidInputError(msg)
+    fields = {name: given[name] for name in _FIELDS if given.get(name) is not None}
+    if "outcome" not in fields and "correction" not in fields:
+        msg = "the feedback says neither outcome nor correction: give one of them"
+        raise InvalidInputError(msg)
+    outcome = fields.get("outcome", _WRONG)
+    fields["outcome"] = _THUMBS.get(outcome, outcome) if isinstance(outcome, str) else outcome
+    if isinstance(outcome, bool):
+        fields["outcome"] = 1.0 if outcome else -1.0
+    return fields
+
+
+def feedback_of(said: Any, turn_id: str, **fields: Any) -> Feedback:
+    """A feedback about a turn, checked.
+
+    Raises:
+        InvalidInputError: It cannot be used.
+    """
+    given = {**fields, **fields_of(said)}
+    return Feedback(turn_id, given.pop("outcome"), **given)
+
+
+def _mapping(said: Any) -> Mapping[str, Any]:
+    if isinstance(said, Mapping):
+        return said
+    if isinstance(said, (bool, int, float)):
+        return {"outcome": said}
+    if isinstance(said, str) and said.strip():
+        return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
+    msg = (
+        f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
+        f"the text of a correction, or a dict of {', '.join(_FIELDS)}; not {said!r}"
+    )
+    raise InvalidInputError(msg)

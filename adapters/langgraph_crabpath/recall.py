@@ -1,0 +1,63 @@
+"""One retrieval on behalf of a graph: whose it is, and what its stream is told."""
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+
+from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.driver import Steps, perform_either
+from langgraph_crabpath.events import hop_event, retrieved_event
+from langgraph_crabpath.scope import Namespace, namespace_of, runtime_of
+
+
+class Recalled(NamedTuple):
+    """What was found, and the turn by which feedback finds it."""
+
+    turn_id: str
+    documents: list[Document]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Asks a retriever for whoever the graph runs for.
+
+    Attributes:
+        retriever: Answers.
+        namespace: Whose memory it is; None to find out from the run.
+        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+    """
+
+    retriever: CrabPathRetriever
+    namespace: Namespace | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def steps(self, question: Any, config: RunnableConfig) -> Steps[Recalled]:
+        """Retrieve, and write every hop and the result to the graph's custom stream."""
+        write = runtime_of(config).stream_writer
+        namespace = namespace_of(self.retriever, self.namespace, config)
+        run_id = uuid.uuid4()
+        given = {
+            **self.options,
+            "namespace": namespace,
+            "run_id": run_id,
+            "on_hop": lambda hop: write(hop_event(hop)),
+        }
+        documents: list[Document] = yield from perform_either(
+            lambda: self.retriever.invoke(question, config, **given),
+            lambda: self.retriever.ainvoke(question, config, **given),
+        )
+        turn_id = turn_of(documents) or str(run_id)
+        write(retrieved_event(turn_id, namespace, documents))
+        return Recalled(turn_id, documents)
+
+
+def turn_of(documents: Any) -> str | None:
+    """The turn that returned documents; None where they do not tell."""
+    for document in documents or ():
+        block = getattr(document, "metadata", {}).get("crabpath")
+        if isinstance(block, dict) and "turn_id" in block:
+            return str(block["turn_id"])
+    return None

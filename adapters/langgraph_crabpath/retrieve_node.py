@@ -1,0 +1,62 @@
+"""The node that retrieves."""
+
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from typing_extensions import Unpack
+
+from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.driver import Steps
+from langgraph_crabpath.node import Node
+from langgraph_crabpath.recall import Recall
+from langgraph_crabpath.scope import Namespace, require_retriever
+from langgraph_crabpath.state import StateKeys, keys_of, question_in
+
+
+class RetrieveNode(Node):
+    """Puts documents and their turn id into the state; see :func:`crabpath_retrieve`."""
+
+    name = "crabpath_retrieve"
+
+    def __init__(self, recall: Recall, keys: StateKeys) -> None:
+        """Use :func:`crabpath_retrieve`."""
+        self._recall, self._keys = recall, keys
+
+    def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        question = question_in(state, self._keys)
+        found = yield from self._recall.steps(question, config)
+        return {
+            self._keys["documents_key"]: found.documents,
+            self._keys["turn_key"]: found.turn_id,
+        }
+
+
+def crabpath_retrieve(
+    retriever: CrabPathRetriever,
+    *,
+    namespace: Namespace | None = None,
+    options: dict[str, Any] | None = None,
+    **keys: Unpack[StateKeys],
+) -> RetrieveNode:
+    """A node that retrieves for the question in the state.
+
+    One object for sync and async graphs: ``builder.add_node("retrieve", crabpath_retrieve(r))``.
+    It reads ``query_key``, else the last human message of ``messages_key``, and writes
+    ``documents_key`` and ``turn_key``; both must be in the schema of the state to be kept. With
+    ``stream_mode="custom"`` every hop of the walk is streamed while it happens.
+
+    Args:
+        retriever: Answers.
+        namespace: Whose memory is used, as a text or as a function of runtime and config. None
+            takes the first there is of: the user whom a LangGraph server has authenticated;
+            ``namespace`` or ``user_id`` in the runtime's context; the same in
+            ``config["configurable"]``; the retriever's.
+        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.
+
+    Raises:
+        InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
+            question.
+    """
+    recall = Recall(require_retriever(retriever), namespace, dict(options or {}))
+    return RetrieveNode(recall, keys_of(keys))

@@ -1,0 +1,57 @@
+"""For whom a graph runs, and where it streams to."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError
+from langgraph_crabpath.state import held
+
+Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
+"""Whose memory is used: a text, or a function of what LangGraph knows about the run."""
+
+# get_runtime() reads the same key, but refuses coroutines on Python 3.10.
+_RUNTIME = "__pregel_runtime"
+_USER = "langgraph_auth_user"  # a server writes it over whatever a client sent
+_NAMES = ("namespace", "user_id")
+
+
+def runtime_of(config: RunnableConfig) -> Runtime[Any]:
+    """The runtime of the graph; one without context and stream outside of a graph."""
+    found = config.get("configurable", {}).get(_RUNTIME)
+    return found if isinstance(found, Runtime) else Runtime()
+
+
+def namespace_of(
+    retriever: CrabPathRetriever, given: Namespace | None, config: RunnableConfig
+) -> str:
+    """Whose learned weights apply: the first of these that is there.
+
+    1. ``namespace=`` of the node, middleware or tool;
+    2. the user whom a LangGraph server has authenticated;
+    3. ``namespace``, then ``user_id``, of the runtime's context;
+    4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
+    5. the retriever's.
+    """
+    runtime, configurable = runtime_of(config), config.get("configurable", {})
+    if given is not None:
+        return given(runtime, config) if callable(given) else given
+    told = [held(configurable.get(_USER), "identity")]
+    told += [held(runtime.context, name) for name in _NAMES]
+    told += [held(configurable, name) for name in _NAMES]
+    found = next((value for value in told if value is not None), retriever.namespace)
+    return str(found)
+
+
+def require_retriever(value: object) -> CrabPathRetriever:
+    """Refuse anything else early, with a sentence.
+
+    Raises:
+        InvalidInputError: It is no ``CrabPathRetriever``.
+    """
+    if not isinstance(value, CrabPathRetriever):
+        msg = f"pass a CrabPathRetriever, not a {type(value).__name__}"
+        raise InvalidInputError(msg)
+    return value

@@ -1,0 +1,66 @@
+"""Retrieval as a tool that a model may call."""
+
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+
+from crabpath_retrievers import CrabPathRetriever, InvalidInputError
+from crabpath_retrievers.driver import Steps, arun, run
+from langgraph_crabpath.context import format_documents
+from langgraph_crabpath.recall import Recall
+from langgraph_crabpath.scope import Namespace, require_retriever
+
+_DESCRIPTION = "Search the memory for documents that answer a question. Pass the whole question."
+_Found = tuple[str, list[Document]]
+
+
+def create_crabpath_tool(
+    retriever: CrabPathRetriever,
+    *,
+    name: str = "search_memory",
+    description: str = _DESCRIPTION,
+    namespace: Namespace | None = None,
+    options: dict[str, Any] | None = None,
+) -> BaseTool:
+    """A tool that retrieves: the model gets the texts, ``ToolMessage.artifact`` the documents.
+
+    The model chooses the query and nothing else; whose memory is searched follows from the run,
+    as for :func:`~langgraph_crabpath.crabpath_retrieve`. A query that cannot be asked is told to
+    the model; a store that fails is an error of the graph.
+
+    Args:
+        retriever: Answers.
+        name: By which the model calls it.
+        description: What the model is told about it.
+        namespace: Whose memory is used; None to find out from the run.
+        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+
+    Raises:
+        InvalidInputError: It is no ``CrabPathRetriever``.
+    """
+    recall = Recall(require_retriever(retriever), namespace, dict(options or {}))
+
+    def search(query: str, config: RunnableConfig) -> _Found:
+        return run(_found(recall, query, config))
+
+    async def asearch(query: str, config: RunnableConfig) -> _Found:
+        return await arun(_found(recall, query, config))
+
+    return StructuredTool.from_function(
+        search,
+        asearch,
+        name=name,
+        description=description,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+    )
+
+
+def _found(recall: Recall, query: str, config: RunnableConfig) -> Steps[_Found]:
+    try:
+        found = yield from recall.steps(query, config)
+    except InvalidInputError as error:
+        raise ToolException(str(error)) from error
+    return format_documents(found.documents), found.documents

@@ -1,0 +1,34 @@
+"""A memory that leaves learning to others can be told to learn from what waits."""
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from crabpath_retrievers import Feedback, StoreUnavailableError
+
+
+def test_learns_from_what_waits(opens, hosting):
+    """All of it is applied once, and indexed."""
+    with opens(apply="external") as memory:
+        host = hosting(memory)
+        for _ in range(3):
+            memory.record(Feedback(host.ask(), 1.0, used=["a"]))
+        memory.record(Feedback("nobody", 1.0))
+        assert memory.learn_waiting() == (3, 1, 0)
+        assert (host.learned(), memory.store.learned.pile()) == (3, 0)
+        assert memory.learn_waiting() == (0, 0, 0)
+
+
+async def test_does_so_off_the_event_loop(opens, hosting):
+    """The async form blocks nothing."""
+    with opens(apply="external") as memory:
+        memory.record(Feedback(hosting(memory).ask(), 1.0))
+        with blockbuster_ctx():
+            assert await memory.alearn_waiting() == (1, 0, 0)
+
+
+def test_a_closed_memory_says_so(opens):
+    """The sentence says what to do."""
+    with opens() as memory:
+        pass
+    with pytest.raises(StoreUnavailableError, match="open it again"):
+        memory.learn_waiting()

@@ -1,0 +1,55 @@
+"""A small memory that a test may change, and a chat model behind a real client."""
+
+from collections.abc import Iterator
+
+import pytest
+from chat_server import ChatServer
+from langchain_classic.embeddings import CacheBackedEmbeddings
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.stores import InMemoryByteStore
+from langchain_openai import ChatOpenAI
+
+from crabpath_retrievers import CrabPathRetriever
+
+QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
+
+
+@pytest.fixture(scope="session")
+def cached(embeddings: Embeddings) -> Embeddings:
+    """all-MiniLM-L6-v2; every text is embedded once."""
+    return CacheBackedEmbeddings.from_bytes_store(
+        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
+    )
+
+
+@pytest.fixture
+def retriever(cached: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
+    """CrabPath over the ten passages of one question."""
+    made = CrabPathRetriever.from_documents(passages[:10], cached, k=3)
+    yield made
+    made.memory.close()
+
+
+@pytest.fixture
+def model(chat_server: ChatServer) -> ChatOpenAI:
+    """OpenAI's client, asking the server of this machine."""
+    return ChatOpenAI(model="m", base_url=chat_server.url, api_key="x", max_retries=0)
+
+
+@pytest.fixture
+def question() -> str:
+    """What the passages answer."""
+    return QUESTION
+
+
+@pytest.fixture(params=["sync", "async"])
+def called(request: pytest.FixtureRequest):
+    """Calls a Runnable, once with invoke and once with ainvoke."""
+
+    async def call(runnable, *args, **options):
+        if request.param == "sync":
+            return runnable.invoke(*args, **options)
+        return await runnable.ainvoke(*args, **options)
+
+    return call

@@ -1,0 +1,102 @@
+"""Nothing that the adapter does in an async graph blocks the event loop."""
+
+import asyncio
+import time
+
+import pytest
+from blockbuster import BlockingError, blockbuster_ctx
+from langchain.agents import create_agent
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import StateGraph
+from langgraph.types import Command
+from typing_extensions import TypedDict
+
+from langgraph_crabpath import (
+    AgentPolicy,
+    CrabPathMiddleware,
+    crabpath_feedback,
+    crabpath_retrieve,
+    create_crabpath_tool,
+)
+
+CONFIG = {"configurable": {"thread_id": "1"}}
+
+
+class State(TypedDict, total=False):
+    """From question to receipt."""
+
+    question: str
+    documents: list
+    turn_id: str
+    feedback: dict
+
+
+def graph(retriever, record):
+    """Retrieve, record."""
+    builder = StateGraph(State)
+    builder.add_node("retrieve", crabpath_retrieve(retriever))
+    builder.add_node("record", record)
+    builder.set_entry_point("retrieve")
+    builder.add_edge("retrieve", "record")
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+async def test_nodes_do_not_block(retriever, question):
+    """Retrieving, asking and learning run off the event loop."""
+    built = graph(retriever, crabpath_feedback(retriever, ask=True))
+    with blockbuster_ctx():
+        await built.ainvoke({"question": question}, CONFIG)
+        result = await built.ainvoke(Command(resume="Both were American."), CONFIG)
+    assert result["feedback"]["status"] == "applied"
+
+
+async def test_many_runs_at_once_keep_their_users_apart(retriever, question):
+    """Forty runs on one event loop: none blocks it, each has its own turn and namespace."""
+    builder = StateGraph(State)
+    builder.add_node("retrieve", crabpath_retrieve(retriever))
+    builder.set_entry_point("retrieve")
+    built = builder.compile()
+    users = [f"user {number % 4}" for number in range(40)]
+    with blockbuster_ctx():
+        results = await asyncio.gather(
+            *(
+                built.ainvoke({"question": question}, {"configurable": {"user_id": user}})
+                for user in users
+            )
+        )
+    found = [result["documents"][0].metadata["crabpath"]["namespace"] for result in results]
+    assert found == users
+    assert len({result["turn_id"] for result in results}) == len(users)
+
+
+async def test_a_blocking_node_would_be_noticed(retriever, question):
+    """The watch that the other tests rely on is awake."""
+
+    async def blocks(_state):
+        time.sleep(0.01)  # noqa: ASYNC251  meant to be caught
+
+    with blockbuster_ctx(), pytest.raises(BlockingError):
+        await graph(retriever, blocks).ainvoke({"question": question}, CONFIG)
+
+
+async def test_an_agent_does_not_block(retriever, question, chat_server, model):
+    """Neither does the middleware, its policy, what it takes back, nor the tool."""
+    chat_server.says = lambda body: (
+        {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
+    )
+
+    def policy(messages):
+        time.sleep(0.01)  # a policy may block: it runs in a thread
+        return AgentPolicy(success=0.5)(messages)
+
+    middleware = CrabPathMiddleware(retriever, policy=policy)
+    tools = [create_crabpath_tool(retriever)]
+    agent = create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())
+    # The client reads certificates when it is first used.
+    await model.ainvoke("Hello")
+    with blockbuster_ctx():
+        await agent.ainvoke({"messages": [("user", question)]}, CONFIG)
+        said = {"messages": [("user", "Thanks")], "crabpath_feedback": "down"}
+        result = await agent.ainvoke(said, CONFIG)
+    statuses = [receipt["status"] for receipt in result["crabpath_receipts"]]
+    assert statuses == ["applied"] * 3

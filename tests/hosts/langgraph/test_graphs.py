@@ -1,0 +1,150 @@
+"""The LangGraph applications: each loads by path and is run over a real memory and client."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from blockbuster import blockbuster_ctx
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from crabpath_retrievers import CrabPathRetriever, NotFoundError, Settings
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.memory import CrabPath
+from langgraph_crabpath.serving import served_model, served_retriever
+
+GRAPHS = Path(__file__).parents[3] / "graphs"
+NAMES = ("rag", "agent", "human_feedback", "maintenance")
+CORRECTION = "Both Scott Derrickson and Ed Wood were American."
+ANN = {"configurable": {"thread_id": "1"}}
+
+
+def load(name):
+    """The module of an application, loaded by its path as a server loads it."""
+    spec = importlib.util.spec_from_file_location(f"graphs__{name}", GRAPHS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def kept(retriever):
+    """All feedback that the memory holds, by status."""
+    return retriever.memory.store.learned.tally()
+
+
+def test_the_configuration_names_every_application():
+    """Each file is named, and each name is a file with that variable."""
+    named = json.loads((GRAPHS / "langgraph.json").read_text(encoding="utf-8"))["graphs"]
+    assert named == {name: f"./{name}.py:graph" for name in NAMES}
+    assert {path.stem for path in GRAPHS.glob("*.py")} == set(NAMES)
+    assert all(callable(load(name).graph) for name in NAMES)
+
+
+def test_the_configuration_is_valid():
+    """``langgraph validate`` says so."""
+    command = [sys.executable, "-m", "langgraph_cli", "validate", "-c", GRAPHS / "langgraph.json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "is valid. (4 graphs found)" in done.stdout
+
+
+async def test_rag_learns_from_its_own_grade(retriever, question, chat_server, model):
+    """The model's grade is recorded as its own word, with the documents that it names."""
+    chat_server.says = lambda body: (
+        {"outcome": 0.8, "used": ["h1", "h4"]} if "response_format" in body else "Yes, American."
+    )
+    graph = load("rag").build(retriever, model)
+    result = await graph.ainvoke({"question": question}, context={"user_id": "ann"})
+    assert result["answer"] == "Yes, American."
+    assert result["feedback"]["status"] == "applied"
+    feedback = retriever.memory.store.learned.feedback(result["feedback"]["feedback_id"]).feedback
+    assert (feedback.outcome, feedback.source, feedback.namespace) == (0.8, "self", "ann")
+    assert feedback.used == ("h1", "h4")
+
+
+async def test_rag_learns_nothing_from_a_grade_that_cannot_be_read(
+    retriever, question, chat_server, model
+):
+    """Prose in place of a grade, or a grade out of range, ends the run without feedback."""
+    graph = load("rag").build(retriever, model, InMemorySaver())
+    for grade in ("Well done!", {"outcome": 9, "used": []}):
+        chat_server.says = lambda body, g=grade: g if "response_format" in body else "Yes."
+        result = await graph.ainvoke({"question": question}, ANN)
+        assert (result["answer"], "feedback" in result) == ("Yes.", False)
+    assert sum(kept(retriever).values()) == 0
+
+
+async def test_the_agent_remembers_and_learns(retriever, question, chat_server, model):
+    """It reads the documents, looks again with its tool, and a correction changes its memory."""
+    chat_server.says = lambda body: (
+        {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
+    )
+    graph = load("agent").build(retriever, model, InMemorySaver())
+    asked = {"messages": [{"role": "user", "content": question}]}
+    first = await graph.ainvoke(asked, ANN, context={"user_id": "ann"})
+    assert len(first["crabpath_turns"]) == 2
+    said = {**asked, "crabpath_feedback": CORRECTION}
+    second = await graph.ainvoke(said, ANN, context={"user_id": "ann"})
+    assert CORRECTION in [document.page_content for document in second["crabpath_documents"]]
+
+
+async def test_human_feedback_waits_and_learns(retriever, question, chat_server, model):
+    """The run stops with the answer, and goes on with what a person says about it."""
+    chat_server.says = "No."
+    graph = load("human_feedback").build(retriever, model, InMemorySaver())
+    waiting = await graph.ainvoke({"question": question}, ANN, context={"user_id": "ann"})
+    assert waiting["__interrupt__"][0].value["answer"] == "No."
+    result = await graph.ainvoke(Command(resume=CORRECTION), ANN, context={"user_id": "ann"})
+    assert result["feedback"]["status"] == "applied"
+    found = retriever.invoke(question, namespace="ann")
+    assert CORRECTION in [document.page_content for document in found]
+
+
+async def test_maintenance_learns_from_what_waits(cached, passages, question):
+    """Feedback of a memory that leaves learning to others is applied and indexed, then told."""
+    settings = Settings(learning=LearningSettings(apply="external"))
+    with CrabPath.open(embeddings=cached, settings=settings) as memory:
+        memory.add_documents(passages[:10])
+        retriever = CrabPathRetriever(memory=memory)
+        turn = retriever.invoke(question)[0].metadata["crabpath"]["turn_id"]
+        assert retriever.record(turn, 1, used=["h1"]).status == "waiting"
+        graph = load("maintenance").build(retriever)
+        with blockbuster_ctx():
+            result = await graph.ainvoke({})
+        assert result["learned"] == {"applied": 1, "refused": 0, "failed": 0}
+        assert result["memory"] == memory.info()
+        assert (kept(retriever)["applied"], memory.store.learned.pile()) == (1, 0)
+        assert (await graph.ainvoke({}))["learned"]["applied"] == 0
+
+
+async def test_a_server_opens_memory_and_model_once(
+    tmp_path, monkeypatch, cached, passages, question, chat_server
+):
+    """Off the event loop; every graph of the process shares them."""
+    CrabPathRetriever.from_documents(passages[:10], cached, path=tmp_path).memory.close()
+    monkeypatch.setenv("CRABPATH_STORE", str(tmp_path))
+    monkeypatch.setenv("CRABPATH_MODEL", "openai:local")
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    with blockbuster_ctx():
+        retriever, model = await served_retriever(), await served_model()
+        assert await load("human_feedback").graph() is not None
+        assert retriever is await served_retriever()
+        assert model is await served_model()
+    assert isinstance(model, ChatOpenAI)
+    assert (model.model_name, str(model.root_client.base_url)) == ("local", f"{chat_server.url}/")
+    assert [d.id for d in await retriever.ainvoke(question)]
+    retriever.memory.close()
+
+
+async def test_a_server_makes_no_memory_of_its_own(tmp_path, monkeypatch):
+    """A misspelt path is refused with the way to make one."""
+    monkeypatch.setenv("CRABPATH_STORE", str(tmp_path / "nowhere"))
+    with pytest.raises(NotFoundError, match=r"there is no memory at .*nowhere"):
+        await load("maintenance").graph()
+    assert not (tmp_path / "nowhere").exists()

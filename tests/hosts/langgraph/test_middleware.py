@@ -1,0 +1,272 @@
+"""CrabPath as middleware of a LangChain agent, with a chat model behind a real client."""
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.tools import ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from crabpath_retrievers import InvalidInputError
+from langgraph_crabpath import (
+    AgentPolicy,
+    CrabPathMiddleware,
+    create_crabpath_tool,
+    format_documents,
+)
+
+CORRECTION = "Both Scott Derrickson and Ed Wood were American."
+CONFIG = {"configurable": {"thread_id": "1"}}
+
+
+@tool
+def divide(a: float, b: float) -> float:
+    """Divide a by b."""
+    if b == 0:
+        msg = "no number is divided by 0"
+        raise ToolException(msg)
+    return a / b
+
+
+divide.handle_tool_error = True
+
+
+def said(question, **more):
+    """Input of an agent: one message of a user."""
+    return {"messages": [{"role": "user", "content": question}], **more}
+
+
+def agent(retriever, model, *tools, **options):
+    """An agent with the memory, that keeps its threads."""
+    middleware = CrabPathMiddleware(retriever, **options)
+    return create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())
+
+
+def texts(retriever, question):
+    """The texts that a question returns now."""
+    return [document.page_content for document in retriever.invoke(question)]
+
+
+def kept(retriever):
+    """All feedback that the memory holds, by status."""
+    return retriever.memory.store.learned.tally()
+
+
+def recorded(retriever, receipt):
+    """The feedback of a receipt, as the memory holds it."""
+    return retriever.memory.store.learned.feedback(receipt["feedback_id"]).feedback
+
+
+async def test_the_model_reads_the_documents(retriever, question, called, chat_server, model):
+    """They stand as data in one message before the question; the history does not hold them."""
+    result = await called(agent(retriever, model), said(question), CONFIG)
+    sent = [
+        (message["role"], message["content"]) for message in chat_server.requests[0]["messages"]
+    ]
+    documents = result["crabpath_documents"]
+    assert sent == [("user", format_documents(documents)), ("user", question)]
+    assert [d.id for d in documents] == [d.id for d in retriever.invoke(question)]
+    assert [message.text for message in result["messages"]] == [question, "ok"]
+
+
+async def test_documents_do_not_pile_up(retriever, question, called, chat_server, model):
+    """In every turn the model reads those of the last question only."""
+    built = agent(retriever, model)
+    other = "Who directed the film Ed Wood?"
+    await called(built, said(question), CONFIG)
+    result = await called(built, said(other), CONFIG)
+    sent = [message["content"] for message in chat_server.requests[1]["messages"]]
+    assert sent == [question, "ok", format_documents(result["crabpath_documents"]), other]
+    assert [d.id for d in result["crabpath_documents"]] == [d.id for d in retriever.invoke(other)]
+
+
+async def test_retrieves_once_for_a_run_with_tools(retriever, question, called, chat_server, model):
+    """The documents stay where they are while tools run, and one turn is recorded."""
+    chat_server.says = lambda body: (
+        {"a": 1, "b": 2} if body["messages"][-1]["role"] == "user" else "A half."
+    )
+    result = await called(agent(retriever, model, divide), said(question), CONFIG)
+    first, second = (request["messages"] for request in chat_server.requests)
+    assert second[: len(first)] == first
+    assert [message["role"] for message in second] == ["user", "user", "assistant", "tool"]
+    assert len(result["crabpath_turns"]) == retriever.memory.info()["turns"] == 1
+
+
+async def test_silence_teaches_nothing(retriever, question, called, model):
+    """By default an agent that ends without an error records nothing."""
+    result = await called(agent(retriever, model), said(question), CONFIG)
+    assert result["crabpath_receipts"] == []
+    assert sum(kept(retriever).values()) == 0
+
+
+async def test_silence_may_be_told_to_teach(retriever, question, called, chat_server, model):
+    """Then its outcome is recorded with the answer, as harvested."""
+    chat_server.says = "Scott Derrickson is an American director."
+    built = agent(retriever, model, policy=AgentPolicy(success=0.2))
+    (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    feedback = recorded(retriever, receipt)
+    assert receipt["status"] == "applied"
+    assert (feedback.outcome, feedback.source) == (0.2, "harvested")
+    assert feedback.answer == "Scott Derrickson is an American director."
+
+
+async def test_a_failed_tool_counts_against_the_run(
+    retriever, question, called, chat_server, model
+):
+    """A partial negative is recorded when a tool of this run failed, not one of an earlier run."""
+    chat_server.says = lambda body: (
+        {"a": 1, "b": 0} if body["messages"][-1]["content"] == question else "It cannot be done."
+    )
+    built = agent(retriever, model, divide)
+    (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    assert recorded(retriever, receipt).outcome == -0.3
+    later = await called(built, said("Thanks"), CONFIG)
+    assert later["crabpath_receipts"] == []
+    assert kept(retriever)["applied"] == 1
+
+
+async def test_a_policy_is_any_function_of_the_messages(retriever, question, called, model):
+    """It may say all that feedback may say, and it gets the messages of the run."""
+    seen = []
+
+    def policy(messages):
+        seen.extend(message.text for message in messages)
+        return {"outcome": 1, "used": ["h1"]}
+
+    built = agent(retriever, model, policy=policy)
+    (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    assert seen == ["ok"]
+    assert recorded(retriever, receipt).used == ("h1",)
+
+
+async def test_a_correction_with_the_next_message_changes_the_next_retrieval(
+    retriever, question, called, chat_server, model
+):
+    """It is learned before the retrieval of that message, and is not given twice."""
+    built = agent(retriever, model)
+    assert CORRECTION not in texts(retriever, question)
+    first = await called(built, said(question), CONFIG)
+    result = await called(built, said(question, crabpath_feedback=CORRECTION), CONFIG)
+    (receipt,) = result["crabpath_receipts"]
+    assert (receipt["status"], receipt["turn_id"]) == ("applied", first["crabpath_turns"][0])
+    assert recorded(retriever, receipt).answer == "ok"
+    assert CORRECTION in [d.page_content for d in result["crabpath_documents"]]
+    assert CORRECTION in chat_server.requests[1]["messages"][-2]["content"]
+    await called(built, said("Thanks"), CONFIG)
+    assert kept(retriever)["applied"] == 1
+
+
+async def test_the_user_has_the_last_word(retriever, question, called, model):
+    """What the policy recorded for a turn is taken back when the user speaks about it."""
+    built = agent(retriever, model, policy=AgentPolicy(success=1))
+    (harvested,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    result = await called(built, said(question, crabpath_feedback="down"), CONFIG)
+    human, _ = result["crabpath_receipts"]
+    status = retriever.memory.store.learned.feedback
+    assert status(harvested["feedback_id"]).status == "undone"
+    assert (human["status"], recorded(retriever, human).outcome) == ("applied", -1)
+
+
+async def test_feedback_reaches_the_turns_of_the_tool(
+    retriever, question, called, chat_server, model
+):
+    """What the tool found in a run is learned about like what was found before it."""
+    chat_server.says = lambda body: (
+        {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
+    )
+    built = agent(retriever, model, create_crabpath_tool(retriever))
+    first = await called(built, said(question), CONFIG)
+    assert len(first["crabpath_turns"]) == 2
+    result = await called(built, said("Thanks", crabpath_feedback="up"), CONFIG)
+    assert [receipt["turn_id"] for receipt in result["crabpath_receipts"]] == first[
+        "crabpath_turns"
+    ]
+    assert {receipt["status"] for receipt in result["crabpath_receipts"]} == {"applied"}
+
+
+async def test_two_users_two_minds(retriever, question, called, model):
+    """The namespace follows from the run, for retrieving and for learning."""
+    built = agent(retriever, model)
+    ann = {"configurable": {"thread_id": "1", "user_id": "ann"}}
+    bob = {"configurable": {"thread_id": "2", "user_id": "bob"}}
+    await called(built, said(question), ann)
+    hers = await called(built, said(question, crabpath_feedback=CORRECTION), ann)
+    his = await called(built, said(question), bob)
+    assert CORRECTION in [d.page_content for d in hers["crabpath_documents"]]
+    assert CORRECTION not in [d.page_content for d in his["crabpath_documents"]]
+    stolen = {"configurable": {"thread_id": "1", "user_id": "bob"}}
+    receipts = (await called(built, said("x", crabpath_feedback="up"), stolen))["crabpath_receipts"]
+    assert [receipt["status"] for receipt in receipts] == ["refused"]
+
+
+async def test_a_client_cannot_hand_in_documents_or_turns(
+    retriever, question, called, chat_server, model
+):
+    """Of the middleware's keys only the feedback is taken from the input."""
+    turn = retriever.invoke(question)[0].metadata["crabpath"]["turn_id"]
+    sent = said(question, crabpath_turns=[turn], crabpath_feedback="up")
+    (receipt,) = (await called(agent(retriever, model), sent, CONFIG))["crabpath_receipts"]
+    assert (receipt["status"], receipt["turn_id"]) == ("refused", None)
+    schema = agent(retriever, model).get_input_jsonschema()
+    assert set(schema["properties"]) == {"messages", "crabpath_feedback"}
+
+
+async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
+    retriever, question, called, model
+):
+    """The receipt says why, the policy's outcome stays, and the thread goes on."""
+    built = agent(retriever, model, policy=AgentPolicy(success=1))
+    receipts = []
+    for feedback in ("up", 7, None):
+        result = await called(built, said(question, crabpath_feedback=feedback), CONFIG)
+        receipts.append([(r["status"], r["note"]) for r in result["crabpath_receipts"]])
+        assert result["messages"][-1].text == "ok"
+    assert [[status for status, _ in found] for found in receipts] == [
+        ["refused", "applied"],
+        ["refused", "applied"],
+        ["applied"],
+    ]
+    assert "no earlier answer in this thread: give the agent a checkpointer" in receipts[0][0][1]
+    assert "must be a number from -1 (failure) to 1 (success), not 7" in receipts[1][0][1]
+    assert kept(retriever)["applied"] == 3
+
+
+async def test_an_interrupted_run_retrieves_and_records_once(
+    retriever, question, called, chat_server, model
+):
+    """A tool that waits for a person does not make the middleware work twice."""
+
+    @tool
+    def approve(what: str) -> str:
+        """Ask a person."""
+        return f"{what}: {interrupt(what)}"
+
+    chat_server.says = lambda body: (
+        {"what": "Deploy"} if body["messages"][-1]["role"] == "user" else "Done."
+    )
+    built = agent(retriever, model, approve, policy=AgentPolicy(success=0.5))
+    waiting = await called(built, said(question), CONFIG)
+    assert waiting["__interrupt__"][0].value == "Deploy"
+    assert sum(kept(retriever).values()) == 0
+    result = await called(built, Command(resume="yes"), CONFIG)
+    assert [receipt["status"] for receipt in result["crabpath_receipts"]] == ["applied"]
+    assert len(result["crabpath_turns"]) == retriever.memory.info()["turns"] == 1
+
+
+async def test_a_message_without_text_is_left_alone(retriever, called, chat_server, model):
+    """An image alone asks nothing of the memory."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    await called(agent(retriever, model), said([image]), CONFIG)
+    assert len(chat_server.requests[0]["messages"]) == 1
+    assert retriever.memory.info()["turns"] == 0
+
+
+def test_refuses_a_policy_out_of_range():
+    """The sentence names the field."""
+    with pytest.raises(InvalidInputError, match="tool_error must be a number from -1"):
+        AgentPolicy(tool_error=-2)
+
+
+def test_refuses_what_is_no_retriever(retriever):
+    """Any other object is refused when the agent is built."""
+    with pytest.raises(InvalidInputError, match="pass a CrabPathRetriever, not a CrabPath"):
+        CrabPathMiddleware(retriever.memory)

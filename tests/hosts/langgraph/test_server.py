@@ -1,0 +1,190 @@
+"""The LangGraph applications under ``langgraph dev``: the real server, asked over HTTP."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from langgraph_sdk import get_sync_client
+
+from crabpath_retrievers import CrabPathRetriever
+
+pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
+
+GRAPHS = Path(__file__).parents[3] / "graphs"
+CORRECTION = "Both Scott Derrickson and Ed Wood were American."
+BLOCKS = """
+import time
+from langgraph.graph import StateGraph
+
+async def wait(state):
+    time.sleep(0.1)
+    return {"waited": True}
+
+graph = StateGraph(dict)
+graph.add_node("wait", wait)
+graph.set_entry_point("wait")
+"""
+KNOWS = """
+from langgraph_sdk import Auth
+
+auth = Auth()
+
+@auth.authenticate
+async def who(headers: dict):
+    return {"identity": headers[b"x-user"].decode()}
+"""
+OFFLINE = {
+    "LANGSMITH_TRACING": "false",
+    "LANGGRAPH_NO_VERSION_CHECK": "true",
+    "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+}
+
+
+def free_port():
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def copied(folder, **more):
+    """The applications in a folder of their own, and one more that blocks the event loop."""
+    shutil.copytree(GRAPHS, folder, ignore=shutil.ignore_patterns(".*", "__pycache__"))
+    (folder / "blocks.py").write_text(BLOCKS, encoding="utf-8")
+    config = json.loads((folder / "langgraph.json").read_text(encoding="utf-8"))
+    config["graphs"]["blocks"] = "./blocks.py:graph"
+    (folder / "who.py").write_text(KNOWS, encoding="utf-8")
+    (folder / "langgraph.json").write_text(json.dumps({**config, **more}), encoding="utf-8")
+    return folder
+
+
+@contextmanager
+def served(folder, log, **environment) -> Iterator[str]:
+    """The address of a server over the applications in a folder."""
+    port = free_port()
+    options = ["--no-browser", "--no-reload", "--port", str(port)]
+    command = [sys.executable, "-m", "langgraph_cli", "dev", *options]
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, **OFFLINE, **environment},
+            stdout=out,
+            stderr=out,
+        ) as server,
+    ):
+        try:
+            address = f"http://127.0.0.1:{port}"
+            until = time.monotonic() + 120
+            while not answers(address):
+                assert server.poll() is None, log.read_text(encoding="utf-8")
+                assert time.monotonic() < until, log.read_text(encoding="utf-8")
+                time.sleep(0.2)
+            yield address
+        finally:
+            server.terminate()
+
+
+def answers(address):
+    """Whether the server is up."""
+    try:
+        return httpx.get(f"{address}/ok").is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.slow
+def test_every_application_runs_under_the_development_server(
+    tmp_path, cached, passages, question, chat_server
+):
+    """Each is asked over HTTP; the server notices what blocks its event loop, and they do not."""
+    memory = tmp_path / "memory"
+    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    chat_server.says = lambda body: (
+        {"outcome": 1, "used": ["h1"]} if "response_format" in body else "Yes."
+    )
+    log = tmp_path / "server.log"
+    environment = {
+        "CRABPATH_STORE": str(memory),
+        "OPENAI_BASE_URL": chat_server.url,
+        "OPENAI_API_KEY": "x",
+    }
+    with (
+        served(copied(tmp_path / "graphs"), log, **environment) as address,
+        get_sync_client(url=address, api_key=None) as client,
+    ):
+
+        def run(graph, thread=None, **given):
+            return client.runs.wait(thread, graph, raise_error=False, **given)
+
+        rag = run("rag", input={"question": question}, context={"user_id": "ann"})
+        assert (rag["answer"], rag["feedback"]["status"]) == ("Yes.", "applied")
+        assert rag["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"
+
+        thread = client.threads.create()["thread_id"]
+        asked = {"messages": [{"role": "user", "content": question}]}
+        run("agent", thread, input=asked, context={"user_id": "ann"})
+        said = {**asked, "crabpath_feedback": CORRECTION}
+        agent = run("agent", thread, input=said, context={"user_id": "ann"})
+        assert [receipt["status"] for receipt in agent["crabpath_receipts"]] == ["applied"]
+        assert CORRECTION in [d["page_content"] for d in agent["crabpath_documents"]]
+
+        thread = client.threads.create()["thread_id"]
+        asked = {"question": question}
+        stream = client.runs.stream(
+            thread, "human_feedback", input=asked, stream_mode="custom", context={"user_id": "bob"}
+        )
+        events = [part.data["type"] for part in stream if part.event == "custom"]
+        assert (events[0], events[-1]) == ("crabpath_hop", "crabpath_retrieved")
+        waiting = client.threads.get(thread)
+        assert waiting["status"] == "interrupted"
+        told = run(
+            "human_feedback", thread, command={"resume": CORRECTION}, context={"user_id": "bob"}
+        )
+        assert told["feedback"]["status"] == "applied"
+
+        report = run("maintenance", input={})
+        assert set(report["memory"]["namespaces"]) == {"ann", "bob"}
+        assert report["memory"]["notes"] == 2
+
+        for name in ("rag", "agent", "human_feedback", "maintenance"):
+            (assistant,) = client.assistants.search(graph_id=name)
+            schemas = client.assistants.get_schemas(assistant["assistant_id"])
+            assert schemas["input_schema"]["properties"]
+
+        # The watch is awake: what blocks does fail here.
+        assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
+
+
+@pytest.mark.slow
+def test_an_authenticated_user_cannot_take_another_name(
+    tmp_path, cached, passages, question, chat_server
+):
+    """Where the server knows who asks, what a client sends about it does not count."""
+    memory = tmp_path / "memory"
+    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    folder = copied(tmp_path / "graphs", auth={"path": "./who.py:auth"})
+    environment = {
+        "CRABPATH_STORE": str(memory),
+        "OPENAI_BASE_URL": chat_server.url,
+        "OPENAI_API_KEY": "x",
+    }
+    claimed = {"user_id": "bob", "langgraph_auth_user": {"identity": "bob"}}
+    with (
+        served(folder, tmp_path / "server.log", **environment) as address,
+        get_sync_client(url=address, api_key=None, headers={"x-user": "ann"}) as client,
+    ):
+        result = client.runs.wait(
+            None, "rag", input={"question": question}, config={"configurable": claimed}
+        )
+    assert result["documents"][0]["metadata"]["crabpath"]["namespace"] == "ann"
