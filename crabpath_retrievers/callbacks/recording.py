@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import get_args
+from typing import Protocol, get_args
 
 from crabpath_retrievers.callbacks.found import Found
 from crabpath_retrievers.callbacks.policy import Kind, rank
@@ -12,6 +12,7 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import storable
 
 _log = logging.getLogger(__name__)
@@ -19,10 +20,24 @@ _SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
 Told = Callable[[Feedback, Receipt], object]
 
 
+class Learns(Protocol):
+    """What feedback is given to: a memory, or a store beside the process that serves it."""
+
+    @property
+    def store(self) -> GraphStore:
+        """Where turns and feedback are kept."""
+
+    def record(self, feedback: Feedback) -> Receipt:
+        """Learn from feedback."""
+
+    def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
+        """Take back what one taught."""
+
+
 class Scribe:
     """Records what chains taught. Every method may block."""
 
-    def __init__(self, memory: CrabPath, told: Told | None = None) -> None:
+    def __init__(self, memory: Learns, told: Told | None = None) -> None:
         """Record in ``memory``, and tell ``told`` of every receipt."""
         self.memory, self._told = memory, told
 

@@ -187,7 +187,7 @@ class Runs:
 
     def _expire(self, kept: OrderedDict[str, Root], forget: Callable[[Root], None]) -> None:
         now = time.monotonic()
-        while kept:
+        while len(kept) > 1:  # the newest stays
             oldest = next(iter(kept.values()))
             if len(kept) <= self._most and now - oldest.since <= self._seconds:
                 break

@@ -92,7 +92,7 @@ def test_a_new_question_does_not_adopt_an_interrupted_one(retriever, silent, tol
     app.invoke({"question": "Who was Ed Wood?"}, config(silent))
     app.invoke(Command(resume="yes"), config(silent))
     assert len(told) == 1
-    assert retriever.memory.explain(told[0][0].turn_id).query == "Who was Ed Wood?"
+    assert retriever.memory.explain(told[0][0].turn_id).turn.query == "Who was Ed Wood?"
 
 
 def test_other_threads_are_left_alone(retriever, silent, told):
