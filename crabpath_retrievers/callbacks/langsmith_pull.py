@@ -71,6 +71,17 @@ def pull(
     return pulling.run(project, since)
 
 
+def connected() -> "Client":
+    """LangSmith's client, by LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, for reading alone."""
+    import warnings
+
+    from langsmith import Client
+
+    with warnings.catch_warnings():  # without a key LangSmith itself answers what is wrong
+        warnings.simplefilter("ignore")
+        return Client(auto_batch_tracing=False)
+
+
 class _Pulling:
     """One pull."""
 
@@ -93,7 +104,7 @@ class _Pulling:
         return Pulled(*(found.count(name) for name in Pulled._fields))
 
     def _given(self, since: datetime | None) -> Iterator[Any]:
-        """Feedback of the project, by its keys, oldest page first as LangSmith orders it."""
+        """Feedback of the project, by its keys, oldest first."""
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
             about["min_created_at"] = since.isoformat()
@@ -101,7 +112,7 @@ class _Pulling:
             # All of it before anything is learned: learning may take longer than a page is valid.
             keys = [*self._policy.feedback_keys]
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
-        for given in listed:
+        for given in sorted(listed, key=lambda item: str(_utc(item.created_at))):
             late = since is None or given.created_at is None or _utc(given.created_at) >= since
             if late and given.key in self._policy.feedback_keys and not is_ours(given):
                 yield given
@@ -164,8 +175,7 @@ class _Pulling:
             query["cursor"] = cursor
 
     def _recorded(self, feedback: Feedback) -> str:
-        stands = self._store.history.feedback(feedback.feedback_id)
-        if stands is not None and stands.status != "waiting":
+        if self._store.history.feedback(feedback.feedback_id) is not None:
             return "known"
         (receipt,) = self._scribe.record([feedback])
         return "refused" if receipt.status == "refused" else "learned"

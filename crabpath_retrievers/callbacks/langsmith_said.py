@@ -42,7 +42,7 @@ def right(correction: object) -> Right:
 
 
 def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
-    """z of a feedback, in [-1, 1]; None when it says nothing that can be learned from.
+    """The outcome of a feedback, in [-1, 1]; None when it says nothing that can be learned from.
 
     Raises:
         InvalidInputError: Its score is outside [0, 1].

@@ -141,15 +141,15 @@ def test_turns_are_found_by_another_process(retriever):
     run_id = uuid.uuid4()
     found = retriever.invoke(QUESTION, run_id=run_id)
     fresh = CrabPathCallbackHandler(retriever)
-    (by_run,) = fresh.score(True, run_id=run_id, used=[found[0].id])
-    (by_turn,) = fresh.score(True, run_id=found[0].metadata["crabpath"]["turn_id"])
+    (by_run,) = fresh.score(1, run_id=run_id, used=[found[0].id])
+    (by_turn,) = fresh.score(1, run_id=found[0].metadata["crabpath"]["turn_id"])
     assert by_run.status == by_turn.status == "applied"
     assert by_run.feedback_id == by_turn.feedback_id
 
 
 def test_an_unknown_run_is_told(handler):
     """The sentence says what to give instead."""
-    with pytest.raises(NotFoundError, match="no run, thread or turn 'nowhere' .* give the run id"):
+    with pytest.raises(NotFoundError, match=r"no run, thread or turn 'nowhere' .* give the run id"):
         handler.correct("No.", run_id="nowhere")
     with pytest.raises(NotFoundError, match="'t'"):
         handler.score(1, thread_id="t")
