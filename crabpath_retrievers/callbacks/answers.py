@@ -133,7 +133,8 @@ def _part(part: Any) -> str:
 def _ids(value: Any) -> tuple[str | int, ...]:
     """What a field names; whole documents are what was given, not what was used."""
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        parts = dict.fromkeys((value.strip(), *map(str.strip, value.split(","))))
+        return tuple(filter(None, parts))
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         return ()
     found = [_id(item) for item in value]

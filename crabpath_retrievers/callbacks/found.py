@@ -1,6 +1,6 @@
 """The turns behind the documents of a retriever run, and what a chain may call them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +73,16 @@ def found(documents: Any, run_id: str, place: str) -> list[Found]:
     return [
         Found(turn, space, run_id, place, tuple(names)) for (turn, space), names in turns.items()
     ]
+
+
+def found_in(state: Any) -> list[Found]:
+    """The turns of the documents that stand in the state of a graph, or in its messages."""
+    if not isinstance(state, Mapping):
+        return []
+    lists = [value for value in state.values() if isinstance(value, list)]
+    artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
+    turns = {turn.turn_id: turn for given in (*artifacts, *lists) for turn in found(given, "", "")}
+    return list(turns.values())
 
 
 def _is_number(item: str | int) -> bool:

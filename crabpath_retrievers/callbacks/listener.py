@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from crabpath_retrievers.callbacks.answers import Answered, read
+from crabpath_retrievers.callbacks.found import found_in
 from crabpath_retrievers.callbacks.lessons import lessons, most_specific
 from crabpath_retrievers.callbacks.policy import Kind, OutcomePolicy
 from crabpath_retrievers.callbacks.recording import Scribe
@@ -25,6 +26,7 @@ _ABANDONED = {
     "KeyboardInterrupt",
     "SystemExit",
 }
+_LONGEST = 20_000  # characters of an answer; attribution reads fewer
 Read = Callable[[Any], str | None]
 
 
@@ -120,6 +122,9 @@ class Listener:
         if root is None:
             return []
         root.answered = self._read(output)
+        if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
+            # Another process may have retrieved; the state of a graph has what it found.
+            root.turns = {turn.turn_id: turn for turn in found_in(output)}
         if root.answered.text:
             root.signals += seen("silent_success", self.policy)
         return self._settled(root, counts=root.complete)
@@ -149,16 +154,16 @@ class Listener:
         root.signals = [s for s in root.signals if goes_on and s.kind == "tool_error"]
         about = root
         if not root.turns and explicit:
-            about = (self.runs.last(root.thread) if root.thread else None) or root
+            about = self.runs.last(root.thread or "") or root
             if not about.turns:
                 _log.warning("nothing was retrieved in run %s: its feedback is lost", root.id)
         self.runs.keep(root)
         return lessons(about, chosen)
 
     def _read(self, output: Any) -> Answered:
-        if self._answer is None:
-            return read(output)
-        return read(output)._replace(text=self._answer(output))
+        found = read(output)
+        text = found.text if self._answer is None else self._answer(output)
+        return found._replace(text=text and str(text)[:_LONGEST])
 
     def _unknown(self, name: str) -> NotFoundError:
         msg = (

@@ -66,9 +66,17 @@ class Scribe:
             usual = kind_of(feedback.feedback_id) in _SEEN  # somebody said something finer before
             level = logging.DEBUG if usual else logging.WARNING
             _log.log(level, "feedback %r is refused: %s", receipt.feedback_id, receipt.note)
-        if self._told is not None:
-            self._told(feedback, receipt)
+        self._tell(feedback, receipt)
         return receipt
+
+    def _tell(self, feedback: Feedback, receipt: Receipt) -> None:
+        """Tell who wants to know; what fails there must not lose the feedback that follows."""
+        if self._told is None:
+            return
+        try:
+            self._told(feedback, receipt)
+        except Exception:
+            _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
 
     def _make_way(self, feedback: Feedback) -> None:
         """Undo what less specific feedback of a chain taught about the same turn."""

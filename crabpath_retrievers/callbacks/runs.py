@@ -38,6 +38,7 @@ class Root:
         streams: Whether its output was read while it came.
         streamed: Whether a part of it was seen to stream to its end.
         paused: Whether a person was asked, and it may go on under another run id.
+        resumed: Whether it goes on from there.
         answered: What it answered.
         aliases: Run ids that it had before it was paused.
     """
@@ -51,6 +52,7 @@ class Root:
     streams: bool = False
     streamed: bool = False
     paused: bool = False
+    resumed: bool = False
     answered: Answered = field(default_factory=Answered)
     aliases: tuple[str, ...] = ()
 
@@ -176,8 +178,9 @@ class Runs:
 
     def _rooted(self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool) -> Root:
         root = Root(run_id, _thread(about), time.monotonic(), streams=streams)
-        before = self._threads.get(root.thread) if root.thread is not None else None
-        if before is not None and before.paused and _resumes(given):
+        root.resumed = root.thread is not None and _resumes(given)
+        before = self._threads.get(root.thread or "") if root.resumed else None
+        if before is not None and before.paused:
             root.turns.update(before.turns)
             root.signals += before.signals
             root.aliases = (before.id, *before.aliases)

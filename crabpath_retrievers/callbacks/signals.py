@@ -7,7 +7,7 @@ from typing import Any
 
 from crabpath_retrievers.callbacks.policy import Kind, OutcomePolicy
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.outcome import RewardSource
+from crabpath_retrievers.outcome import RewardSource, learnable
 
 EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain says what became of it."""
@@ -92,8 +92,7 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
 
 def _outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
     if data.get("outcome") is not None:
-        given: float = data["outcome"]
-        return given
+        return learnable(data["outcome"])
     if data.get("score") is not None:
         return policy.score.scored(data["score"])
     return policy.correction.outcome

@@ -168,6 +168,31 @@ def test_a_feedback_node_speaks_for_the_thread(retriever, handler, told):
     assert (given.outcome, given.source, receipt.status) == (-1.0, "human", "applied")
 
 
+def test_a_resumed_run_in_another_process_reads_the_state(retriever, told):
+    """A worker that did not retrieve finds the turn by the documents in the graph's state."""
+    app = graph(retriever, answer, ask)
+    state = app.invoke({"question": QUESTION}, config(CrabPathCallbackHandler(retriever)))
+    fresh = CrabPathCallbackHandler(retriever, SILENT, on_receipt=told)
+    app.invoke(Command(resume="yes"), config(fresh))
+    asked = state["documents"][0].metadata["crabpath"]["turn_id"]
+    assert [feedback.turn_id for feedback, _ in told] == [asked]
+
+
+def test_documents_of_the_question_before_are_left_alone(retriever, silent, told):
+    """What stands in the state from before is no turn of a run that retrieves nothing."""
+
+    def chat(_):
+        return {"answer": "Hello."}
+
+    made = StateGraph(State)
+    made.add_node("chat", chat)
+    made.add_edge(START, "chat")
+    app = made.compile(checkpointer=InMemorySaver())
+    documents = retriever.invoke(QUESTION)
+    app.invoke({"question": "hi", "documents": documents}, config(silent))
+    assert told == []
+
+
 def test_a_breakpoint_without_exception_is_heard_by_a_graph_handler(retriever, told):
     """interrupt_before raises nothing in any node; LangGraph's own handler class is told of it."""
 
