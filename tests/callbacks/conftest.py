@@ -1,6 +1,7 @@
 """A memory over real passages that every test may teach, and who writes down what it was told."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,10 +26,26 @@ def passages() -> list[Document]:
     ]
 
 
+@pytest.fixture(scope="session")
+def indexed(
+    embeddings: Embeddings, passages: list[Document], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A memory over the passages that nobody has taught: embedded Chroma, SQLite, MiniLM."""
+    place = tmp_path_factory.mktemp("indexed") / "memory"
+    CrabPathRetriever.from_documents(passages, embeddings, path=place).memory.close()
+    return place
+
+
 @pytest.fixture
-def retriever(embeddings: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
-    """CrabPath over the passages: embedded Chroma, SQLite, all-MiniLM-L6-v2."""
-    made = CrabPathRetriever.from_documents(passages, embeddings, k=3)
+def place(indexed: Path, tmp_path: Path) -> Path:
+    """A copy of it for the test alone."""
+    return Path(shutil.copytree(indexed, tmp_path / "memory"))
+
+
+@pytest.fixture
+def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
+    """CrabPath over that copy."""
+    made = CrabPathRetriever.from_existing(place, embeddings, k=3)
     yield made
     made.memory.close()
 

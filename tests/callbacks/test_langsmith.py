@@ -6,7 +6,6 @@ import uuid
 from datetime import datetime, timezone
 
 import pytest
-from langchain_core.documents import Document
 from langsmith import Client
 from langsmith_server import API_KEY, LangSmithServer
 from typer.testing import CliRunner
@@ -244,17 +243,18 @@ def test_errors_are_sentences(retriever, server, client):
 
 
 @pytest.fixture
-def place(embeddings, passages: list[Document], tmp_path):
-    """A memory on disk with one turn: where it is, and the run that asked."""
-    with CrabPathRetriever.from_documents(passages, embeddings, path=tmp_path / "m").memory as m:
-        run_id, _ = ask(CrabPathRetriever(memory=m))
-    return str(tmp_path / "m"), run_id
+def asked(place, embeddings):
+    """The run that asked the memory, which nobody serves any more."""
+    retriever = CrabPathRetriever.from_existing(place, embeddings)
+    with retriever.memory:
+        run_id, _ = ask(retriever)
+    return run_id
 
 
 def learn(server, place, *options, key=API_KEY):
     """``crabpath learn`` as from a shell."""
     environment = {"LANGSMITH_ENDPOINT": server.url, "LANGSMITH_API_KEY": key}
-    command = ["learn", "--store", place, *options]
+    command = ["learn", "--store", str(place), *options]
     from langsmith.utils import get_env_var
 
     get_env_var.cache_clear()
@@ -264,25 +264,23 @@ def learn(server, place, *options, key=API_KEY):
         get_env_var.cache_clear()
 
 
-def test_the_command_pulls(server, place):
+def test_the_command_pulls(server, place, asked):
     """``crabpath learn --from-langsmith`` needs neither embedder nor the serving process."""
-    where, run_id = place
-    server.say(run_id, score=1, correction={"text": "Both are American."})
-    done = learn(server, where, "--from-langsmith", "chat", "--json")
+    server.say(asked, score=1, correction={"text": "Both are American."})
+    done = learn(server, place, "--from-langsmith", "chat", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["langsmith"] == Pulled(learned=1)._asdict()
-    again = learn(server, where, "--from-langsmith", "chat", "--since", "2026-10-01")
+    again = learn(server, place, "--from-langsmith", "chat", "--since", "2026-10-01")
     assert "LangSmith: 0 learned, 0 refused, 1 known" in again.output
 
 
 def test_the_command_says_what_is_wrong(server, place):
     """One sentence and an exit code."""
-    where, _ = place
-    unknown = learn(server, where, "--from-langsmith", "chta")
+    unknown = learn(server, place, "--from-langsmith", "chta")
     assert (unknown.exit_code, "no project 'chta'" in unknown.output) == (2, True)
-    denied = learn(server, where, "--from-langsmith", "chat", key="wrong")
+    denied = learn(server, place, "--from-langsmith", "chat", key="wrong")
     assert (denied.exit_code, "refuses the API key" in denied.output) == (1, True)
-    early = learn(server, where, "--from-langsmith", "chat", "--since", "yesterday")
+    early = learn(server, place, "--from-langsmith", "chat", "--since", "yesterday")
     assert (early.exit_code, "--since must be a time" in early.output) == (2, True)
-    alone = learn(server, where, "--since", "2026-10-01")
+    alone = learn(server, place, "--since", "2026-10-01")
     assert (alone.exit_code, "give --from-langsmith" in alone.output) == (2, True)
