@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -69,6 +70,19 @@ def learn(
         bool, typer.Option("--worker", help="Go on with what comes, until SIGTERM or Ctrl-C.")
     ] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks of a worker.")] = 1.0,
+    from_langsmith: Annotated[
+        str | None,
+        typer.Option(metavar="PROJECT", help="Pull the feedback of a LangSmith project first."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only what was said in LangSmith since this ISO 8601 time.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A key of LangSmith feedback that counts.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Whose turns LangSmith may teach.")
+    ] = None,
     store: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
@@ -76,8 +90,14 @@ def learn(
     if not 0 < poll <= _LONGEST_POLL:
         msg = f"--poll must be above 0 and at most {_LONGEST_POLL} seconds, not {poll:g}"
         raise InvalidInputError(msg)
+    if from_langsmith is None and (since or key or namespace):
+        msg = "--since, --key and --namespace are about LangSmith: give --from-langsmith PROJECT"
+        raise InvalidInputError(msg)
+    pulled = None
     with existing_store(store) as opened, _ending() as end:
         outside = Outside(opened)
+        if from_langsmith is not None:
+            pulled = _pulled(outside, from_langsmith, _time(since), key, namespace)
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
             tally = outside.serve(poll, end.is_asked)
@@ -85,8 +105,12 @@ def learn(
             tally = outside.inbox.learn_waiting(ended=end.is_asked)
         waiting = opened.learned.tally()["waiting"]
     if as_json:
-        typer.echo(json.dumps({**tally._asdict(), "waiting": waiting}))
+        given = {} if pulled is None else {"langsmith": pulled}
+        typer.echo(json.dumps({**tally._asdict(), "waiting": waiting, **given}))
     else:
+        if pulled is not None:
+            told = ", ".join(f"{number} {name}" for name, number in pulled.items())
+            out.print(f"LangSmith: {told}")
         out.print(f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting")
     if tally.failed:
         errors.print(f"[red]Error:[/red] {tally.failed} could not be learned from; they wait")
@@ -94,6 +118,33 @@ def learn(
 
 
 _LONGEST_POLL = 3600
+
+
+def _pulled(
+    outside: Outside,
+    project: str,
+    since: datetime | None,
+    keys: list[str] | None,
+    namespace: str | None,
+) -> dict[str, int]:
+    """What became of the feedback of a LangSmith project."""
+    from crabpath_retrievers.callbacks.langsmith_pull import connected, pull
+    from crabpath_retrievers.callbacks.policy import OutcomePolicy
+
+    policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
+    client = connected()
+    pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
+    return pulled._asdict()
+
+
+def _time(since: str | None) -> datetime | None:
+    if since is None:
+        return None
+    try:
+        return datetime.fromisoformat(since.replace("Z", "+00:00"))
+    except ValueError as error:
+        msg = f"--since must be a time such as 2026-11-01 or 2026-11-01T08:00, not {since!r}"
+        raise InvalidInputError(msg) from error
 
 
 class _End:

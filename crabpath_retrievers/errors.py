@@ -11,6 +11,7 @@ CrabPathError
 │   ├── StoreLockedError                  another process holds the store
 │   ├── StoreReadOnlyError                the store cannot be written
 │   └── StoreUnavailableError             the store cannot be reached
+├── ServiceError                          a service beside the memory failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
 
@@ -61,6 +62,10 @@ class StoreReadOnlyError(StoreError):
 
 class StoreUnavailableError(StoreError):
     """The store cannot be reached."""
+
+
+class ServiceError(CrabPathError):
+    """A service beside the memory, such as LangSmith, failed or cannot be reached."""
 
 
 class NotFoundError(CrabPathError, KeyError):

@@ -38,6 +38,11 @@ class Outside:
         self._made: tuple[str | None, Inbox] | None = None
 
     @property
+    def store(self) -> GraphStore:
+        """Where turns and feedback are kept."""
+        return self._store
+
+    @property
     def inbox(self) -> Inbox:
         """What waits; it is learned from with the settings that are published now."""
         text = published(self._store)
@@ -53,6 +58,14 @@ class Outside:
         """
         learner = self._learner(published(self._store))
         return Recorder(self._store, learner).record(feedback)
+
+    def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
+        """Take back what one feedback taught.
+
+        Raises:
+            NotFoundError: There is no such feedback in that namespace.
+        """
+        return self.undoing.undo(feedback_id, None, namespace)
 
     @property
     def undoing(self) -> Undoing:

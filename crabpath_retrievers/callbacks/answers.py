@@ -1,0 +1,151 @@
+"""What a chain answered and which documents it says it used, in the shapes that chains return."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+_ANSWERS = (
+    "answer",
+    "output",
+    "result",
+    "response",
+    "output_text",
+    "generation",
+    "final_answer",
+    "text",
+)
+_CITATIONS = (
+    "citations",
+    "cited_ids",
+    "cited_sources",
+    "cited",
+    "source_ids",
+    "sources",
+    "references",
+    "used",
+)
+_NAMES = ("id", "source_id", "document_id", "doc_id", "source", "url", "title", "citation")
+_NESTED = ("structured_response", "answer", "output", "result", "response")
+_DEEPEST = 4
+
+
+class Answered(NamedTuple):
+    """What the output of a chain says.
+
+    Attributes:
+        text: What was answered; None when nothing in it looks like an answer.
+        cited: Ids, sources or places of documents that it names as used, as they stand there.
+    """
+
+    text: str | None = None
+    cited: tuple[str | int, ...] = ()
+
+
+def read(output: Any, depth: int = 0) -> Answered:
+    """Answer and citations in the output of a chain, a graph, an agent or a model.
+
+    Texts, messages, lists of messages, mappings (``create_retrieval_chain``, states of LangGraph),
+    pydantic models and dataclasses (structured output), and results of models.
+
+    Args:
+        output: As the host's callback got it.
+        depth: How far inside of it this is.
+    """
+    if isinstance(output, str):
+        return Answered(output.strip() or None)
+    if depth > _DEEPEST or output is None:
+        return Answered()
+    if hasattr(output, "generations"):
+        return _of_model(output.generations, depth)
+    if _kind(output) is not None:
+        return _of_messages([output])
+    fields = _fields(output)
+    if fields is not None:
+        return _of_fields(fields, depth)
+    return _of_messages(output) if isinstance(output, (list, tuple)) else Answered()
+
+
+def _of_model(generations: Any, depth: int) -> Answered:
+    """The first candidate that a model gave."""
+    while isinstance(generations, (list, tuple)) and generations:
+        generations = generations[0]
+    message = getattr(generations, "message", None)
+    return read(getattr(generations, "text", None) if message is None else message, depth + 1)
+
+
+def _of_messages(messages: Sequence[Any]) -> Answered:
+    """The last message, where the model said it and does not wait for a tool."""
+    last = messages[-1] if messages else None
+    if _kind(last) not in {"ai", "AIMessageChunk", "assistant"} or _waits(last):
+        return Answered()
+    return Answered(_text(last) or None)
+
+
+def _of_fields(fields: Mapping[str, Any], depth: int) -> Answered:
+    cited = next((ids for name in _CITATIONS if (ids := _ids(fields.get(name)))), ())
+    text = None
+    for name in (*_NESTED, *_ANSWERS, "messages"):
+        found = read(fields[name], depth + 1) if fields.get(name) is not None else Answered()
+        text, cited = text or found.text, cited or found.cited
+    return Answered(text, cited)
+
+
+def _fields(output: Any) -> Mapping[str, Any] | None:
+    if isinstance(output, Mapping):
+        return output
+    if isinstance(output, BaseModel):
+        return {name: getattr(output, name) for name in type(output).model_fields}
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        return {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    return None
+
+
+def _kind(message: Any) -> str | None:
+    """Who speaks, in a message or in its plain form; None for what is no message."""
+    if isinstance(message, Mapping):
+        role = message.get("role") or message.get("type")
+        return role if isinstance(role, str) and "content" in message else None
+    role = getattr(message, "type", None)
+    return role if isinstance(role, str) and hasattr(message, "content") else None
+
+
+def _waits(message: Any) -> bool:
+    calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+    return bool(calls or getattr(message, "tool_calls", None))
+
+
+def _text(message: Any) -> str:
+    content = message["content"] if isinstance(message, Mapping) else message.content
+    if isinstance(content, str):
+        return content.strip()
+    parts = content if isinstance(content, list) else []
+    texts = [part if isinstance(part, str) else _part(part) for part in parts]
+    return "\n".join(filter(None, texts)).strip()
+
+
+def _part(part: Any) -> str:
+    text = part.get("text") if isinstance(part, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
+def _ids(value: Any) -> tuple[str | int, ...]:
+    """What a field names; whole documents are what was given, not what was used."""
+    if isinstance(value, str):
+        parts = dict.fromkeys((value.strip(), *map(str.strip, value.split(","))))
+        return tuple(filter(None, parts))
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        return ()
+    found = [_id(item) for item in value]
+    return tuple(item for item in found if item is not None)
+
+
+def _id(item: Any) -> str | int | None:
+    if isinstance(item, (str, int)) and not isinstance(item, bool):
+        return item
+    if hasattr(item, "page_content"):
+        return None
+    fields = _fields(item) or {}
+    named = (fields[name] for name in _NAMES if fields.get(name) is not None)
+    return next((name for name in named if isinstance(name, (str, int))), None)

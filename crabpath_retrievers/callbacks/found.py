@@ -1,0 +1,89 @@
+"""The turns behind the documents of a retriever run, and what a chain may call them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A turn, as the documents that came from it tell.
+
+    Attributes:
+        turn_id: The turn.
+        namespace: Whose it is.
+        run_id: The host's retriever run that asked.
+        place: Task of LangGraph in which it was asked; empty elsewhere.
+        names: What every document may be called: id, source, title; in rank order.
+    """
+
+    turn_id: str
+    namespace: str
+    run_id: str
+    place: str
+    names: tuple[tuple[str, ...], ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the documents, in rank order."""
+        return tuple(names[0] for names in self.names)
+
+    def used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
+        """Ids of the documents that are cited; None when that says nothing.
+
+        All of them are listed by chains that list what they were given.
+
+        Args:
+            cited: Ids, sources, titles or places.
+            places: Whether places of documents are meant by numbers.
+        """
+        wanted = {str(item) for item in cited}
+        ids = {names[0] for names in self.names if wanted.intersection(names)}
+        if not ids and places:
+            ids = set(self._at([item for item in cited if _is_number(item)]))
+        if not ids or len(ids) == len(self.names) > 1:
+            return None
+        return tuple(name for name in self.ids if name in ids)
+
+    def _at(self, numbers: Iterable[str | int]) -> list[str]:
+        """Documents at places: counted from 0 or from 1, where the numbers themselves tell."""
+        given, count = {int(number) for number in numbers}, len(self.names)
+        if 0 in given and max(given) < count:
+            return [self.names[number][0] for number in given]
+        if count in given and min(given) > 0 and max(given) == count:
+            return [self.names[number - 1][0] for number in given]
+        return []
+
+
+def found(documents: Any, run_id: str, place: str) -> list[Found]:
+    """The turns of what a retriever returned; none where they are not CrabPath's."""
+    turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for document in documents if isinstance(documents, (list, tuple)) else ():
+        metadata = getattr(document, "metadata", None) or {}
+        block = metadata.get("crabpath")
+        if isinstance(block, dict) and {"turn_id", "namespace", "id"} <= block.keys():
+            names = (
+                block["id"],
+                block.get("source"),
+                metadata.get("source"),
+                metadata.get("title"),
+            )
+            key = (str(block["turn_id"]), str(block["namespace"]))
+            turns.setdefault(key, []).append(tuple(str(name) for name in names if name))
+    return [
+        Found(turn, space, run_id, place, tuple(names)) for (turn, space), names in turns.items()
+    ]
+
+
+def found_in(state: Any) -> list[Found]:
+    """The turns of the documents that stand in the state of a graph, or in its messages."""
+    if not isinstance(state, Mapping):
+        return []
+    lists = [value for value in state.values() if isinstance(value, list)]
+    artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
+    turns = {turn.turn_id: turn for given in (*artifacts, *lists) for turn in found(given, "", "")}
+    return list(turns.values())
+
+
+def _is_number(item: str | int) -> bool:
+    return isinstance(item, int) or item.isdecimal()

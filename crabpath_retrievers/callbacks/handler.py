@@ -1,0 +1,182 @@
+"""``CrabPathCallbackHandler``: LangChain tells it what becomes of a chain, and it learns."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+
+from crabpath_retrievers.callbacks.listener import Listener, Read
+from crabpath_retrievers.callbacks.policy import OutcomePolicy
+from crabpath_retrievers.callbacks.recording import Scribe, Told, memory_of
+from crabpath_retrievers.callbacks.runs import Runs
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.outcome import Feedback
+
+MOST_RUNS = 2_000
+KEEP_SECONDS = 86_400.0
+
+
+class _Handler:
+    """What both handlers do; LangChain's events are in the classes below."""
+
+    def __init__(
+        self,
+        source: Any,
+        policy: OutcomePolicy | None = None,
+        *,
+        answer: Read | None = None,
+        on_receipt: Told | None = None,
+        most_runs: int = MOST_RUNS,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        """Learn in the memory of ``source``.
+
+        Args:
+            source: A ``CrabPathRetriever``, or its memory.
+            policy: What counts as an outcome; None for ``OutcomePolicy()``.
+            answer: Finds the answer in the output of a chain; None knows the common shapes.
+            on_receipt: Told of every feedback and its receipt, in the thread that recorded it.
+            most_runs: Chains that are remembered at most, at least 1.
+            keep_seconds: For how long, above 0.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+        """
+        super().__init__()
+        scribe = Scribe(memory_of(source), on_receipt)
+        runs = Runs(most_runs, keep_seconds)
+        self.policy = policy or OutcomePolicy()
+        self._listener = Listener(scribe, self.policy, runs, answer)
+
+    def correct(
+        self,
+        text: str,
+        *,
+        run_id: str | UUID | None = None,
+        thread_id: str | None = None,
+        **fields: Any,
+    ) -> list[Receipt]:
+        """Tell what would have been right; it becomes a note, and what was used is blamed.
+
+        Args:
+            text: What is right.
+            run_id: Run of the chain or of the retriever, or a turn id.
+            thread_id: Instead: the last run of this thread.
+            fields: ``used``, ``unused``, ``answer``, ``source`` and ``namespace`` of
+                :class:`~crabpath_retrievers.outcome.Feedback`. Give ``namespace`` where ids come
+                from users: what belongs to somebody else is then refused.
+
+        Returns:
+            One receipt for every turn of the run.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+            NotFoundError: There is no such run.
+            StoreError: It could not be kept.
+        """
+        return self._tell({"correction": text, "run_id": run_id, "thread_id": thread_id, **fields})
+
+    def score(
+        self,
+        score: float,
+        *,
+        key: str = "score",
+        run_id: str | UUID | None = None,
+        thread_id: str | None = None,
+        **fields: Any,
+    ) -> list[Receipt]:
+        """Tell how good a run was, in [0, 1]; as :meth:`correct` otherwise.
+
+        Args:
+            score: 0 is a failure, 1 a success; True and False do as well.
+            key: What was scored; the same key again changes nothing.
+            run_id: Run of the chain or of the retriever, or a turn id.
+            thread_id: Instead: the last run of this thread.
+            fields: As for :meth:`correct`; ``source="human"`` for a user's thumb.
+        """
+        about = {"run_id": run_id, "thread_id": thread_id, **fields}
+        return self._tell({"score": score, "key": key, **about})
+
+    async def acorrect(self, text: str, **fields: Any) -> list[Receipt]:
+        """As :meth:`correct`, off the event loop."""
+        return await asyncio.to_thread(self.correct, text, **fields)
+
+    async def ascore(self, score: float, **fields: Any) -> list[Receipt]:
+        """As :meth:`score`, off the event loop."""
+        return await asyncio.to_thread(self.score, score, **fields)
+
+    def on_interrupt(self, event: Any) -> None:
+        """A graph waits at a breakpoint.
+
+        LangGraph calls it where its ``GraphCallbackHandler`` is a base of the handler as well.
+        """
+        self._listener.runs.pause(str(event.run_id))
+
+    def _tell(self, data: dict[str, Any]) -> list[Receipt]:
+        return self._record(self._listener.about(data))
+
+    def _record(self, due: Sequence[Feedback]) -> list[Receipt]:
+        return self._listener.scribe.record(due)
+
+
+def _heard(event: Callable[..., list[Feedback]]) -> Any:
+    """A method that hands an event to the listener, and records what follows."""
+
+    def heard(self: _Handler, *given: Any, **about: Any) -> None:
+        self._record(event(self._listener, *given, **about))
+
+    return heard
+
+
+def _aheard(event: Callable[..., list[Feedback]]) -> Any:
+    """As :func:`_heard`, off the event loop wherever the store is used."""
+
+    async def heard(self: _Handler, *given: Any, **about: Any) -> None:
+        due = event(self._listener, *given, **about)
+        if due:
+            await asyncio.to_thread(self._record, due)
+
+    return heard
+
+
+class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
+    """Learns from what becomes of chains that use a ``CrabPathRetriever``.
+
+    ::
+
+        handler = CrabPathCallbackHandler(retriever)
+        chain.invoke(question, {"callbacks": [handler], "run_id": run_id})
+        handler.correct("It was Paris.", run_id=run_id)
+
+    Works in sync and async chains, where LangChain calls it in threads, and in LangGraph. Safe to
+    share between threads. It never breaks a chain: LangChain logs what fails here. What counts is
+    said by :class:`OutcomePolicy`.
+    """
+
+    on_chain_start = on_tool_start = _heard(Listener.start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _heard(Listener.start)
+    on_chain_end = on_tool_end = _heard(Listener.end)
+    on_retriever_end = _heard(Listener.retrieved)
+    on_llm_end = _heard(Listener.spoken)
+    on_chain_error = on_retriever_error = on_llm_error = _heard(Listener.error)
+    on_tool_error = _heard(Listener.tool_error)
+    on_custom_event = _heard(Listener.told)
+
+
+class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
+    """As :class:`CrabPathCallbackHandler`, for async chains alone: it needs no thread per event."""
+
+    on_chain_start = on_tool_start = _aheard(Listener.start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _aheard(Listener.start)
+    on_chain_end = on_tool_end = _aheard(Listener.end)
+    on_retriever_end = _aheard(Listener.retrieved)
+    on_llm_end = _aheard(Listener.spoken)
+    on_chain_error = on_retriever_error = on_llm_error = _aheard(Listener.error)
+    on_tool_error = _aheard(Listener.tool_error)
+
+    async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        """A chain says what became of it, or of another one, which may be looked up."""
+        due = await asyncio.to_thread(self._listener.told, name, data, run_id=run_id)
+        await asyncio.to_thread(self._record, due)

@@ -1,0 +1,50 @@
+"""What LangSmith's client raises, in words that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    CrabPathError,
+    NotFoundError,
+    ServiceError,
+)
+
+_LONGEST = 300
+
+
+@contextmanager
+def translated(project: str | None = None) -> Iterator[None]:
+    """Raise what LangSmith's client raises as errors of this library.
+
+    Args:
+        project: The project that is asked for, for the message.
+
+    Raises:
+        ConfigurationError: The key is refused.
+        NotFoundError: There is no such project.
+        ServiceError: LangSmith failed or cannot be reached.
+    """
+    try:
+        yield
+    except CrabPathError:
+        raise
+    except Exception as error:
+        raise _error(error, project) from error
+
+
+def _error(error: Exception, project: str | None) -> CrabPathError:
+    from langsmith.utils import LangSmithAuthError, LangSmithNotFoundError
+
+    text = " ".join(str(error).split())[:_LONGEST]
+    if isinstance(error, LangSmithAuthError) or "403" in text:
+        msg = (
+            "LangSmith refuses the API key: set LANGSMITH_API_KEY, and LANGSMITH_WORKSPACE_ID for "
+            "a key of an organisation"
+        )
+        return ConfigurationError(msg)
+    if isinstance(error, LangSmithNotFoundError) and project is not None:
+        msg = f"LangSmith has no project {project!r}: check its name and LANGSMITH_ENDPOINT"
+        return NotFoundError(msg)
+    msg = f"LangSmith cannot be used, check LANGSMITH_ENDPOINT and try again later: {text}"
+    return ServiceError(msg)

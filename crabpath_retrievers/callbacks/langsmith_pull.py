@@ -1,0 +1,187 @@
+"""Feedback that people and evaluators gave in LangSmith, learned from here."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crabpath_retrievers.callbacks.langsmith_errors import translated
+from crabpath_retrievers.callbacks.langsmith_said import about_turn, is_ours, outcome_of
+from crabpath_retrievers.callbacks.policy import OutcomePolicy
+from crabpath_retrievers.callbacks.recording import Learns, Scribe
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.trajectory import Turn
+
+if TYPE_CHECKING:
+    from langsmith import Client
+
+_log = logging.getLogger(__name__)
+
+
+class Pulled(NamedTuple):
+    """What became of the feedback of a project.
+
+    Attributes:
+        learned: Feedback about turns that was learned from, or waits for it.
+        refused: That cannot be learned from, such as about turns that were learned from before.
+        known: That was pulled before.
+        unmatched: Given to runs in which this memory retrieved nothing.
+        unusable: Without a score in [0, 1] and without a correction.
+    """
+
+    learned: int = 0
+    refused: int = 0
+    known: int = 0
+    unmatched: int = 0
+    unusable: int = 0
+
+
+def pull(
+    client: "Client",
+    memory: Learns,
+    project: str,
+    *,
+    since: datetime | None = None,
+    policy: OutcomePolicy | None = None,
+    namespace: str | None = None,
+) -> Pulled:
+    """Learn from the feedback of a LangSmith project; what was pulled before changes nothing.
+
+    A feedback counts for the turn of its run; else for all turns of its trace. What CrabPath
+    itself pushed is left out.
+
+    Args:
+        client: LangSmith's client.
+        memory: What learns: a :class:`CrabPath`.
+        project: Name of the project.
+        since: Only feedback that was created then or later; without zone it is meant as UTC.
+        policy: Which keys count, and how much.
+        namespace: Whose turns may learn; feedback for others is refused. None for all.
+
+    Raises:
+        ConfigurationError: LangSmith refuses the key.
+        NotFoundError: There is no such project.
+        ServiceError: LangSmith failed or cannot be reached; what was learned until then stays, and
+            pulling again goes on from there.
+        StoreError: The memory failed.
+    """
+    pulling = _Pulling(client, memory, policy or OutcomePolicy(), namespace)
+    return pulling.run(project, since)
+
+
+def connected() -> "Client":
+    """LangSmith's client, by LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, for reading alone."""
+    import warnings
+
+    from langsmith import Client
+
+    with warnings.catch_warnings():  # without a key LangSmith itself answers what is wrong
+        warnings.simplefilter("ignore")
+        return Client(auto_batch_tracing=False)
+
+
+class _Pulling:
+    """One pull."""
+
+    def __init__(
+        self, client: "Client", memory: Learns, policy: OutcomePolicy, namespace: str | None
+    ) -> None:
+        self._client, self._policy, self._namespace = client, policy, namespace
+        self._store, self._scribe = memory.store, Scribe(memory)
+        self._traces: dict[str, list[Turn]] = {}
+
+    def run(self, project: str, since: datetime | None) -> Pulled:
+        """Pull all of a project."""
+        if not self._policy.langsmith.on:
+            return Pulled()
+        with translated(project):
+            self._project = str(self._client.read_project(project_name=project).id)
+        found: list[str] = []
+        for given in self._given(_utc(since)):
+            found += self._learned(given)
+        return Pulled(*(found.count(name) for name in Pulled._fields))
+
+    def _given(self, since: datetime | None) -> Iterator[Any]:
+        """Feedback of the project, by its keys, oldest first."""
+        about: dict[str, Any] = {"session": [self._project]}
+        if since is not None:
+            about["min_created_at"] = since.isoformat()
+        with translated():
+            # All of it before anything is learned: learning may take longer than a page is valid.
+            keys = [*self._policy.feedback_keys]
+            listed = list(self._client.list_feedback(feedback_key=keys, **about))
+        for given in sorted(listed, key=lambda item: str(_utc(item.created_at))):
+            late = since is None or given.created_at is None or _utc(given.created_at) >= since
+            if late and given.key in self._policy.feedback_keys and not is_ours(given):
+                yield given
+
+    def _learned(self, given: Any) -> list[str]:
+        """What became of one: a name of :class:`Pulled` for each turn that it is about."""
+        try:
+            outcome = outcome_of(given, self._policy)
+        except InvalidInputError as error:
+            _log.warning("LangSmith feedback %s with key %r: %s", given.id, given.key, error)
+            outcome = None
+        if outcome is None:
+            return ["unusable"]
+        about = self._about(given, outcome)
+        return [self._recorded(feedback) for feedback in about] or ["unmatched"]
+
+    def _about(self, given: Any, outcome: float) -> list[Feedback]:
+        direct = given.run_id and self._store.turns.find(str(given.run_id))
+        turns = [direct.turn] if direct else self._of_trace(given)
+        return [
+            about_turn(
+                given,
+                turn.id,
+                [item.node for item in turn.returned],
+                outcome,
+                self._policy,
+                feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),
+                namespace=self._namespace or turn.namespace,
+            )
+            for turn in turns
+        ]
+
+    def _of_trace(self, given: Any) -> list[Turn]:
+        """Turns of all retrievers of the trace in which feedback was given."""
+        trace = given.trace_id or given.run_id
+        if trace is None:
+            return []
+        if str(trace) not in self._traces:
+            with translated():
+                runs = list(self._retrievers(str(trace)))
+            logged = (self._store.turns.find(run) for run in runs)
+            self._traces[str(trace)] = [found.turn for found in logged if found is not None]
+        return self._traces[str(trace)]
+
+    def _retrievers(self, trace: str) -> Iterator[str]:
+        """Ids of the retriever runs of a trace.
+
+        Not by ``list_runs``, which the client is about to lose, and what follows it is async.
+        """
+        body = {"session": [self._project], "trace": trace, "run_type": "retriever"}
+        query: dict[str, Any] = {**body, "select": ["id"]}
+        while True:
+            kwargs = {"data": json.dumps(query)}
+            path = "/runs/query"
+            page = self._client.request_with_retries("POST", path, request_kwargs=kwargs).json()
+            yield from (str(run["id"]) for run in page.get("runs") or ())
+            cursor = (page.get("cursors") or {}).get("next")
+            if not cursor:
+                return
+            query["cursor"] = cursor
+
+    def _recorded(self, feedback: Feedback) -> str:
+        if self._store.history.feedback(feedback.feedback_id) is not None:
+            return "known"
+        (receipt,) = self._scribe.record([feedback])
+        return "refused" if receipt.status == "refused" else "learned"
+
+
+def _utc(when: datetime | None) -> Any:
+    if when is None or when.tzinfo is not None:
+        return when
+    return when.replace(tzinfo=timezone.utc)

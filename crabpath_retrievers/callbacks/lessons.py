@@ -1,0 +1,53 @@
+"""From what is said of a chain to feedback about its turns: the most specific counts."""
+
+from collections.abc import Iterable, Sequence
+
+from crabpath_retrievers.callbacks.found import Found
+from crabpath_retrievers.callbacks.policy import rank
+from crabpath_retrievers.callbacks.runs import Root
+from crabpath_retrievers.callbacks.signals import Signal
+from crabpath_retrievers.outcome import Feedback
+
+
+def most_specific(signals: Iterable[Signal]) -> Signal | None:
+    """The one that counts; of several that are equally specific, the last."""
+    found = None
+    for signal in signals:
+        if found is None or rank(signal.kind) <= rank(found.kind):
+            found = signal
+    return found
+
+
+def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[Feedback]:
+    """Feedback about every turn of a chain.
+
+    A correction becomes a note for the latest of them; of the others only the outcome is told.
+
+    Args:
+        root: The chain.
+        signal: What is said of it; None for nothing.
+        only: The turn that is meant, or its retriever run; None for all.
+    """
+    turns = [t for t in root.turns.values() if only in {None, t.turn_id, t.run_id}]
+    if signal is None:
+        return []
+    return [_lesson(turn, turns, signal, root) for turn in turns]
+
+
+def _lesson(turn: Found, turns: Sequence[Found], signal: Signal, root: Root) -> Feedback:
+    alone = len(turns) == 1
+    used, answer = signal.used, signal.answer
+    if signal.kind not in {"tool_error", "chain_error"}:
+        used = turn.used(root.answered.cited, places=alone) if used is None else used
+        answer = root.answered.text if answer is None else answer
+    return Feedback(
+        turn.turn_id,
+        signal.outcome,
+        used=used,
+        unused=signal.unused,
+        answer=answer,
+        correction=signal.correction if turn is turns[-1] else None,
+        source=signal.source,
+        feedback_id=signal.feedback_id(turn.turn_id),
+        namespace=signal.namespace or turn.namespace,
+    )

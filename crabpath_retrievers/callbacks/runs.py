@@ -1,0 +1,225 @@
+"""Which retrievals belong to which run of a chain: bookkeeping only, nothing is learned here."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from crabpath_retrievers.callbacks.answers import Answered
+from crabpath_retrievers.callbacks.found import Found, found
+from crabpath_retrievers.callbacks.signals import Signal
+from crabpath_retrievers.errors import InvalidInputError
+
+_THREADS = ("thread_id", "session_id", "conversation_id")  # LangSmith groups runs by these too
+_PLACE = "langgraph_checkpoint_ns"
+
+
+class Run(NamedTuple):
+    """A run that was seen to start."""
+
+    root: "Root"
+    place: str
+    streams: bool
+
+
+@dataclass(slots=True)
+class Root:
+    """A run of a chain, with all that happened below it.
+
+    Attributes:
+        id: Run id of the topmost run that the handler saw.
+        thread: Conversation that it belongs to, if it has one.
+        since: When it started, on the monotonic clock.
+        turns: Its turns by id, in the order in which they were asked.
+        signals: What was said of it so far.
+        open: Runs below it, and itself, that have not ended.
+        streams: Whether its output was read while it came.
+        streamed: Whether a part of it was seen to stream to its end.
+        paused: Whether a person was asked, and it may go on under another run id.
+        resumed: Whether it goes on from there.
+        answered: What it answered.
+        aliases: Run ids that it had before it was paused.
+    """
+
+    id: str
+    thread: str | None
+    since: float
+    turns: dict[str, Found] = field(default_factory=dict)
+    signals: list[Signal] = field(default_factory=list)
+    open: set[str] = field(default_factory=set)
+    streams: bool = False
+    streamed: bool = False
+    paused: bool = False
+    resumed: bool = False
+    answered: Answered = field(default_factory=Answered)
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether its output was read to the end, as far as can be seen."""
+        return not self.open and (self.streamed or not self.streams)
+
+
+class Runs:
+    """Runs that go on, and the last ones that ended. Safe to use from several threads.
+
+    Nothing is kept for longer than ``seconds``, nor more than ``most`` runs of either.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        """Keep ``most`` chains at most, each for ``seconds``.
+
+        Raises:
+            InvalidInputError: It is nothing that could be kept.
+        """
+        if most < 1 or not seconds > 0:
+            msg = f"keep at least 1 run for more than 0 seconds, not {most!r} for {seconds!r}"
+            raise InvalidInputError(msg)
+        self._most, self._seconds = most, seconds
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._going: OrderedDict[str, Root] = OrderedDict()
+        self._ended: OrderedDict[str, Root] = OrderedDict()
+        self._names: dict[str, Root] = {}  # ended ones by run ids and turn ids
+        self._threads: dict[str, Root] = {}  # the last ended one of each thread
+
+    def start(
+        self, run_id: str, parent: str | None, metadata: Mapping[str, Any] | None, given: Any
+    ) -> None:
+        """A run starts."""
+        about = metadata or {}
+        place = str(about.get(_PLACE) or "")
+        streams = given == {"input": ""}  # so LangChain starts what is read while it comes
+        with self._lock:
+            above = self._runs.get(parent) if parent else None
+            root = above.root if above else self._rooted(run_id, about, given, streams=streams)
+            if place and above and place != above.place:
+                # A task of a graph begins, perhaps anew: only its last attempt counts.
+                root.turns = {t: turn for t, turn in root.turns.items() if turn.place != place}
+            if root.thread is None:
+                root.thread = _thread(about)
+            root.open.add(run_id)
+            self._runs[run_id] = Run(root, place, streams)
+
+    def found(self, run_id: str, documents: Any) -> None:
+        """A retriever run returned documents."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None:
+                for turn in found(documents, run_id, run.place):
+                    run.root.turns.setdefault(turn.turn_id, turn)
+
+    def say(self, run_id: str, *signals: Signal) -> bool:
+        """Something is said of the chain of a run that goes on; False where there is none."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.root.signals += signals
+            return run is not None
+
+    def pause(self, run_id: str) -> None:
+        """The chain of a run waits for a person."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None:
+                run.root.paused = True
+
+    def end(self, run_id: str, *, streamed: bool = False) -> Root | None:
+        """A run ends; the whole chain is returned when it ends with it, and may be changed."""
+        with self._lock:
+            run = self._runs.pop(run_id, None)
+            if run is None:
+                return None
+            root = run.root
+            root.open.discard(run_id)
+            if run_id != root.id:
+                root.streamed |= run.streams or streamed
+                return None
+            self._forget_runs(root)
+            return root
+
+    def keep(self, root: Root) -> None:
+        """Keep a chain that ended, for what is said of it later."""
+        with self._lock:
+            if root.turns:
+                self._ended[root.id] = root
+                if root.thread is not None:
+                    self._threads[root.thread] = root
+                self._names.update(dict.fromkeys(_names(root), root))
+            self._expire(self._ended, self._forget_ended)
+
+    def ended(self, name: str) -> Root | None:
+        """The chain that ended with this run id, retriever's run id or turn id."""
+        with self._lock:
+            return self._names.get(name)
+
+    def last(self, thread: str) -> Root | None:
+        """The chain of a thread that ended last."""
+        with self._lock:
+            return self._threads.get(thread)
+
+    def root(self, run_id: str) -> Root | None:
+        """The chain of a run that goes on."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            return None if run is None else run.root
+
+    @property
+    def kept(self) -> str:
+        """What is kept, in words."""
+        return f"{self._seconds:g} seconds, the last {self._most} of them"
+
+    def __len__(self) -> int:
+        """How many runs go on."""
+        with self._lock:
+            return len(self._runs)
+
+    def _rooted(self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool) -> Root:
+        root = Root(run_id, _thread(about), time.monotonic(), streams=streams)
+        root.resumed = root.thread is not None and _resumes(given)
+        before = self._threads.get(root.thread or "") if root.resumed else None
+        if before is not None and before.paused:
+            root.turns.update(before.turns)
+            root.signals += before.signals
+            root.aliases = (before.id, *before.aliases)
+        self._going[run_id] = root
+        self._expire(self._going, self._forget_runs)
+        return root
+
+    def _expire(self, kept: OrderedDict[str, Root], forget: Callable[[Root], None]) -> None:
+        now = time.monotonic()
+        while len(kept) > 1:  # the newest stays
+            oldest = next(iter(kept.values()))
+            if len(kept) <= self._most and now - oldest.since <= self._seconds:
+                break
+            kept.pop(oldest.id)
+            forget(oldest)
+
+    def _forget_runs(self, root: Root) -> None:
+        self._going.pop(root.id, None)
+        for run_id in root.open:
+            self._runs.pop(run_id, None)
+
+    def _forget_ended(self, root: Root) -> None:
+        for name in _names(root):
+            if self._names.get(name) is root:
+                del self._names[name]
+        if root.thread is not None and self._threads.get(root.thread) is root:
+            del self._threads[root.thread]
+
+
+def _names(root: Root) -> list[str]:
+    turns = root.turns.values()
+    return [root.id, *root.aliases, *root.turns, *(turn.run_id for turn in turns)]
+
+
+def _thread(about: Mapping[str, Any]) -> str | None:
+    named = (about[name] for name in _THREADS if about.get(name))
+    return next((str(name) for name in named), None)
+
+
+def _resumes(given: Any) -> bool:
+    """Whether a graph goes on, rather than that something new is asked."""
+    return given is None or getattr(given, "resume", None) is not None

@@ -1,0 +1,142 @@
+"""Answers and citations in the shapes that chains return."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from pydantic import BaseModel
+
+from crabpath_retrievers.callbacks.answers import Answered, read
+from crabpath_retrievers.callbacks.found import Found
+
+TEXT = "It is blue."
+DOCUMENTS = [Document("The sky is blue.", id="b")]
+CALL = {"name": "search", "args": {}, "id": "1", "type": "tool_call"}
+
+
+class Cited(BaseModel):
+    """Structured output with citations."""
+
+    answer: str
+    citations: list[Any] = []
+
+
+@dataclass
+class Plain:
+    """A state that is a dataclass."""
+
+    answer: str
+    context: list[Document]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        TEXT,
+        f"  {TEXT}\n",
+        AIMessage(TEXT),
+        AIMessageChunk(TEXT),
+        AIMessage([{"type": "text", "text": TEXT}, {"type": "reasoning", "reasoning": "hm"}]),
+        [HumanMessage("why?"), AIMessage(TEXT)],
+        {"messages": [HumanMessage("why?"), AIMessage(TEXT)]},
+        {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": TEXT}]},
+        {"input": "why?", "context": DOCUMENTS, "answer": TEXT},
+        {"query": "why?", "result": TEXT, "source_documents": DOCUMENTS},
+        {"input": "why?", "output": TEXT, "intermediate_steps": []},
+        {"question": "why?", "generation": AIMessage(TEXT), "documents": DOCUMENTS},
+        {"text": TEXT},
+        {"answer": Cited(answer=TEXT)},
+        {"messages": [AIMessage("{}")], "structured_response": Cited(answer=TEXT)},
+        Plain(TEXT, DOCUMENTS),
+        LLMResult(generations=[[ChatGeneration(message=AIMessage(TEXT))]]),
+    ],
+)
+def test_the_answer_is_found(output):
+    """In every shape the same text."""
+    assert read(output) == Answered(TEXT)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        None,
+        7,
+        "",
+        [],
+        DOCUMENTS,
+        {"documents": DOCUMENTS},
+        HumanMessage("why?"),
+        {"messages": [AIMessage("", tool_calls=[CALL])]},
+        {"messages": [AIMessage("first"), HumanMessage("and now?")]},
+        {"messages": [AIMessage("", tool_calls=[CALL]), ToolMessage("x", tool_call_id="1")]},
+        {"answer": None, "messages": []},
+        LLMResult(generations=[]),
+    ],
+)
+def test_what_is_no_answer_is_not_taken_for_one(output):
+    """Documents, questions and calls of tools answer nothing."""
+    assert read(output).text is None
+
+
+@pytest.mark.parametrize(
+    ("field", "cited"),
+    [
+        ({"citations": ["a", "b"]}, ("a", "b")),
+        ({"citations": [1, 3]}, (1, 3)),
+        ({"citations": [{"source_id": "a", "quote": "…"}, {"id": "b"}]}, ("a", "b")),
+        ({"cited_ids": ("a",)}, ("a",)),
+        ({"sources": "a, b"}, ("a, b", "a", "b")),
+        ({"sources": DOCUMENTS}, ()),
+        ({"citations": None}, ()),
+        ({"citations": {"a": 1}}, ()),
+        ({"citations": [True, None, 1.5]}, ()),
+    ],
+)
+def test_citations_are_found(field, cited):
+    """Ids, places and sources; whole documents are what was given, not what was used."""
+    assert read({"answer": TEXT, **field}) == Answered(TEXT, cited)
+    nested = {"answer": Cited(answer=TEXT, citations=["x"])}
+    assert read(nested) == Answered(TEXT, ("x",))
+
+
+def test_a_state_that_contains_itself_is_left():
+    """Reading ends."""
+    state: dict[str, Any] = {}
+    state["output"] = state
+    assert read(state) == Answered()
+
+
+NAMES = (("a", "notes.md"), ("b", "notes.md", "The sky"), ("c", "https://x.org/c"))
+TURN = Found("t", "default", "r", "", NAMES)
+
+
+@pytest.mark.parametrize(
+    ("cited", "used"),
+    [
+        (("b",), ("b",)),
+        (("c", "a"), ("a", "c")),
+        (("The sky",), ("b",)),
+        (("https://x.org/c",), ("c",)),
+        (("notes.md",), ("a", "b")),
+        ((0, 2), ("a", "c")),
+        ((3,), ("c",)),
+        (("1", "3"), ("a", "c")),
+        ((1,), None),
+        ((1, 2), None),
+        ((0, 3), None),
+        (("a", "b", "c"), None),
+        (("elsewhere",), None),
+        ((), None),
+    ],
+)
+def test_cited_documents_are_those_that_are_surely_meant(cited, used):
+    """Numbers count where they tell from where they are counted; a list of all says nothing."""
+    assert TURN.used(cited, places=True) == used
+
+
+def test_places_mean_nothing_among_several_turns():
+    """Only within one turn is it known which documents were numbered."""
+    assert TURN.used((3,), places=False) is None
