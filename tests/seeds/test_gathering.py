@@ -1,0 +1,91 @@
+"""Queries that wait at the same time are embedded together, each gets its own vector."""
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.seeds.embedder import Embedder, default_embeddings
+from crabpath_retrievers.seeds.gathering import Gathering
+
+
+class Model:
+    """Embeds a text as its length; the first call waits until it may go on."""
+
+    def __init__(self):
+        """Nothing was embedded yet."""
+        self.batches, self.threads = [], set()
+        self.go_on = threading.Event()
+
+    def __call__(self, texts):
+        """One vector per text; an empty one cannot be embedded."""
+        self.go_on.wait(5)
+        self.batches.append(list(texts))
+        self.threads.add(threading.get_ident())
+        if "" in texts:
+            raise InvalidInputError
+        return [np.array([len(text)], dtype=np.float32) for text in texts]
+
+
+@pytest.fixture
+def model():
+    """A model that waits."""
+    return Model()
+
+
+async def asked(model, gathering, texts):
+    """All at once; the model goes on when all wait."""
+    tasks = [asyncio.ensure_future(gathering.embedded(text)) for text in texts]
+    await asyncio.sleep(0.05)
+    model.go_on.set()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_what_waits_is_embedded_together(model):
+    """The first alone, as nobody waited then; the others in parts, in order, by one thread."""
+    texts = ["a", "bb", "ccc", "dddd", "eeeee"]
+    vectors = await asked(model, Gathering(model, 3), texts)
+    assert [vector.tolist() for vector in vectors] == [[1], [2], [3], [4], [5]]
+    assert model.batches == [["a"], ["bb", "ccc", "dddd"], ["eeeee"]]
+    assert len(model.threads) == 1
+    assert threading.get_ident() not in model.threads
+
+
+async def test_one_bad_text_does_not_spoil_the_others(model):
+    """Its own caller gets the error."""
+    found = await asked(model, Gathering(model, 3), ["a", "bb", "", "dddd"])
+    assert isinstance(found[2], InvalidInputError)
+    assert [found[i].tolist() for i in (0, 1, 3)] == [[1], [2], [4]]
+
+
+async def test_who_does_not_wait_any_more_is_left_out(model):
+    """A cancelled query costs nothing."""
+    gathering = Gathering(model, 3)
+    first = asyncio.ensure_future(gathering.embedded("a"))
+    gone = asyncio.ensure_future(gathering.embedded("bb"))
+    await asyncio.sleep(0.05)
+    gone.cancel()
+    await asyncio.sleep(0.05)
+    model.go_on.set()
+    assert (await first).tolist() == [1]
+    assert (await gathering.embedded("ccc")).tolist() == [3]
+    assert model.batches == [["a"], ["ccc"]]
+
+
+def test_every_event_loop_may_wait(model):
+    """Also one after the other in one thread."""
+    model.go_on.set()
+    gathering = Gathering(model, 3)
+    assert [asyncio.run(gathering.embedded(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_the_local_model_gives_the_same_vectors(given):
+    """Embedded together or alone."""
+    embedder = Embedder(default_embeddings() if given else None)
+    texts = [f"What is the capital of country number {i}?" for i in range(12)]
+    together = await asyncio.gather(*[embedder.aquery(text) for text in texts])
+    for text, vector in zip(texts, together, strict=True):
+        assert float(vector @ embedder.query(text)) == pytest.approx(1.0, abs=1e-5)
