@@ -1,4 +1,4 @@
-.PHONY: demo test check bench prior env clean
+.PHONY: demo test check bench bench-hosts prior env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,9 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 
 bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR format
 	$(BIN)/python -m crabpath_retrievers.evaluation.speed.bench $(if $(DATA),--data $(DATA))
+
+bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
+	$(BIN)/python -m crabpath_retrievers.evaluation.speed.hosts
 
 env: $(STAMP)
 
