@@ -67,13 +67,13 @@ def _tokens(found: Sequence[Found]) -> float:
 def comparisons(
     scored: Mapping[str, PerQuery], metrics: Sequence[str], *, seed: int
 ) -> list[dict[str, Any]]:
-    """Every method of this project against each other one, query by query."""
+    """Every method of this project against each other one, query by query; each pair once."""
+    own_names = [name for name in OWN if name in scored]
     return [
         {"a": own, "b": other, "metric": metric}
         | compared(scored[own][metric], scored[other][metric], seed=seed)
-        for own in OWN
-        if own in scored
+        for place, own in enumerate(own_names)
         for other in scored
-        if other != own
+        if other not in own_names[: place + 1]
         for metric in metrics
     ]

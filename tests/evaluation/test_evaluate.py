@@ -33,7 +33,9 @@ def test_the_record_has_its_form(figures, small):
     assert list(figures["methods"]) == ["dense", "lexical", "hybrid", "cold"]
     expected = {"recall@2", "recall@5", "full@2", "full@5", "mrr@10", "ndcg@10"}
     expected |= {f"{name}_ci95" for name in expected}
-    expected |= {"documents_returned", "context_tokens", "llm_calls", "latency_ms", "indexing_s"}
+    expected |= {"documents_returned", "context_tokens", "latency_ms", "indexing_s", "cost_usd"}
+    llm = ("calls", "cached_calls", "failures", "input_tokens", "output_tokens")
+    expected |= {f"llm_{name}" for name in llm}
     for of in figures["methods"].values():
         assert set(of) == expected
         assert of["documents_returned"] <= 5
