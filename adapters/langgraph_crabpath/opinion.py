@@ -6,7 +6,9 @@ from typing import Any
 from crabpath_retrievers import Feedback, InvalidInputError, OutcomePolicy
 
 _THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
-_FIELDS = ("outcome", "used", "unused", "answer", "correction")
+FIELDS = ("outcome", "used", "unused", "answer", "correction")
+"""What somebody may say about an answer."""
+
 _WRONG = OutcomePolicy().correction.outcome
 
 
@@ -23,11 +25,11 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
         InvalidInputError: It is none of these.
     """
     given = _mapping(said)
-    unknown = sorted(map(str, set(given) - set(_FIELDS)))
+    unknown = sorted(map(str, set(given) - set(FIELDS)))
     if unknown:
-        msg = f"unknown fields {unknown} in the feedback: use {', '.join(_FIELDS)}"
+        msg = f"unknown fields {unknown} in the feedback: use {', '.join(FIELDS)}"
         raise InvalidInputError(msg)
-    fields = {name: given[name] for name in _FIELDS if given.get(name) is not None}
+    fields = {name: given[name] for name in FIELDS if given.get(name) is not None}
     if "outcome" not in fields and "correction" not in fields:
         msg = "the feedback says neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)
@@ -72,6 +74,6 @@ def _mapping(said: Any) -> Mapping[str, Any]:
         return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
     msg = (
         f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
-        f"the text of a correction, or a dict of {', '.join(_FIELDS)}; not {said!r}"
+        f"the text of a correction, or a dict of {', '.join(FIELDS)}; not {said!r}"
     )
     raise InvalidInputError(msg)
