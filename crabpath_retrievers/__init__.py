@@ -24,6 +24,7 @@ from crabpath_retrievers.errors import (
 if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
     from crabpath_retrievers.outcome import Feedback
+    from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.retriever import CrabPathRetriever
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
     from crabpath_retrievers.routing.settings import RouterSettings
@@ -43,7 +44,9 @@ __all__ = [
     "InvalidInputError",
     "MissingExtraError",
     "NotFoundError",
+    "OutcomePolicy",
     "RouterSettings",
+    "Rule",
     "SchemaVersionError",
     "ServiceError",
     "Settings",
@@ -59,7 +62,9 @@ _LAZY = {
     "CrabPath": "crabpath_retrievers.memory",
     "CrabPathRetriever": "crabpath_retrievers.retriever",
     "Feedback": "crabpath_retrievers.outcome",
+    "OutcomePolicy": "crabpath_retrievers.outcome_policy",
     "RouterSettings": "crabpath_retrievers.routing.settings",
+    "Rule": "crabpath_retrievers.outcome_policy",
 }
 
 

@@ -129,7 +129,7 @@ def _pulled(
 ) -> dict[str, int]:
     """What became of the feedback of a LangSmith project."""
     from crabpath_retrievers.callbacks.langsmith_pull import connected, pull
-    from crabpath_retrievers.callbacks.policy import OutcomePolicy
+    from crabpath_retrievers.outcome_policy import OutcomePolicy
 
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
     client = connected()

@@ -54,6 +54,19 @@ def test_using_the_library_imports_no_other_host(name):
     assert done.stdout == "[]\n"
 
 
+def test_the_policy_needs_no_framework():
+    """What counts as an outcome is data: neither LangChain nor another host is imported."""
+    program = (
+        "import sys\nfrom crabpath_retrievers import OutcomePolicy, Rule\n"
+        "OutcomePolicy(score=Rule(1, 'self'))\n"
+        f"print([m for m in {(*HEAVY, 'langchain_core')!r} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_public_names_exist():
     """Every public name can be imported."""
     for name in crabpath_retrievers.__all__:

@@ -10,13 +10,12 @@ from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
 from crabpath_retrievers.driver import Steps
 from crabpath_retrievers.outcome import RewardSource
 from langgraph_crabpath.node import Node
-from langgraph_crabpath.opinion import feedback_of
+from langgraph_crabpath.opinion import FIELDS, feedback_of
 from langgraph_crabpath.recall import turn_of
 from langgraph_crabpath.recording import feedback_id, record
 from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
 from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
 
-_SAID = ("outcome", "used", "unused", "answer", "correction")
 _SHOWN = 500  # characters of a document that a person is shown
 
 
@@ -68,7 +67,7 @@ class FeedbackNode(Node):
 
     def _said(self, state: Any) -> dict[str, Any] | None:
         """What the state says about the answer; None where it leaves that open."""
-        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in _SAID}  # type: ignore[literal-required]
+        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FIELDS}  # type: ignore[literal-required]
         outcome, correction = keys["outcome"], keys["correction"]
         if not holds(state, outcome) and not holds(state, correction):
             msg = (

@@ -6,24 +6,23 @@ from typing import Annotated, Any
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import OmitFromSchema
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
-from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.driver import Steps, arun, perform, run
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
+from crabpath_retrievers.callbacks.found import found_in
+from crabpath_retrievers.driver import Steps, arun, run
+from crabpath_retrievers.feedback.precedence import seen_feedback
 from langgraph_crabpath.context import format_documents
-from langgraph_crabpath.opinion import feedback_of
-from langgraph_crabpath.policy import AgentPolicy
-from langgraph_crabpath.recall import Recall, turn_of
+from langgraph_crabpath.opinion import counted
+from langgraph_crabpath.outcomes import answer_of, seen_in
+from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.recording import feedback_id, record, refused
 from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
 from langgraph_crabpath.state import last_question
-
-Policy = Callable[[Sequence[BaseMessage]], Any]
-"""From the messages that a run added to what they say about it, as for feedback; None: nothing."""
 
 _NO_ANSWER = (
     "crabpath_feedback came with no earlier answer in this thread: give the agent a checkpointer, "
@@ -57,10 +56,11 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
     Before the agent starts it records what the user says about the last answer
     (``crabpath_feedback`` in the input) and retrieves for the last human message. The documents
     stand in every request to the model as one message of delimited data before the question; the
-    history of messages never holds them. After the agent the policy may record an outcome.
+    history of messages never holds them. After the agent it records what was seen of the run; the
+    :class:`~crabpath_retrievers.OutcomePolicy` says what counts.
 
-    What a user says counts: it takes the place of what the policy recorded for the same turns. What
-    cannot be used is no error of the agent: ``crabpath_receipts`` says ``refused``, and why.
+    What a user says counts: it takes the place of what was seen of the same turns. What cannot be
+    used is no error of the agent: ``crabpath_receipts`` says ``refused``, and why.
     """
 
     state_schema = CrabPathState
@@ -69,7 +69,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         self,
         retriever: CrabPathRetriever,
         *,
-        policy: Policy | None = None,
+        policy: OutcomePolicy | None = None,
         namespace: Namespace | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
@@ -77,8 +77,8 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
 
         Args:
             retriever: Answers, and learns.
-            policy: Outcome of a run by its messages; None for ``AgentPolicy()``, which learns from
-                failed tools and not from silence. It is called off the event loop.
+            policy: What counts as an outcome; None for ``OutcomePolicy()``, which learns from
+                failed tools and not from silence.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
             options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
 
@@ -88,7 +88,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         super().__init__()
         self.tools = []
         self._retriever = require_retriever(retriever)
-        self._policy = AgentPolicy() if policy is None else policy
+        self._policy = policy or OutcomePolicy()
         self._namespace = namespace
         self._recall = Recall(retriever, namespace, dict(options or {}))
 
@@ -132,7 +132,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         runtime: Runtime[Any],  # noqa: ARG002
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
-        """Record what the policy makes of the run."""
+        """Record what was seen of the run, as far as the policy counts it."""
         return run(self._after(state, ensure_config(config)))
 
     async def aafter_agent(
@@ -162,34 +162,34 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
     def _told(
         self, state: CrabPathState, said: Any, config: RunnableConfig
     ) -> Steps[list[dict[str, Any]]]:
-        """What the user says takes the place of what the policy made of the same run."""
+        """What the user says takes the place of what was seen of the same run."""
         turns = state.get("crabpath_turns")
         if not turns:
             return refused(_NO_ANSWER)
         namespace = namespace_of(self._retriever, self._namespace, config)
+        answer = answer_of(state["messages"], state.get("structured_response"))
         try:
-            given = _feedback(
-                turns,
-                said,
-                namespace,
-                "said",
-                source="human",
-                answer=_last_answer(state["messages"]),
-            )
+            fields = {"answer": answer, **counted(said, self._policy), "namespace": namespace}
+            given = [
+                Feedback(turn, feedback_id=feedback_id(turn, namespace), **fields) for turn in turns
+            ]
         except InvalidInputError as error:  # raised, it would fail every later run of the thread
             return refused(str(error))
-        yield from self._taken_back(turns, namespace)
         return (yield from self._recorded(given))
 
     def _after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
         messages = _of_this_run(state["messages"])
-        turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *_tool_turns(messages)]))
-        said = yield from perform(self._policy, messages)
-        if said is None or not turns:
+        tools = [found.turn_id for found in found_in({"messages": messages})]
+        turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *tools]))
+        answer = answer_of(messages, state.get("structured_response"))
+        kind = self._policy.first(seen_in(messages, answer, self._policy))
+        if kind is None or not turns:
             return {"crabpath_turns": turns}
         namespace = namespace_of(self._retriever, self._namespace, config)
-        answer = _last_answer(messages)
-        given = _feedback(turns, said, namespace, "policy", source="harvested", answer=answer)
+        given = [
+            seen_feedback(kind, self._policy, turn, answer=answer, namespace=namespace)
+            for turn in turns
+        ]
         receipts = yield from self._recorded(given)
         earlier = state.get("crabpath_receipts", [])
         return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
@@ -200,34 +200,6 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             receipt = yield from record(self._retriever, feedback)
             receipts.append(receipt)
         return receipts
-
-    def _taken_back(self, turns: Sequence[str], namespace: str) -> Steps[None]:
-        for turn in turns:
-            name = feedback_id(turn, namespace, "policy")
-            try:
-                yield from perform(self._retriever.memory.undo, name, namespace=namespace)
-            except NotFoundError:  # the policy had nothing to say
-                continue
-
-
-def _feedback(
-    turns: Sequence[str], said: Any, namespace: str, what: str, **fields: Any
-) -> list[Feedback]:
-    """The same words about every turn.
-
-    Raises:
-        InvalidInputError: They cannot be used.
-    """
-    return [
-        feedback_of(
-            said,
-            turn,
-            namespace=namespace,
-            feedback_id=feedback_id(turn, namespace, what),
-            **fields,
-        )
-        for turn in turns
-    ]
 
 
 def _informed(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
@@ -245,17 +217,3 @@ def _of_this_run(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """What came after the last human message."""
     human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     return list(messages[human[-1] + 1 if human else 0 :])
-
-
-def _tool_turns(messages: Sequence[BaseMessage]) -> list[str]:
-    artifacts = [m.artifact for m in messages if isinstance(m, ToolMessage)]
-    found = [turn_of(artifact) for artifact in artifacts if isinstance(artifact, list)]
-    return [turn for turn in found if turn is not None]
-
-
-def _last_answer(messages: Sequence[BaseMessage]) -> str | None:
-    """The last text of the model; None without one."""
-    for message in reversed(messages):
-        if isinstance(message, AIMessage) and message.text:
-            return str(message.text)
-    return None

@@ -3,38 +3,56 @@
 from collections.abc import Mapping
 from typing import Any
 
-from crabpath_retrievers import Feedback, InvalidInputError
+from crabpath_retrievers import Feedback, InvalidInputError, OutcomePolicy
 
 _THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
-_FIELDS = ("outcome", "used", "unused", "answer", "correction")
-_WRONG = -1.0  # who corrects an answer says that it was wrong
+FIELDS = ("outcome", "used", "unused", "answer", "correction")
+"""What somebody may say about an answer."""
+
+_WRONG = OutcomePolicy().correction.outcome
 
 
-def fields_of(said: Any) -> dict[str, Any]:
+def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     """The fields of a feedback that somebody's words come to.
 
     Args:
         said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
             other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
-            ``unused``, ``answer`` and ``correction``. A correction without outcome counts as -1.
+            ``unused``, ``answer`` and ``correction``.
+        wrong: Outcome of a correction that comes without one, in [-1, 1].
 
     Raises:
         InvalidInputError: It is none of these.
     """
     given = _mapping(said)
-    unknown = sorted(map(str, set(given) - set(_FIELDS)))
+    unknown = sorted(map(str, set(given) - set(FIELDS)))
     if unknown:
-        msg = f"unknown fields {unknown} in the feedback: use {', '.join(_FIELDS)}"
+        msg = f"unknown fields {unknown} in the feedback: use {', '.join(FIELDS)}"
         raise InvalidInputError(msg)
-    fields = {name: given[name] for name in _FIELDS if given.get(name) is not None}
+    fields = {name: given[name] for name in FIELDS if given.get(name) is not None}
     if "outcome" not in fields and "correction" not in fields:
         msg = "the feedback says neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)
-    outcome = fields.get("outcome", _WRONG)
+    outcome = fields.get("outcome", wrong)
     fields["outcome"] = _THUMBS.get(outcome, outcome) if isinstance(outcome, str) else outcome
     if isinstance(outcome, bool):
         fields["outcome"] = 1.0 if outcome else -1.0
     return fields
+
+
+def counted(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
+    """The fields of a feedback that the words of a user come to, where a policy counts them.
+
+    Raises:
+        InvalidInputError: They cannot be used, or do not count.
+    """
+    fields = fields_of(said, policy.correction.outcome)
+    corrected = "correction" in fields
+    if not (policy.correction if corrected else policy.score).on:
+        kind = "correction" if corrected else "score"
+        msg = f"this is a {kind}, and the policy does not count those: switch its rule on"
+        raise InvalidInputError(msg)
+    return {"source": policy.correction.source if corrected else "human", **fields}
 
 
 def feedback_of(said: Any, turn_id: str, **fields: Any) -> Feedback:
@@ -56,6 +74,6 @@ def _mapping(said: Any) -> Mapping[str, Any]:
         return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
     msg = (
         f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
-        f"the text of a correction, or a dict of {', '.join(_FIELDS)}; not {said!r}"
+        f"the text of a correction, or a dict of {', '.join(FIELDS)}; not {said!r}"
     )
     raise InvalidInputError(msg)

@@ -8,11 +8,11 @@ from uuid import UUID
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
 from crabpath_retrievers.callbacks.listener import Listener, Read
-from crabpath_retrievers.callbacks.policy import OutcomePolicy
 from crabpath_retrievers.callbacks.recording import Scribe, Told, memory_of
 from crabpath_retrievers.callbacks.runs import Runs
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import OutcomePolicy
 
 MOST_RUNS = 2_000
 KEEP_SECONDS = 86_400.0

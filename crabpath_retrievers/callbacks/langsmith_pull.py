@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crabpath_retrievers.callbacks.langsmith_errors import translated
 from crabpath_retrievers.callbacks.langsmith_said import about_turn, is_ours, outcome_of
-from crabpath_retrievers.callbacks.policy import OutcomePolicy
-from crabpath_retrievers.callbacks.recording import Learns, Scribe
+from crabpath_retrievers.callbacks.recording import Scribe
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.precedence import Learns
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import OutcomePolicy
 from crabpath_retrievers.trajectory import Turn
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from crabpath_retrievers.callbacks.langsmith_errors import translated
 from crabpath_retrievers.callbacks.langsmith_said import KEY, MARK
-from crabpath_retrievers.callbacks.recording import Learns, kind_of
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
+from crabpath_retrievers.feedback.precedence import Learns, kind_of
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crabpath_retrievers.callbacks.policy import OutcomePolicy
 from crabpath_retrievers.outcome import Feedback, RewardSource
+from crabpath_retrievers.outcome_policy import OutcomePolicy
 
 KEY = "crabpath_outcome"
 """Key of the feedback that CrabPath gives to LangSmith."""

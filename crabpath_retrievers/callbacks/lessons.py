@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from crabpath_retrievers.callbacks.found import Found
-from crabpath_retrievers.callbacks.policy import rank
 from crabpath_retrievers.callbacks.runs import Root
 from crabpath_retrievers.callbacks.signals import Signal
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import rank
 
 
 def most_specific(signals: Iterable[Signal]) -> Signal | None:
@@ -37,7 +37,7 @@ def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[
 def _lesson(turn: Found, turns: Sequence[Found], signal: Signal, root: Root) -> Feedback:
     alone = len(turns) == 1
     used, answer = signal.used, signal.answer
-    if signal.kind not in {"tool_error", "chain_error"}:
+    if signal.explicit or signal.kind == "silent_success":
         used = turn.used(root.answered.cited, places=alone) if used is None else used
         answer = root.answered.text if answer is None else answer
     return Feedback(
@@ -48,6 +48,6 @@ def _lesson(turn: Found, turns: Sequence[Found], signal: Signal, root: Root) -> 
         answer=answer,
         correction=signal.correction if turn is turns[-1] else None,
         source=signal.source,
-        feedback_id=signal.feedback_id(turn.turn_id),
+        feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
         namespace=signal.namespace or turn.namespace,
     )

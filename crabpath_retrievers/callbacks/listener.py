@@ -8,24 +8,14 @@ from uuid import UUID
 from crabpath_retrievers.callbacks.answers import Answered, read
 from crabpath_retrievers.callbacks.found import found_in
 from crabpath_retrievers.callbacks.lessons import lessons, most_specific
-from crabpath_retrievers.callbacks.policy import Kind, OutcomePolicy
 from crabpath_retrievers.callbacks.recording import Scribe
 from crabpath_retrievers.callbacks.runs import Root, Runs
 from crabpath_retrievers.callbacks.signals import ABOUT, EVENT, said, seen
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import PAUSES, Kind, OutcomePolicy, names_of
 
 _log = logging.getLogger(__name__)
-# By name: the handler must not import LangGraph.
-_PAUSES = {"GraphInterrupt"}
-_ABANDONED = {
-    "GraphBubbleUp",
-    "CancelledError",
-    "NodeCancelledError",
-    "GeneratorExit",
-    "KeyboardInterrupt",
-    "SystemExit",
-}
 _LONGEST = 20_000  # characters of an answer; attribution reads fewer
 Read = Callable[[Any], str | None]
 
@@ -130,10 +120,10 @@ class Listener:
         return self._settled(root, counts=root.complete)
 
     def _failed(self, run_id: str, error: BaseException, kind: Kind) -> list[Feedback]:
-        names = {base.__name__ for base in type(error).__mro__}
-        if names & _PAUSES:
+        names = names_of(type(error))
+        if names & PAUSES:
             self.runs.pause(run_id)
-        counts = not names & {*_ABANDONED, *self.policy.not_about_documents}
+        counts = self.policy.about_documents(names)
         if counts and kind == "tool_error":
             self.runs.say(run_id, *seen(kind, self.policy))
         root = self.runs.end(run_id)

@@ -2,36 +2,19 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Protocol, get_args
 
 from crabpath_retrievers.callbacks.found import Found
-from crabpath_retrievers.callbacks.policy import Kind, rank
 from crabpath_retrievers.callbacks.runs import Root
-from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.precedence import Learns, kind_of, record_over
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.outcome_policy import SEEN
 from crabpath_retrievers.text import storable
 
 _log = logging.getLogger(__name__)
-_SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
 Told = Callable[[Feedback, Receipt], object]
-
-
-class Learns(Protocol):
-    """What feedback is given to: a memory, or a store beside the process that serves it."""
-
-    @property
-    def store(self) -> GraphStore:
-        """Where turns and feedback are kept."""
-
-    def record(self, feedback: Feedback) -> Receipt:
-        """Learn from feedback."""
-
-    def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
-        """Take back what one taught."""
 
 
 class Scribe:
@@ -60,10 +43,9 @@ class Scribe:
         return Root(turn.id, None, 0.0, turns={turn.id: known})
 
     def _recorded(self, feedback: Feedback) -> Receipt:
-        self._make_way(feedback)
-        receipt = self.memory.record(feedback)
+        receipt = record_over(self.memory, feedback)
         if receipt.status == "refused":
-            usual = kind_of(feedback.feedback_id) in _SEEN  # somebody said something finer before
+            usual = kind_of(feedback.feedback_id) in SEEN  # somebody said something finer before
             level = logging.DEBUG if usual else logging.WARNING
             _log.log(level, "feedback %r is refused: %s", receipt.feedback_id, receipt.note)
         self._tell(feedback, receipt)
@@ -77,32 +59,6 @@ class Scribe:
             self._told(feedback, receipt)
         except Exception:
             _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
-
-    def _make_way(self, feedback: Feedback) -> None:
-        """Undo what less specific feedback of a chain taught about the same turn."""
-        own = kind_of(feedback.feedback_id)
-        if own is None or own in _SEEN:
-            return
-        turn_id = str(feedback.turn_id)
-        logged = self.memory.store.turns.find(turn_id, namespace=feedback.namespace)
-        if logged is None or logged.frozen:
-            return
-        weaker = {f"callback:{kind}:{turn_id}" for kind in _SEEN}  # some of it may still wait
-        consumer = kind_of(logged.consumed or "")
-        if logged.consumed and consumer is not None and rank(consumer) > rank(own):
-            weaker.add(logged.consumed)
-        for feedback_id in weaker:
-            with suppress(NotFoundError):
-                self.memory.undo(feedback_id, namespace=feedback.namespace)
-
-
-def kind_of(feedback_id: str) -> Kind | None:
-    """What kind of event feedback came from; None when it came from none."""
-    prefix, _, rest = feedback_id.partition(":")
-    if prefix == "langsmith":
-        return "langsmith"
-    kind = rest.partition(":")[0]
-    return next((k for k in get_args(Kind) if prefix == "callback" and k == kind), None)
 
 
 def memory_of(source: object) -> CrabPath:

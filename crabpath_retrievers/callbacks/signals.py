@@ -1,13 +1,13 @@
 """What is said of a chain, before it is known which of it counts."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crabpath_retrievers.callbacks.policy import Kind, OutcomePolicy
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.precedence import event_id
 from crabpath_retrievers.outcome import RewardSource, learnable
+from crabpath_retrievers.outcome_policy import SEEN, Kind, OutcomePolicy
 
 EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain says what became of it."""
@@ -43,14 +43,15 @@ class Signal:
     @property
     def explicit(self) -> bool:
         """Whether somebody said it, rather than that it was seen."""
-        return self.kind in {"correction", "langsmith", "score"}
+        return self.kind not in SEEN
 
-    def feedback_id(self, turn_id: str) -> str:
-        """The same for the same signal about the same turn."""
-        parts = ["callback", self.kind, turn_id]
-        if self.key:
-            parts.insert(2, hashlib.sha256(self.key.encode()).hexdigest()[:16])
-        return ":".join(parts)
+    def feedback_id(self, turn_id: str, owner: str) -> str:
+        """The same for the same signal about the same turn of ``owner``, a namespace.
+
+        That of another namespace is part of it: nobody can use up the id of another one's turn.
+        """
+        other = self.namespace is not None and self.namespace != owner
+        return event_id(self.kind, turn_id, f"{self.key}\0{self.namespace}" if other else self.key)
 
 
 def seen(kind: Kind, policy: OutcomePolicy) -> list[Signal]:

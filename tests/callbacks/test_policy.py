@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 from crabpath_retrievers.callbacks import OutcomePolicy
-from crabpath_retrievers.callbacks.policy import Kind
+from crabpath_retrievers.outcome_policy import Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
 

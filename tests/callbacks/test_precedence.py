@@ -132,7 +132,7 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, told):
     assert "in namespace 'bob'" in receipt.note
     silence = told[0][0].feedback_id
     assert retriever.memory.store.history.feedback(silence).status == "applied"
-    (own,) = silent.score(0.5, run_id=run_id, namespace="alice", key="own")
+    (own,) = silent.score(0.5, run_id=run_id, namespace="alice")
     assert own.status == "applied"
 
 

@@ -11,8 +11,8 @@ from langgraph.graph import StateGraph
 from langgraph.types import Command
 from typing_extensions import TypedDict
 
+from crabpath_retrievers import OutcomePolicy, Rule
 from langgraph_crabpath import (
-    AgentPolicy,
     CrabPathMiddleware,
     crabpath_feedback,
     crabpath_retrieve,
@@ -85,10 +85,7 @@ async def test_an_agent_does_not_block(retriever, question, chat_server, model):
         {"query": "Ed Wood"} if body["messages"][-1]["content"] == question else "Yes."
     )
 
-    def policy(messages):
-        time.sleep(0.01)  # a policy may block: it runs in a thread
-        return AgentPolicy(success=0.5)(messages)
-
+    policy = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
     middleware = CrabPathMiddleware(retriever, policy=policy)
     tools = [create_crabpath_tool(retriever)]
     agent = create_agent(model, tools, middleware=[middleware], checkpointer=InMemorySaver())

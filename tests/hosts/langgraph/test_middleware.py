@@ -2,13 +2,16 @@
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ToolRetryMiddleware
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.tools import ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import InvalidInputError, OutcomePolicy, Rule
+from crabpath_retrievers.callbacks import CrabPathCallbackHandler
 from langgraph_crabpath import (
-    AgentPolicy,
     CrabPathMiddleware,
     create_crabpath_tool,
     format_documents,
@@ -16,6 +19,7 @@ from langgraph_crabpath import (
 
 CORRECTION = "Both Scott Derrickson and Ed Wood were American."
 CONFIG = {"configurable": {"thread_id": "1"}}
+SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
 
 
 @tool
@@ -101,7 +105,7 @@ async def test_silence_teaches_nothing(retriever, question, called, model):
 async def test_silence_may_be_told_to_teach(retriever, question, called, chat_server, model):
     """Then its outcome is recorded with the answer, as harvested."""
     chat_server.says = "Scott Derrickson is an American director."
-    built = agent(retriever, model, policy=AgentPolicy(success=0.2))
+    built = agent(retriever, model, policy=SILENT)
     (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
     feedback = recorded(retriever, receipt)
     assert receipt["status"] == "applied"
@@ -118,24 +122,104 @@ async def test_a_failed_tool_counts_against_the_run(
     )
     built = agent(retriever, model, divide)
     (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
-    assert recorded(retriever, receipt).outcome == -0.3
+    assert recorded(retriever, receipt).outcome == -0.2
     later = await called(built, said("Thanks"), CONFIG)
     assert later["crabpath_receipts"] == []
     assert kept(retriever)["applied"] == 1
 
 
-async def test_a_policy_is_any_function_of_the_messages(retriever, question, called, model):
-    """It may say all that feedback may say, and it gets the messages of the run."""
-    seen = []
+@tool
+def unreachable(a: float, b: float) -> float:
+    """Divide a by b on another machine."""
+    msg = f"nobody there for {a} / {b}"
+    raise ConnectionRefusedError(msg)
 
-    def policy(messages):
-        seen.extend(message.text for message in messages)
-        return {"outcome": 1, "used": ["h1"]}
 
+@pytest.mark.parametrize(
+    ("used", "on_failure", "wanted"),
+    [
+        (divide, "continue", [(-0.5, "self")]),
+        (unreachable, "continue", [(0.2, "harvested")]),
+        (unreachable, "error", []),
+    ],
+)
+async def test_a_failed_connection_says_nothing_about_documents(
+    retriever, question, called, chat_server, model, used, on_failure, wanted
+):
+    """Though the agent is told of it in words alone; an agent that fails by it records nothing."""
+    chat_server.says = lambda body: (
+        {"a": 1, "b": 0} if body["messages"][-1]["content"] == question else "It cannot be done."
+    )
+    policy = OutcomePolicy(tool_error=Rule(-0.5, "self"), silent_success=Rule(0.2, "harvested"))
+    retries = ToolRetryMiddleware(max_retries=0, on_failure=on_failure)
+    middleware = [CrabPathMiddleware(retriever, policy=policy), retries]
+    built = create_agent(model, [used], middleware=middleware)
+    try:
+        receipts = (await called(built, said(question), CONFIG))["crabpath_receipts"]
+    except ConnectionRefusedError:
+        receipts = []
+    found = [recorded(retriever, receipt) for receipt in receipts]
+    assert [(feedback.outcome, feedback.source) for feedback in found] == wanted
+
+
+async def test_every_rule_can_be_switched_off(retriever, question, called, chat_server, model):
+    """Neither the failed tool is learned from then, nor what the user says."""
+    chat_server.says = lambda body: (
+        {"a": 1, "b": 0} if body["messages"][-1]["content"] == question else "It cannot be done."
+    )
+    off = {name: Rule(-1, "human", on=False) for name in ("correction", "score", "tool_error")}
+    built = agent(retriever, model, divide, policy=OutcomePolicy(**off))
+    assert (await called(built, said(question), CONFIG))["crabpath_receipts"] == []
+    for words, kind in ((CORRECTION, "correction"), ("up", "score")):
+        result = await called(built, said("Thanks", crabpath_feedback=words), CONFIG)
+        (receipt,) = result["crabpath_receipts"]
+        assert receipt["status"] == "refused"
+        assert f"this is a {kind}, and the policy does not count those" in receipt["note"]
+    assert sum(kept(retriever).values()) == 0
+
+
+async def test_the_policy_says_what_a_correction_is_worth(retriever, question, called, model):
+    """And who is thought to say so; what the user says of it beside the text comes first."""
+    policy = OutcomePolicy(correction=Rule(-0.5, "self"))
     built = agent(retriever, model, policy=policy)
+    await called(built, said(question), CONFIG)
+    result = await called(built, said(question, crabpath_feedback=CORRECTION), CONFIG)
+    result2 = await called(
+        built, said("x", crabpath_feedback={"outcome": 0.1, "correction": CORRECTION}), CONFIG
+    )
+    found = [recorded(retriever, r) for r in result["crabpath_receipts"]]
+    found += [recorded(retriever, r) for r in result2["crabpath_receipts"]]
+    assert [(f.outcome, f.source) for f in found] == [(-0.5, "self"), (0.1, "self")]
+
+
+async def test_structured_output_is_the_answer(retriever, question, called, chat_server, model):
+    """An agent that answers in a schema says its answer there."""
+
+    class Said(BaseModel):
+        """The answer."""
+
+        answer: str
+
+    chat_server.says = {"answer": "Both were American."}
+    middleware = [CrabPathMiddleware(retriever, policy=SILENT)]
+    built = create_agent(model, [], middleware=middleware, response_format=ToolStrategy(Said))
     (receipt,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
-    assert seen == ["ok"]
-    assert recorded(retriever, receipt).used == ("h1",)
+    assert recorded(retriever, receipt).answer == "Both were American."
+
+
+async def test_the_callback_handler_may_follow_the_same_agent(retriever, question, called, model):
+    """Both tell of one event; it is one feedback, and what a user says replaces it."""
+    told = []
+    handler = CrabPathCallbackHandler(retriever, SILENT, on_receipt=lambda *it: told.append(it))
+    built = agent(retriever, model, policy=SILENT)
+    config = {**CONFIG, "callbacks": [handler]}
+    (receipt,) = (await called(built, said(question), config))["crabpath_receipts"]
+    ((feedback, second),) = told
+    assert (feedback.feedback_id, second.status) == (receipt["feedback_id"], "applied")
+    assert kept(retriever)["applied"] == 1
+    (human,) = handler.score(0, thread_id="1", source="human")
+    status = retriever.memory.store.learned.feedback
+    assert (human.status, status(receipt["feedback_id"]).status) == ("applied", "undone")
 
 
 async def test_a_correction_with_the_next_message_changes_the_next_retrieval(
@@ -157,7 +241,7 @@ async def test_a_correction_with_the_next_message_changes_the_next_retrieval(
 
 async def test_the_user_has_the_last_word(retriever, question, called, model):
     """What the policy recorded for a turn is taken back when the user speaks about it."""
-    built = agent(retriever, model, policy=AgentPolicy(success=1))
+    built = agent(retriever, model, policy=SILENT)
     (harvested,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
     result = await called(built, said(question, crabpath_feedback="down"), CONFIG)
     human, _ = result["crabpath_receipts"]
@@ -214,7 +298,7 @@ async def test_feedback_that_cannot_be_used_does_not_stop_the_agent(
     retriever, question, called, model
 ):
     """The receipt says why, the policy's outcome stays, and the thread goes on."""
-    built = agent(retriever, model, policy=AgentPolicy(success=1))
+    built = agent(retriever, model, policy=SILENT)
     receipts = []
     for feedback in ("up", 7, None):
         result = await called(built, said(question, crabpath_feedback=feedback), CONFIG)
@@ -243,7 +327,7 @@ async def test_an_interrupted_run_retrieves_and_records_once(
     chat_server.says = lambda body: (
         {"what": "Deploy"} if body["messages"][-1]["role"] == "user" else "Done."
     )
-    built = agent(retriever, model, approve, policy=AgentPolicy(success=0.5))
+    built = agent(retriever, model, approve, policy=SILENT)
     waiting = await called(built, said(question), CONFIG)
     assert waiting["__interrupt__"][0].value == "Deploy"
     assert sum(kept(retriever).values()) == 0
@@ -258,12 +342,6 @@ async def test_a_message_without_text_is_left_alone(retriever, called, chat_serv
     await called(agent(retriever, model), said([image]), CONFIG)
     assert len(chat_server.requests[0]["messages"]) == 1
     assert retriever.memory.info()["turns"] == 0
-
-
-def test_refuses_a_policy_out_of_range():
-    """The sentence names the field."""
-    with pytest.raises(InvalidInputError, match="tool_error must be a number from -1"):
-        AgentPolicy(tool_error=-2)
 
 
 def test_refuses_what_is_no_retriever(retriever):

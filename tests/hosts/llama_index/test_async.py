@@ -9,11 +9,11 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
 
+from crabpath_retrievers import OutcomePolicy, Rule
 from llama_index.retrievers.crabpath import (
     CrabPathEventHandler,
     CrabPathReranker,
     CrabPathRetriever,
-    OutcomePolicy,
 )
 
 
@@ -58,7 +58,9 @@ async def test_reranking_does_not_block(watched, question):
 
 async def test_events_do_not_block(engine, watched, question):
     """What is learned at the end of a query is learned by another thread."""
-    with CrabPathEventHandler(watched.memory, OutcomePolicy(root_end=0.2)) as handler:
+    with CrabPathEventHandler(
+        watched.memory, OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+    ) as handler:
         response = await engine.aquery(question)
         (receipt,) = await handler.arecord(response, 1.0)
     assert receipt.status == "applied"

@@ -16,37 +16,50 @@ from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
+from werkzeug import Response
 
-from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers import InvalidInputError, OutcomePolicy, Rule
 from llama_index.retrievers.crabpath import (
     CrabPathEventHandler,
     CrabPathReranker,
     CrabPathRetriever,
-    OutcomePolicy,
     turns_of,
 )
 from llama_index.retrievers.crabpath.runs import Runs
 
 RIGHT = "Scott Derrickson and Ed Wood were both American."
-SILENT = OutcomePolicy(root_end=0.2, error=-0.2, tool_error=-0.1)
+SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
+
+
+def bad_request():
+    """HTTP 400, as for a prompt that is too long."""
+    return Response('{"error": {"message": "too long"}}', 400, mimetype="application/json")
 
 
 class Broken(MockLLM):
-    """A model that is down."""
+    """A model that fails."""
 
+    _fault: type[Exception] = PrivateAttr(default=RuntimeError)
     _asked: asyncio.Event = PrivateAttr(default_factory=asyncio.Event)
 
     def complete(self, *_args, **_kwargs):
         """Never."""
-        msg = "down"
-        raise ConnectionError(msg)
+        msg = "no"
+        raise self._fault(msg)
 
     async def acomplete(self, *_args, **_kwargs):
         """Never, and as late as it is told to."""
         self._asked.set()
         await asyncio.sleep(self.max_tokens or 0)
-        msg = "down"
-        raise ConnectionError(msg)
+        msg = "no"
+        raise self._fault(msg)
+
+
+def broken(fault):
+    """A model that fails by an error of this class."""
+    model = Broken()
+    model._fault = fault
+    return model
 
 
 @pytest.fixture
@@ -113,11 +126,11 @@ def test_an_evaluation_is_an_outcome(retriever, engine, question, result, wanted
 
     response = engine.query(question)
     (feedback,) = feedback_about(response, EvaluationResult(**result))
-    assert feedback.outcome == pytest.approx(wanted)
+    assert (feedback.outcome, feedback.source) == (pytest.approx(wanted), "teacher")
     assert retriever.record(response, EvaluationResult(**result))[0].status == "applied"
 
 
-def test_by_default_nothing_is_learned_by_itself(retriever, engine, question):
+def test_by_default_silence_teaches_nothing(retriever, engine, question):
     """A query that ended says little."""
     with handling(retriever):
         (turn,) = turns_of(engine.query(question))
@@ -125,12 +138,12 @@ def test_by_default_nothing_is_learned_by_itself(retriever, engine, question):
 
 
 def test_silent_success_if_it_is_wanted(retriever, engine, question):
-    """Damped, once per turn, and with the answer; said by the program itself."""
+    """Damped, once per turn, and with the answer."""
     with handling(retriever, SILENT):
         (turn,) = turns_of(engine.query(question))
     name = consumed(retriever, turn)
     kept = retriever.memory.store.learned.feedback(name).feedback
-    assert (kept.outcome, kept.source) == (0.2, "self")
+    assert (kept.outcome, kept.source) == (0.2, "harvested")
     assert question in kept.answer
 
 
@@ -139,7 +152,7 @@ async def test_silent_success_asynchronously(retriever, engine, question):
     with handling(retriever, SILENT) as handler:
         (turn,) = turns_of(await engine.aquery(question))
         await asyncio.to_thread(handler.flush)
-        assert consumed(retriever, turn) == f"llama-index-{turn}"
+        assert consumed(retriever, turn) == f"event:silent_success:{turn}"
 
 
 def test_what_a_person_says_replaces_it(retriever, engine, question):
@@ -147,9 +160,19 @@ def test_what_a_person_says_replaces_it(retriever, engine, question):
     with handling(retriever, SILENT) as handler:
         response = engine.query(question)
         (turn,) = turns_of(response)
-        assert consumed(retriever, turn) == f"llama-index-{turn}"
+        assert consumed(retriever, turn) == f"event:silent_success:{turn}"
         (receipt,) = handler.record(response, -1.0, correction=RIGHT, feedback_id="said")
     assert receipt == ("said", "applied", None)
+    assert consumed(retriever, turn) == "said"
+
+
+def test_so_does_what_the_retriever_records(retriever, engine, question):
+    """It takes the place of what the handler saw."""
+    with handling(retriever, SILENT):
+        response = engine.query(question)
+        (turn,) = turns_of(response)
+        (receipt,) = retriever.record(response, -1.0, feedback_id="said")
+    assert receipt.status == "applied"
     assert consumed(retriever, turn) == "said"
 
 
@@ -173,13 +196,20 @@ def test_a_stream_is_no_success(retriever, question):
 
 
 def test_an_error_after_retrieval(retriever, question):
-    """The query raised: negative if that is wanted."""
-    engine = RetrieverQueryEngine.from_args(retriever, llm=Broken())
-    turns = retriever.memory.info()["turns"]
-    with handling(retriever, SILENT), pytest.raises(ConnectionError):
-        engine.query(question)
-    assert retriever.memory.info()["turns"] == turns + 1
-    assert outcome_of_last(retriever) == -0.2
+    """The query raised: a little negative, unless the rule is off or the connection failed."""
+    off = OutcomePolicy(chain_error=Rule(-0.3, "harvested", on=False))
+    for policy, fault, wanted in (
+        (SILENT, RuntimeError, -0.3),
+        (off, RuntimeError, None),
+        (SILENT, ConnectionRefusedError, None),
+        (OutcomePolicy(not_about_documents=()), ConnectionRefusedError, -0.3),
+    ):
+        engine = RetrieverQueryEngine.from_args(retriever, llm=broken(fault))
+        turns = retriever.memory.info()["turns"]
+        with handling(retriever, policy), pytest.raises(fault):
+            engine.query(question)
+        assert retriever.memory.info()["turns"] == turns + 1
+        assert outcome_of_last(retriever) == wanted
 
 
 def outcome_of_last(retriever, namespace="default"):
@@ -219,34 +249,43 @@ async def test_an_agent_run_is_one_run(retriever, llm, chat_server, question):
         (turn,) = turns_of(await agent.run(question))
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    kept = retriever.memory.store.learned.feedback(f"llama-index-{turn}").feedback
+    kept = retriever.memory.store.learned.feedback(f"event:silent_success:{turn}").feedback
     assert (kept.outcome, kept.answer) == (0.2, RIGHT)
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-async def test_an_agent_run_that_fails(retriever, llm, chat_server, question):
-    """The model breaks down after the tool answered: LlamaIndex ends that without a result."""
+@pytest.mark.parametrize(
+    ("refused", "fault", "wanted"),
+    [(too_many, openai.RateLimitError, None), (bad_request, openai.BadRequestError, -0.3)],
+)
+async def test_an_agent_run_that_fails(
+    retriever, llm, chat_server, question, refused, fault, wanted
+):
+    """After the tool answered: LlamaIndex ends that without a result. A rate limit says nothing."""
     tool = RetrieverTool.from_defaults(retriever, name="passages", description="Passages.")
 
     def says(body):
         if any(message["role"] == "tool" for message in body["messages"]):
-            return too_many()
+            return refused()
         return {"input": question}
 
     chat_server.says = says
     agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
     with handling(retriever, SILENT) as handler:
-        with pytest.raises(openai.RateLimitError):
+        with pytest.raises(fault):
             await agent.run(question)
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    assert outcome_of_last(retriever) == -0.2
+    assert outcome_of_last(retriever) == wanted
 
 
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # its own
-async def test_an_agent_run_of_which_a_part_fails(retriever, llm, chat_server, question):
+@pytest.mark.parametrize(("fault", "wanted"), [(RuntimeError, -0.2), (ConnectionError, 0.2)])
+async def test_an_agent_run_of_which_a_part_fails(
+    retriever, llm, chat_server, question, fault, wanted
+):
     """The tool raises after it has retrieved; the agent answers all the same."""
-    engine = RetrieverQueryEngine.from_args(retriever, llm=Broken())
+    engine = RetrieverQueryEngine.from_args(retriever, llm=broken(fault))
     tool = QueryEngineTool.from_defaults(engine, name="passages", description="Passages.")
 
     def says(body):
@@ -259,7 +298,7 @@ async def test_an_agent_run_of_which_a_part_fails(retriever, llm, chat_server, q
         assert str(await agent.run(question)) == RIGHT
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    assert outcome_of_last(retriever) == -0.1
+    assert outcome_of_last(retriever) == wanted
 
 
 def test_every_question_of_a_fusion_is_found(retriever, llm, chat_server, question):
@@ -281,7 +320,7 @@ def test_the_turn_of_a_reranker_is_found(index, question):
     )
     with handling(made, SILENT) as handler, instrument_tags({"query_id": "q"}):
         (turn,) = turns_of(engine.query(question))
-    assert consumed(made, turn) == f"llama-index-{turn}"
+    assert consumed(made, turn) == f"event:silent_success:{turn}"
     assert handler.record("q", -1.0)[0].status == "applied"
     made.memory.close()
 
@@ -297,7 +336,7 @@ def test_feedback_about_the_turn_of_another_namespace_is_refused(retriever, engi
     assert [receipt.status for receipt in refused] == ["refused", "refused"]
     assert all("'ann'" in receipt.note for receipt in refused)
     (turn,) = turns_of(other)
-    assert consumed(retriever, turn) == f"llama-index-{turn}"  # not taken back
+    assert consumed(retriever, turn) == f"event:silent_success:{turn}"  # not taken back
     assert RIGHT not in [item.text for item in retriever.retrieve(question)]
 
 
@@ -334,10 +373,17 @@ def test_a_feedback_id_is_one_per_turn(retriever, question):
     assert retriever.record(nodes, 1.0, feedback_id="thumb") == receipts
 
 
-def test_a_policy_is_checked():
-    """Values out of range are refused, with their name."""
-    with pytest.raises(InvalidInputError, match="root_end must be a number"):
-        OutcomePolicy(root_end=3)
+def test_the_policy_says_what_an_evaluation_is_worth(retriever, engine, question):
+    """To a handler: full or half, and whether it counts at all."""
+    good = EvaluationResult(passing=True)
+    store = retriever.memory.store
+    half = OutcomePolicy(score=Rule(0.5, "self"))
+    (receipt,) = handling(retriever, half).record(engine.query(question), good)
+    kept = store.learned.feedback(receipt.feedback_id).feedback
+    assert (kept.outcome, kept.source) == (0.5, "self")
+    off = handling(retriever, OutcomePolicy(score=Rule(1, "teacher", on=False)))
+    assert off.record(engine.query(question), good) == []
+    assert off.record(engine.query(question), 1.0)[0].status == "applied"
 
 
 def test_detached_it_hears_nothing(retriever, engine, question):

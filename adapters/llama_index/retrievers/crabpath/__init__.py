@@ -11,7 +11,6 @@ except ImportError as error:
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import LlamaIndexEmbeddings
 from llama_index.retrievers.crabpath.events import CrabPathEventHandler
-from llama_index.retrievers.crabpath.policy import OutcomePolicy
 from llama_index.retrievers.crabpath.reranker import CrabPathReranker
 from llama_index.retrievers.crabpath.responses import record, turns_of
 from llama_index.retrievers.crabpath.retriever import CrabPathRetriever
@@ -22,7 +21,6 @@ __all__ = [
     "CrabPathRetriever",
     "LlamaIndexChatModel",
     "LlamaIndexEmbeddings",
-    "OutcomePolicy",
     "record",
     "turns_of",
 ]

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
 from typing import Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.evaluation import EvaluationResult
 from llama_index.core.instrumentation import (  # type: ignore[attr-defined]  # as documented
     Dispatcher,
     get_dispatcher,
@@ -18,12 +18,14 @@ from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.instrumentation.events.synthesis import SynthesizeEndEvent
 from typing_extensions import Self, Unpack
 
-from crabpath_retrievers.errors import CrabPathError, NotFoundError
+from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.feedback.precedence import record_over, seen_feedback
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.feedback.worker import Worker
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
-from llama_index.retrievers.crabpath.policy import OutcomePolicy
+from crabpath_retrievers.outcome_policy import OutcomePolicy
+from llama_index.retrievers.crabpath.outcomes import seen_in
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
     Outcome,
@@ -50,8 +52,9 @@ class CrabPathEventHandler(BaseEventHandler):
             response = engine.query("how do I deploy?")
         handler.record("42", -1.0, correction="Deploys go through the pipeline.")
 
-    What the handler learns by itself says its :class:`OutcomePolicy`; by default nothing. A later
-    :meth:`record` takes that back first, so that what a person says always counts.
+    What the handler learns by itself says its :class:`~crabpath_retrievers.OutcomePolicy`: from
+    errors, and not from silence. A later :meth:`record` takes that back first, so that what a
+    person says always counts.
     """
 
     _memory: CrabPath = PrivateAttr()
@@ -68,7 +71,7 @@ class CrabPathEventHandler(BaseEventHandler):
 
         Args:
             memory: The memory that is asked.
-            policy: What to learn from the end of a run; None for nothing.
+            policy: What counts as an outcome; None for ``OutcomePolicy()``.
             keep: Names of recent runs, and turns, that :meth:`record` can look up.
         """
         super().__init__()
@@ -125,7 +128,8 @@ class CrabPathEventHandler(BaseEventHandler):
         Args:
             query: Its response, or the value of ``instrument_tags({"query_id": …})`` around it, or
                 the span of its run, or a turn id.
-            outcome: How good it was, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
+            outcome: How good it was, in [-1, 1], or LlamaIndex's ``EvaluationResult``, which counts
+                as the policy's ``score`` says; nothing is recorded where that is switched off.
             fields: As for :meth:`CrabPathRetriever.record`; give ``namespace`` to refuse turns of
                 others.
 
@@ -133,15 +137,18 @@ class CrabPathEventHandler(BaseEventHandler):
             InvalidInputError: The response carries no turn, or a field cannot be used.
             StoreError: It could not be kept.
         """
+        rule = self._policy.score
+        if isinstance(outcome, EvaluationResult) and not rule.on:
+            return []
         run = self._runs.find(query) if isinstance(query, str) else None
         if run is None:
-            given = feedback_about(query, outcome, **fields)
+            given = feedback_about(query, outcome, rule, **fields)
         else:
             if "used" not in fields:
                 fields.setdefault("answer", run.answer)
-            given = feedback_about([*run.turns], outcome, **fields)
+            given = feedback_about([*run.turns], outcome, rule, **fields)
         self.flush()
-        return [self._replaced(feedback) for feedback in given]
+        return [record_over(self._memory, feedback) for feedback in given]
 
     async def arecord(
         self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
@@ -153,20 +160,13 @@ class CrabPathEventHandler(BaseEventHandler):
         """Wait until all that has ended is learned from; it blocks."""
         self._worker.drain()
 
-    def _replaced(self, feedback: Feedback) -> Receipt:
-        """What is said of a turn, in place of what was learned of it by itself."""
-        with suppress(NotFoundError):
-            name = _automatic(str(feedback.turn_id))
-            self._memory.undo(name, namespace=feedback.namespace)
-        return self._memory.record(feedback)
-
     def _ended(self, run: Run, result: Any, error: BaseException | None) -> None:
         """Learn from the end of a run, off the event loop if this is one."""
-        outcome = self._policy.outcome(run, result, error)
-        if outcome is None:
+        kind = self._policy.first(seen_in(run, result, error, self._policy))
+        if kind is None:
             return
         self._work += [
-            Feedback(turn, outcome, answer=run.answer, source="self", feedback_id=_automatic(turn))
+            seen_feedback(kind, self._policy, turn, answer=run.answer, namespace=None)
             for turn in run.turns
         ]
         if _on_event_loop():
@@ -182,11 +182,6 @@ class CrabPathEventHandler(BaseEventHandler):
                 return
             except CrabPathError:
                 _log.warning("an outcome could not be learned from", exc_info=True)
-
-
-def _automatic(turn: str) -> str:
-    """Id of what is learned of a turn when nobody says anything."""
-    return f"llama-index-{turn}"
 
 
 def _on_event_loop() -> bool:

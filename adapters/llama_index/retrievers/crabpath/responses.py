@@ -15,9 +15,11 @@ from llama_index.core.schema import NodeWithScore
 from typing_extensions import Unpack
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.precedence import record_over
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule
 from llama_index.retrievers.crabpath.documents import CRABPATH
 
 Outcome = float | EvaluationResult
@@ -25,6 +27,7 @@ Outcome = float | EvaluationResult
 STREAMS = (StreamingResponse, AsyncStreamingResponse, StreamingAgentChatResponse)
 """Responses that are read after they are returned."""
 
+_SCORE = OutcomePolicy().score
 _PARTS = ("source_nodes", "sources", "tool_calls", "tool_output", "raw_output")
 
 
@@ -43,6 +46,8 @@ def record(
 ) -> list[Receipt]:
     """Learn from what became of a response: see ``CrabPathRetriever.record``.
 
+    What an event handler learned by itself of the same turns is taken back first.
+
     Args:
         memory: The memory that was asked.
         response: As for :func:`turns_of`; the span of the retrieval will do for the turn id.
@@ -53,18 +58,22 @@ def record(
         InvalidInputError: The response carries no turn, or a field cannot be used.
         StoreError: It could not be kept.
     """
-    return [memory.record(feedback) for feedback in feedback_about(response, outcome, **fields)]
+    return [
+        record_over(memory, feedback) for feedback in feedback_about(response, outcome, **fields)
+    ]
 
 
 def feedback_about(
-    response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
+    response: Any, outcome: Outcome, rule: Rule = _SCORE, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """One feedback per turn of a response: see :func:`record`.
+    """One feedback per turn of a response, as for :func:`record`; ``rule`` is that of scores.
 
     Raises:
         InvalidInputError: The response carries no turn, or a field cannot be used.
     """
-    value = outcome_of(outcome)
+    value = outcome_of(outcome, rule)
+    if isinstance(outcome, EvaluationResult):
+        fields.setdefault("source", rule.source)
     turns = turns_of(response)
     if not turns:
         msg = (
@@ -77,20 +86,20 @@ def feedback_about(
     return [Feedback(turn, value, **_named(fields, turn, turns)) for turn in turns]
 
 
-def outcome_of(outcome: Outcome) -> float:
+def outcome_of(outcome: Outcome, rule: Rule) -> float:
     """An outcome in [-1, 1] for a number, or for the result of one of LlamaIndex's evaluators.
 
     Raises:
-        InvalidInputError: The evaluator came to no result.
+        InvalidInputError: The evaluator came to no result, or to a score outside [0, 1].
     """
     if not isinstance(outcome, EvaluationResult):
         return outcome
     if outcome.passing is not None:
-        return 1.0 if outcome.passing else -1.0
+        return rule.scored(outcome.passing)
     if outcome.invalid_result or outcome.score is None:
         msg = f"the evaluation has no result ({outcome.invalid_reason}): there is nothing to learn"
         raise InvalidInputError(msg)
-    return 2.0 * outcome.score - 1.0
+    return rule.scored(outcome.score)
 
 
 def answer_of(response: Any) -> str | None:

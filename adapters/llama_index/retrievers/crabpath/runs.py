@@ -17,14 +17,14 @@ class Run:
         answer: What it answered; None without an answer in words.
         names: Values by which the program tagged it.
         streamed: Whether its answer is read after its end.
-        broken: Whether a part of it raised.
+        raised: Classes of the errors of its parts.
     """
 
     turns: dict[str, None] = field(default_factory=dict)
     answer: str | None = None
     names: set[str] = field(default_factory=set)
     streamed: bool = False
-    broken: bool = False
+    raised: set[type[BaseException]] = field(default_factory=set)
 
 
 class Runs:

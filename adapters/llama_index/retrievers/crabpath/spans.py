@@ -58,7 +58,7 @@ class SpanWatcher(BaseSpanHandler[BaseSpan]):
     ) -> None:
         """A span raises."""
         run = self._runs.of(id_)
-        if run is not None and isinstance(err, Exception):
-            run.broken = True
+        if run is not None and err is not None:
+            run.raised.add(type(err))
         if run := self._runs.leave(id_):
             self._ended(run, None, err)

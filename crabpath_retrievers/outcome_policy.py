@@ -1,5 +1,6 @@
-"""Which events of a chain count as an outcome, how much, and who is thought to say so."""
+"""Which events of a host count as an outcome, how much, and who is thought to say so."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -8,6 +9,21 @@ from crabpath_retrievers.outcome import RewardSource, learnable
 
 Kind = Literal["correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"]
 """Events that may count, the most specific first."""
+
+SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
+"""Those that nobody says: they are seen."""
+
+PAUSES = frozenset({"GraphInterrupt"})
+"""Exceptions, by name, by which a chain waits for a person."""
+
+_NEVER = PAUSES | {
+    "GraphBubbleUp",
+    "CancelledError",
+    "NodeCancelledError",
+    "GeneratorExit",
+    "KeyboardInterrupt",
+    "SystemExit",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +64,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomePolicy:
-    """What the events of a chain are worth, as data.
+    """What the events of a host are worth, as data.
+
+    One policy serves LangChain, LangGraph and LlamaIndex; ``docs/callbacks.md`` says which events
+    each of them tells of. A chain is what the host runs around the retrieval: a chain, a graph, an
+    agent, a query.
 
     ================ ======= ========= === ====================================================
     Event            Outcome Source    On  When
@@ -114,6 +134,23 @@ class OutcomePolicy:
         """What events of a kind mean."""
         found: Rule = getattr(self, kind)
         return found
+
+    def first(self, seen: Collection[Kind]) -> Kind | None:
+        """The highest event of the table that counts; None where none of them does."""
+        return next((kind for kind in get_args(Kind) if kind in seen and self.rule(kind).on), None)
+
+    def about_documents(self, names: Collection[str]) -> bool:
+        """Whether an error may say something about what was retrieved.
+
+        Args:
+            names: Of its class and of the bases of that: see :func:`names_of`.
+        """
+        return {*names}.isdisjoint({*_NEVER, *self.not_about_documents})
+
+
+def names_of(error: type[BaseException]) -> frozenset[str]:
+    """Names of the class of an error and of its bases: no framework is imported to know it."""
+    return frozenset(base.__name__ for base in error.__mro__)
 
 
 def rank(kind: str) -> int:

@@ -1,0 +1,29 @@
+"""What the end of a query says, when nobody says anything."""
+
+from typing import Any
+
+from crabpath_retrievers.outcome_policy import Kind, OutcomePolicy, names_of
+from llama_index.retrievers.crabpath.responses import STREAMS, answer_of
+from llama_index.retrievers.crabpath.runs import Run
+
+
+def seen_in(run: Run, result: Any, error: BaseException | None, policy: OutcomePolicy) -> set[Kind]:
+    """Events of a run that ended, whether they count or not; its last words become its answer.
+
+    Args:
+        run: The run.
+        result: What it returned.
+        error: What it raised instead.
+        policy: Which errors say something about documents.
+    """
+    result = getattr(result, "result", result)  # an agent's, as a workflow returns it
+    said = result if isinstance(result, str) else answer_of(result)
+    run.answer = said or run.answer
+    if error is not None:
+        return {"chain_error"} if policy.about_documents(names_of(type(error))) else set()
+    failed = any(policy.about_documents(names_of(raised)) for raised in run.raised)
+    if run.raised and result is None:  # a workflow that raised ends without a result
+        return {"chain_error"} if failed else set()
+    seen: set[Kind] = {"tool_error"} if failed else set()
+    streamed = isinstance(result, STREAMS) or (run.streamed and not said)
+    return seen if streamed or run.answer is None else {*seen, "silent_success"}

@@ -1,0 +1,94 @@
+"""Feedback that follows from events of a host: the more specific replaces the less specific."""
+
+import hashlib
+from contextlib import suppress
+from typing import Protocol, get_args
+
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import SEEN, Kind, OutcomePolicy, rank
+from crabpath_retrievers.storage import GraphStore
+
+
+class Learns(Protocol):
+    """What feedback is given to: a memory, or a store beside the process that serves it."""
+
+    @property
+    def store(self) -> GraphStore:
+        """Where turns and feedback are kept."""
+
+    def record(self, feedback: Feedback) -> Receipt:
+        """Learn from feedback."""
+
+    def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
+        """Take back what one taught."""
+
+
+def event_id(kind: Kind, turn_id: str, key: str = "") -> str:
+    """Id of feedback: the same for the same event about the same turn, whichever host tells it.
+
+    Args:
+        kind: What kind of event it is.
+        turn_id: The turn.
+        key: What tells it from others of its kind.
+    """
+    digest = [hashlib.sha256(key.encode()).hexdigest()[:16]] if key else []
+    return ":".join(["event", kind, *digest, turn_id])
+
+
+def kind_of(feedback_id: str) -> Kind | None:
+    """What kind of event feedback came from; None when it came from none."""
+    prefix, _, rest = feedback_id.partition(":")
+    if prefix == "langsmith":
+        return "langsmith"
+    kind = rest.partition(":")[0]
+    return next((k for k in get_args(Kind) if prefix == "event" and k == kind), None)
+
+
+def seen_feedback(
+    kind: Kind, policy: OutcomePolicy, turn_id: str, *, answer: str | None, namespace: str | None
+) -> Feedback:
+    """What an event that was seen says about a turn.
+
+    Of an answer that came in spite of an error it is not known what was wrong with it: only the
+    answer of a success tells which documents were used.
+    """
+    rule = policy.rule(kind)
+    return Feedback(
+        turn_id,
+        rule.outcome,
+        answer=answer if kind == "silent_success" else None,
+        source=rule.source,
+        feedback_id=event_id(kind, turn_id),
+        namespace=namespace,
+    )
+
+
+def record_over(memory: Learns, feedback: Feedback) -> Receipt:
+    """Record feedback; what is less specific and was learned from the same turn is undone first.
+
+    Feedback that comes from no event is what somebody says: a correction, or else a score.
+
+    Raises:
+        StoreError: It could not be kept.
+    """
+    _make_way(memory, feedback)
+    return memory.record(feedback)
+
+
+def _make_way(memory: Learns, feedback: Feedback) -> None:
+    said: Kind = "score" if feedback.correction is None else "correction"
+    own = kind_of(feedback.feedback_id) or said
+    if own in SEEN or feedback.turn_id is None:
+        return
+    logged = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+    if logged is None or logged.frozen:
+        return
+    weaker = {event_id(kind, logged.turn.id) for kind in SEEN}  # some of it may still wait
+    consumer = kind_of(logged.consumed or "")
+    if logged.consumed and consumer is not None and rank(consumer) > rank(own):
+        weaker.add(logged.consumed)
+    for feedback_id in weaker:
+        with suppress(NotFoundError):
+            memory.undo(feedback_id, namespace=feedback.namespace)
