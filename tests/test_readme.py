@@ -1,0 +1,122 @@
+"""What the README tells a user of each host to write, runs as it stands there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import StateGraph
+from llama_index.core.llms import MockLLM
+from markdown_it import MarkdownIt
+from typing_extensions import TypedDict
+
+from crabpath_retrievers import CrabPathRetriever
+
+README = Path(__file__).parents[1] / "README.md"
+PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests take nine minutes.")
+
+
+def sections():
+    """Code blocks in Python by the heading above them."""
+    found, heading = {}, ""
+    tokens = MarkdownIt().parse(README.read_text())
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            heading = tokens[place + 1].content
+        if token.type == "fence" and token.info == "python":
+            found.setdefault(heading, []).append(token.content)
+    return found
+
+
+@pytest.fixture
+def run_section(tmp_path, monkeypatch, chat_server):
+    """Runs the blocks of a section one after the other, beside a local chat model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+
+    def run(heading, *names, **given):
+        for code in sections()[heading]:
+            exec(code, given)  # noqa: S102  the README of this very repository
+        return [given[name] for name in names]
+
+    return run
+
+
+@pytest.fixture
+def documents():
+    """A few pages."""
+    return [Document(text) for text in PAGES]
+
+
+def test_every_block_is_python():
+    """None has a slip of the pen."""
+    for heading, blocks in sections().items():
+        for code in blocks:
+            compile(code, heading, "exec")
+
+
+def test_a_chat_model_as_router(run_section, chat_server, documents):
+    """The model is asked."""
+    chat_server.says = {"follow": [], "drop": [], "stop": True, "reason": ""}
+    linked = [Document(f"See {d.page_content[:5]}. {d.page_content}") for d in documents]
+    (retriever,) = run_section("A chat model as router", "retriever", documents=linked)
+    turn = retriever.memory.retrieve("What is the capital of France?").turn
+    assert turn.llm_failures == 0
+    assert turn.llm_calls == len(chat_server.requests) <= 1
+    retriever.memory.close()
+
+
+def test_langchain(run_section, documents):
+    """A thumb down, and what would have been right."""
+    retriever = CrabPathRetriever.from_documents(documents, k=2)
+    chain = retriever | RunnableLambda(lambda found: found[0].page_content)
+    question = "What is the capital of Germany?"
+    run_section(
+        "LangChain: learn from what becomes of a chain",
+        retriever=retriever,
+        chain=chain,
+        question=question,
+    )
+    assert retriever.invoke(question)[0].page_content == "It was Paris."
+    retriever.memory.close()
+
+
+def test_langgraph(run_section, chat_server):
+    """Ann's memory knows what was right, Bob's does not; the nodes stand in a graph."""
+    chat_server.says = "Run make release."
+
+    class State(TypedDict, total=False):
+        question: str
+        documents: list
+        turn_id: str
+        feedback: dict
+
+    builder = StateGraph(State)
+    (retriever,) = run_section("LangGraph: an agent with a memory", "retriever", builder=builder)
+    assert {"retrieve", "feedback"} <= set(builder.nodes)
+    known = {user: first_text(retriever, user) for user in ("ann", "bob")}
+    assert known["ann"] == "Deployments start with `ship release`."
+    assert "make release" in known["bob"]
+    retriever.memory.close()
+
+
+def first_text(retriever, user):
+    """The first document about deploying, for one user."""
+    return retriever.invoke("How do I deploy?", namespace=user)[0].page_content
+
+
+def test_llama_index(run_section):
+    """The next query finds the correction."""
+    retriever, engine = run_section("LlamaIndex", "retriever", "engine", llm=MockLLM())
+    response = engine.query("How do I deploy on a Friday?")
+    assert response.source_nodes[0].text == "Nobody deploys on a Friday."
+    retriever.memory.close()
+
+
+def test_examples_and_documents_that_it_links_to_exist():
+    """Every relative link."""
+    links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
+    assert links
+    assert all((README.parent / link).exists() for link in links)
