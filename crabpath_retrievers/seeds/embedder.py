@@ -110,7 +110,9 @@ class Embedder:
         """How concurrent queries share a model on this machine; None for one elsewhere."""
         if self._given is None:  # it embeds queries as it embeds documents
             return Gathering(self.documents, _TOGETHER)
-        if any(base.__name__ == _LOCAL for base in type(self._given).__mro__):
+        kind = type(self._given)
+        blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
+        if blocking and any(base.__name__ == _LOCAL for base in kind.__mro__):
             return Gathering(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
