@@ -39,8 +39,8 @@ def limited(work: Callable[[], T], seconds: float) -> T:
     return result  # type: ignore[return-value]
 
 
-async def alimited(work: Callable[[], T], seconds: float) -> T:
-    """As :func:`limited`, without blocking the event loop.
+async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
+    """As :func:`limited`, without blocking the event loop; without ``seconds`` it takes its time.
 
     The threads of the loop itself are few, and a loop waits for them before it ends.
     """
