@@ -33,7 +33,8 @@ class Query:
         record: Whether to keep the turn record.
         run_id: Run of the host framework, by which feedback may find the turn.
         callbacks: Callbacks of the host framework, for a router that runs models.
-        on_hop: Told of every hop of the walk while it happens; it must not block.
+        on_hop: Told of every hop of the walk while it happens; it must not block. Async calls walk
+            in worker threads and on the event loop: use ``call_soon_threadsafe`` for the latter.
     """
 
     text: str

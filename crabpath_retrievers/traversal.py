@@ -119,7 +119,7 @@ class Walker:
             walk: Budgets and damping.
             tiers: Thresholds on weights.
             temperature: τ of the policy, kept in the record.
-            on_hop: Told of every hop, in the thread, or on the event loop, of the caller.
+            on_hop: Told of every hop, in the thread that walks: in async calls mostly a worker's.
         """
         self._asked, self._vector = replace(asked, budget=walk.max_new_nodes), vector
         self._read, self._router = read_edges, router

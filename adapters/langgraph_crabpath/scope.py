@@ -34,15 +34,28 @@ def namespace_of(
     3. ``namespace``, then ``user_id``, of the runtime's context;
     4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
     5. the retriever's.
+
+    Raises:
+        InvalidInputError: ``namespace=`` gives no text: nobody's turns would be told apart.
     """
     runtime, configurable = runtime_of(config), config.get("configurable", {})
     if given is not None:
-        return given(runtime, config) if callable(given) else given
+        return _required(given(runtime, config) if callable(given) else given)
     told = [held(configurable.get(_USER), "identity")]
     told += [held(runtime.context, name) for name in _NAMES]
     told += [held(configurable, name) for name in _NAMES]
     found = next((value for value in told if value is not None), retriever.namespace)
     return str(found)
+
+
+def _required(namespace: object) -> str:
+    if not isinstance(namespace, str) or not namespace.strip():
+        msg = (
+            f"namespace= gave {namespace!r} for this run: it must be a non-empty text, or a "
+            "function that returns one for every run"
+        )
+        raise InvalidInputError(msg)
+    return namespace
 
 
 def require_retriever(value: object) -> CrabPathRetriever:

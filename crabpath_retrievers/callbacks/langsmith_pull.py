@@ -128,20 +128,23 @@ class _Pulling:
         if outcome is None:
             return ["unusable"]
         about = self._about(given, outcome)
-        return [self._recorded(feedback) for feedback in about] or ["unmatched"]
+        return [self._recorded(*one) for one in about] or ["unmatched"]
 
-    def _about(self, given: Any, outcome: float) -> list[Feedback]:
+    def _about(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
         direct = given.run_id and self._store.turns.find(str(given.run_id))
         turns = [direct.turn] if direct else self._of_trace(given)
         return [
-            about_turn(
-                given,
-                turn.id,
-                [item.node for item in turn.returned],
-                outcome,
-                self._policy,
-                feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),
-                namespace=self._namespace or turn.namespace,
+            (
+                turn,
+                about_turn(
+                    given,
+                    turn.id,
+                    [item.node for item in turn.returned],
+                    outcome,
+                    self._policy,
+                    feedback_id=f"langsmith:{given.id}" + ("" if direct else f":{turn.id}"),
+                    namespace=turn.namespace,
+                ),
             )
             for turn in turns
         ]
@@ -175,7 +178,11 @@ class _Pulling:
                 return
             query["cursor"] = cursor
 
-    def _recorded(self, feedback: Feedback) -> str:
+    def _recorded(self, turn: Turn, feedback: Feedback) -> str:
+        if self._namespace not in (None, turn.namespace):
+            # Not even kept: its id stays free for a pull in the name of whose turn it is.
+            _log.warning("%s is no feedback of namespace %r", feedback.feedback_id, self._namespace)
+            return "refused"
         if self._store.history.feedback(feedback.feedback_id) is not None:
             return "known"
         (receipt,) = self._scribe.record([feedback])

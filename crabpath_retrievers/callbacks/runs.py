@@ -91,7 +91,7 @@ class Runs:
         """A run starts."""
         about = metadata or {}
         place = str(about.get(_PLACE) or "")
-        streams = given == {"input": ""}  # so LangChain starts what is read while it comes
+        streams = _streams(given)
         with self._lock:
             above = self._runs.get(parent) if parent else None
             root = above.root if above else self._rooted(run_id, about, given, streams=streams)
@@ -218,6 +218,16 @@ def _names(root: Root) -> list[str]:
 def _thread(about: Mapping[str, Any]) -> str | None:
     named = (about[name] for name in _THREADS if about.get(name))
     return next((str(name) for name in named), None)
+
+
+def _streams(given: Any) -> bool:
+    """Whether LangChain starts what is read while it comes: its input is not known yet."""
+    # Compared as a whole, an input with arrays in it would raise.
+    return isinstance(given, dict) and [*given] == ["input"] and _is_empty(given["input"])
+
+
+def _is_empty(text: Any) -> bool:
+    return isinstance(text, str) and not text
 
 
 def _resumes(given: Any) -> bool:

@@ -75,7 +75,7 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
     if not isinstance(data, Mapping) or not _KNOWN.issuperset(data):
         msg = f"feedback must be a mapping with some of {', '.join(sorted(_KNOWN))}, not {data!r}"
         raise InvalidInputError(msg)
-    if data.keys().isdisjoint({"correction", "score", "outcome"}):
+    if all(data.get(name) is None for name in ("correction", "score", "outcome")):
         msg = "feedback must say correction (a text), score (0 to 1) or outcome (-1 to 1)"
         raise InvalidInputError(msg)
     correction = data.get("correction")

@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, SimpleChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from tenacity import (
@@ -21,7 +22,7 @@ from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_when_event_set
 
 from crabpath_retrievers.driver import Steps, perform_either
-from crabpath_retrievers.routing.limited import limited
+from crabpath_retrievers.routing.limited import alimited, limited
 from crabpath_retrievers.routing.route import Route
 from crabpath_retrievers.routing.settings import RouterSettings
 
@@ -31,6 +32,8 @@ _PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds
 _BAD_REQUEST, _SERVER = 400, 500
 _PASSING = (408, 409, 425, 429)
 _UNSUPPORTED = (400, 404, 415, 422, 501)
+# Models that cannot be awaited: LangChain calls them in the few threads of the event loop.
+_IN_THREADS = (BaseChatModel._agenerate, SimpleChatModel._agenerate)  # noqa: SLF001
 
 
 @dataclass(slots=True)
@@ -85,6 +88,14 @@ class Asking:
         return reply
 
     def _blocking(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
+        with self._patient(messages, config, reply) as ask:
+            return limited(ask, self.settings.timeout)
+
+    @contextmanager
+    def _patient(
+        self, messages: Any, config: RunnableConfig, reply: Reply
+    ) -> Iterator[Callable[[], Any]]:
+        """Asks with retries, which end when nobody waits any more."""
         abandoned = threading.Event()
         retrying = Retrying(
             **self._retries(reply),
@@ -97,11 +108,14 @@ class Asking:
             return self._put(reply).invoke(messages, config)
 
         try:
-            return limited(lambda: retrying(ask), self.settings.timeout)
+            yield lambda: retrying(ask)
         finally:
             abandoned.set()
 
     async def _native(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
+        if type(self.model)._agenerate in _IN_THREADS:  # noqa: SLF001  LangChain has no other sign
+            with self._patient(messages, config, reply) as patient:
+                return await alimited(patient, self.settings.timeout)
         retrying = AsyncRetrying(
             **self._retries(reply), stop=stop_after_attempt(1 + self.settings.retries)
         )

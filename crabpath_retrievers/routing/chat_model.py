@@ -6,7 +6,7 @@ says hides a document that search found.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -46,7 +46,10 @@ class ChatModelRouter:
             InvalidInputError: It is no chat model.
         """
         if not isinstance(llm, BaseChatModel):
-            msg = f"a router needs a chat model, not {type(llm).__name__}: pass a BaseChatModel"
+            msg = (
+                f"a router needs a chat model, not {type(llm).__name__}: pass a BaseChatModel "
+                "itself, without bind, with_config, with_retry or with_fallbacks"
+            )
             raise InvalidInputError(msg)
         self.settings = settings or RouterSettings()
         self._asking = Asking(llm, self.settings)
@@ -85,6 +88,9 @@ class ChatModelRouter:
         self, request: RoutingRequest, candidates: Sequence[Candidate], default: Routed
     ) -> Steps[Routed]:
         shown = yield from perform(self._prompt, request, candidates)
+        if shown is None:
+            note = f"not asked: no candidate fits into {self.settings.input_tokens} tokens"
+            return default._replace(notes=(note,))
         reply = yield from self._asking.reply(shown.messages, request.callbacks)
         said = heard(reply.answer, range(1, len(shown.offered) + 1))
         failure = reply.failure
@@ -97,11 +103,12 @@ class ChatModelRouter:
         routed = followed(request, default, shown.offered, said)
         return routed._replace(usage=usage, notes=(said.reason,) if said.reason else ())
 
-    def _prompt(self, request: RoutingRequest, candidates: Sequence[Candidate]) -> Prompt:
+    def _prompt(self, request: RoutingRequest, candidates: Sequence[Candidate]) -> Prompt | None:
         if self._schema is None:
             self._schema = self._count(json.dumps(Route.model_json_schema()))
         budget = self.settings.input_tokens - self._schema
-        return prompt(request, candidates, self._count, budget)
+        shown = prompt(request, candidates, self._count, budget)
+        return shown if shown.offered and shown.tokens <= budget else None
 
     def _usage(self, shown: Prompt, reply: Reply, *, failed: bool) -> Usage:
         calls, failures = reply.attempts, reply.attempts - (not failed)
@@ -111,12 +118,20 @@ class ChatModelRouter:
         told: Any = getattr(message, "usage_metadata", None) or {}
         if told.get("total_cost") == 0:  # so LangChain marks what its cache answered
             return Usage(calls - 1, 1, failures)
-        given = told.get("input_tokens", shown.tokens)
-        taken = told.get("output_tokens")
+        given, taken = _tokens(told, "input_tokens"), _tokens(told, "output_tokens")
+        given = shown.tokens if given is None else given
         taken = self._count(message.text) if taken is None else taken
         per_input, per_output = self.settings.prices
         cost = (given * per_input + taken * per_output) / _MILLION
         return Usage(calls, 0, failures, given, taken, cost)
+
+
+def _tokens(told: Mapping[str, Any], name: str) -> int | None:
+    """What a model tells of its tokens; None where that is no number of tokens."""
+    found = told.get(name)
+    if isinstance(found, (int, float)) and 0 <= found < float("inf"):
+        return int(found)
+    return None
 
 
 def followed(

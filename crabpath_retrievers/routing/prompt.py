@@ -32,6 +32,7 @@ _TEXT = 600
 _AVOIDED = 4
 _ROUNDS = 8
 _SHORTEST = 24
+_ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
 class Prompt(NamedTuple):
@@ -59,7 +60,8 @@ def prompt(
     avoided = _avoided(request)
     nodes = request.read([p.target.id for p in (*[c.pointer for c in candidates], *avoided)])
     fixed, offered, length = count(INSTRUCTIONS), list(candidates), _TEXT
-    text = _shown(request, offered, avoided, nodes, length)
+    least = _fitting(request.query[:_TEXT], count, (budget - fixed) // 2)
+    text = _shown(request, offered, avoided, nodes, length, least)
     tokens = fixed + count(text)
     for _ in range(_ROUNDS):
         if tokens <= budget or not offered:
@@ -69,7 +71,7 @@ def prompt(
             length = max(_SHORTEST, int(length * min(0.8, share)))
         else:
             offered = offered[: min(len(offered) - 1, int(len(offered) * share))]
-        text = _shown(request, offered, avoided, nodes, length)
+        text = _shown(request, offered, avoided, nodes, length, least)
         tokens = fixed + count(text)
     return Prompt([SystemMessage(INSTRUCTIONS), HumanMessage(text)], offered, tokens)
 
@@ -79,15 +81,22 @@ def _avoided(request: RoutingRequest) -> list[Pointer]:
     return sorted(found.values(), key=lambda pointer: pointer.weight)[:_AVOIDED]
 
 
+def _fitting(text: str, count: Callable[[str], int], room: int) -> int:
+    """About how many characters of a text fit into so many tokens."""
+    tokens = count(text)
+    return len(text) if tokens <= room else max(0, len(text) * room // tokens)
+
+
 def _shown(
     request: RoutingRequest,
     offered: Sequence[Candidate],
     avoided: Sequence[Pointer],
     nodes: Mapping[str, Node],
     length: int,
+    least: int,
 ) -> str:
-    # What is cut from the texts is cut from the question too, but never below a whole sentence.
-    question = request.query[: max(_TEXT, _QUESTION * length // _TEXT)]
+    # What is cut from the texts is cut from the question too, but hardly below a whole sentence.
+    question = request.query[: max(least, _QUESTION * length // _TEXT)]
     lines = [
         _line(
             n=number,
@@ -125,6 +134,5 @@ def _line(**fields: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """As JSON in which no tag can stand."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+    """As JSON on one line, in which no tag can stand."""
+    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)

@@ -1,24 +1,44 @@
 """What a chat model answers when it is asked for a route, however it is phrased."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from json import JSONDecoder
+from typing import Annotated, Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.utils.json import parse_json_markdown
-from pydantic import BaseModel, Field, ValidationError
+from langchain_core.utils.json import parse_partial_json
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from crabpath_retrievers.text import storable
 
 _LONGEST_REASON = 200
+_LONGEST = 8_000  # characters at the end of an answer that are read; 180 tokens have about 700
+_CUT_OFF = 2_000  # of an object that does not end: reading it takes the square of its length
+_NUMBER_OF_NONE = 0  # offered numbers begin with 1
+_DECODER = JSONDecoder(strict=False)
 _EMPTY = {"follow": (), "drop": (), "stop": False, "reason": ""}
+
+
+def _numbers(given: Any) -> list[int]:
+    """Numbers in whatever stands for a list of them; what is none is no candidate's number."""
+    return [_number(item) for item in (given if isinstance(given, list) else [given])]
+
+
+def _number(item: Any) -> int:
+    if isinstance(item, str) and item.strip().isdecimal():
+        return int(item[:_LONGEST_REASON])
+    whole = isinstance(item, int) or (isinstance(item, float) and item.is_integer())
+    return int(item) if whole and not isinstance(item, bool) else _NUMBER_OF_NONE
+
+
+_Numbers = Annotated[list[int], BeforeValidator(_numbers)]
 
 
 class Route(BaseModel):
     """Which of the numbered candidates to read in order to answer the question."""
 
-    follow: list[int] = Field(description="numbers of the candidates worth reading, best first")
-    drop: list[int] = Field(description="numbers of the candidates that would mislead")
+    follow: _Numbers = Field(description="numbers of the candidates worth reading, best first")
+    drop: _Numbers = Field(description="numbers of the candidates that would mislead")
     stop: bool = Field(description="true when nothing else is worth reading")
     reason: str = Field(description="why, in at most 15 words")
 
@@ -52,7 +72,8 @@ def heard(answer: Any, offered: Sequence[int]) -> Heard | None:
         return None
     follow = tuple(n for n in dict.fromkeys(route.follow) if n in offered)
     drop = frozenset(n for n in route.drop if n in offered and n not in follow)
-    if not (follow or drop or route.stop):
+    nothing = not (follow or drop or route.stop)
+    if nothing and (route.follow or route.drop):  # without any number all is left to experience
         return None
     return Heard(
         follow, drop, route.stop, " ".join(storable(route.reason).split())[:_LONGEST_REASON]
@@ -61,30 +82,47 @@ def heard(answer: Any, offered: Sequence[int]) -> Heard | None:
 
 def _route(answer: Any) -> Route | None:
     if isinstance(answer, Mapping):
-        if isinstance(answer.get("parsed"), Route):
-            return answer["parsed"]  # type: ignore[no-any-return]
+        parsed = answer.get("parsed", answer)
+        route = parsed if isinstance(parsed, Route) else _valid(parsed)
+        if route is not None:
+            return route
         answer = answer.get("raw")
     if isinstance(answer, Route):
         return answer
     if not isinstance(answer, BaseMessage):
         return None
     calls = [call["args"] for call in getattr(answer, "tool_calls", ())]
-    return next((r for r in map(_valid, [*calls, _json(answer.text)]) if r is not None), None)
+    said = (*calls, *_objects(str(answer.text)[-_LONGEST:]))
+    return next((r for r in map(_valid, said) if r is not None), None)
 
 
-def _json(text: str) -> Any:
-    """The object in a text, with prose or a code fence around it; None without one."""
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return parse_json_markdown(text[start : end + 1] if 0 <= start < end else text)
-    except ValueError:
-        return None
+def _objects(text: str) -> Iterator[Any]:
+    """JSON objects in a text, with prose or a code fence around them: what stands last comes first.
+
+    At the end comes what can be read of an object that was cut off.
+    """
+    start = place = text.find("{")
+    whole = []
+    while place >= 0:
+        try:
+            found, end = _DECODER.raw_decode(text, place)
+            whole.append(found)
+        except (ValueError, RecursionError):
+            end = place + 1
+        place = text.find("{", end)
+    yield from reversed(whole)
+    if start >= 0:
+        try:
+            yield parse_partial_json(text[start : start + _CUT_OFF])
+        except (ValueError, RecursionError):
+            return
 
 
 def _valid(data: Any) -> Route | None:
     if not isinstance(data, Mapping) or not {"follow", "drop", "stop"} & data.keys():
         return None
+    said = {name: value for name, value in data.items() if value is not None}
     try:
-        return Route.model_validate({**_EMPTY, **data})
+        return Route.model_validate({**_EMPTY, **said})
     except ValidationError:
         return None

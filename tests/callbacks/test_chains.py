@@ -2,6 +2,7 @@
 
 import uuid
 
+import numpy as np
 import pytest
 from langchain_classic.chains import create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
@@ -49,6 +50,14 @@ def test_learns_nothing_from_silence_unless_told_so(retriever, handler, told):
     """A chain that ends teaches nothing by default."""
     assert rag(retriever).invoke(QUESTION, {"callbacks": [handler]}) == ANSWER
     assert told == []
+
+
+def test_inputs_of_any_kind_are_followed(retriever, handler):
+    """Arrays can be compared with nothing."""
+    run_id = uuid.uuid4()
+    chain = RunnableLambda(lambda _: retriever.invoke(QUESTION))
+    chain.invoke({"input": np.zeros(2)}, {"callbacks": [handler], "run_id": run_id})
+    assert [receipt.status for receipt in handler.score(1, run_id=run_id)] == ["applied"]
 
 
 def test_learns_a_little_from_silence_when_told_so(retriever, told):

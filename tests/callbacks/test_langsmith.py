@@ -166,7 +166,17 @@ def test_feedback_for_another_namespace_is_refused(retriever, server, client):
     run_id, _ = ask(retriever, namespace="alice")
     given = server.say(run_id, score=1)
     assert pull(client, retriever.memory, "chat", namespace="bob") == Pulled(refused=1)
-    assert "in namespace 'bob'" in stands(retriever, given).note
+    with pytest.raises(NotFoundError):
+        stands(retriever, given)
+    assert retriever.memory.store.turns.find(str(run_id)).consumed is None
+
+
+def test_who_is_pulled_first_uses_nothing_up(retriever, server, client):
+    """What one user's pull refuses is learned by the pull of whose turn it is."""
+    run_id, _ = ask(retriever, namespace="alice")
+    server.say(run_id, score=1)
+    pull(client, retriever.memory, "chat", namespace="bob")
+    assert pull(client, retriever.memory, "chat", namespace="alice") == Pulled(learned=1)
 
 
 def test_a_person_in_langsmith_outweighs_silence(retriever, server, client, told):

@@ -164,6 +164,7 @@ def test_an_unknown_run_is_told(handler):
         (lambda h: h.score(7, run_id="r"), "score must be a number from 0 to 1, not 7"),
         (lambda h: h.score(float("nan"), run_id="r"), "score must be a number from 0 to 1"),
         (lambda h: h.score("good", run_id="r"), "score must be a number from 0 to 1"),
+        (lambda h: h.score(None, run_id="r"), "feedback must say correction"),
         (lambda h: h.score(1, run_id="r", sorce="human"), "feedback must be a mapping with some"),
     ],
 )
@@ -189,7 +190,9 @@ def test_bad_arguments_get_a_sentence(retriever):
         OutcomePolicy(feedback_keys="thumbs")
 
 
-@pytest.mark.parametrize("event", ["good", {}, {"scor": 1}, {"score": 1, "run_id": "nowhere"}])
+@pytest.mark.parametrize(
+    "event", ["good", {}, {"scor": 1}, {"score": None}, {"score": 1, "run_id": "nowhere"}]
+)
 def test_a_senseless_event_never_breaks_a_chain(retriever, handler, told, caplog, event):
     """The chain goes on; LangChain's log has the sentence."""
     run(retriever, handler, says(event))

@@ -84,6 +84,25 @@ def test_the_budget_holds(request_of, budget, text):
         assert made.tokens <= 900
 
 
+@pytest.mark.parametrize("query", ["港" * 2000, "👩‍🚀" * 800])
+def test_a_long_question_leaves_room_for_candidates(request_of, query):
+    """Also where every character of it is a token or more."""
+    made = shown(request_of([0.7] * 12, text=LONG, query=query), 720)
+    assert made.tokens <= 720
+    assert len(made.offered) >= 3
+
+
+def test_no_character_ends_a_line(request_of, pointer_of):
+    """Lines are ended by more characters than JSON escapes."""
+    made = shown(request_of((0.8,), query="Where?\u2028{}\u2029{}\x85{}"))
+    assert len(split(made)[0].splitlines()) == 2
+    title = "Harbour\u2028{}"
+    request = request_of((0.8,))
+    choice = replace(request.choices[0], pointers=(pointer_of(1, 0.4, title),))
+    _, lines, _ = split(shown(replace(request, choices=(choice,))))
+    assert [line["title"] for line in lines] == [title]
+
+
 def test_the_model_counts_where_it_can(request_of):
     """A model whose tokens are single letters gets a shorter prompt."""
     letters = counter(FakeListChatModel(responses=[""], custom_get_token_ids=list))

@@ -164,3 +164,14 @@ def test_a_resume_cannot_name_another_user(retriever, question):
     result = graph.invoke(Command(resume={"outcome": 1, "namespace": "ann"}), config)
     assert "unknown fields ['namespace']" in result["__interrupt__"][0].value["error"]
     assert graph.invoke(Command(resume=1), config)["feedback"]["status"] == "refused"
+
+
+@pytest.mark.parametrize("found", [None, "", " ", 7])
+def test_a_function_that_names_nobody_is_refused(retriever, question, found):
+    """Else a run without user would search the shared memory, and teach anybody's turns."""
+    turn_id = retriever.invoke(question, namespace="bob")[0].metadata["crabpath"]["turn_id"]
+    about = {"question": question, "turn_id": turn_id, "outcome": 1.0, "correction": None}
+    for node in (crabpath_retrieve, crabpath_feedback):
+        with pytest.raises(InvalidInputError, match="must be a non-empty text"):
+            node(retriever, namespace=lambda *_: found).invoke(about)
+    assert retriever.memory.store.turns.find(turn_id).consumed is None

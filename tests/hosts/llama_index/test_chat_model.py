@@ -1,5 +1,7 @@
 """LlamaIndex language models where LangChain wants a chat model, over real HTTP."""
 
+import time
+
 import blockbuster
 import openai
 import pytest
@@ -136,6 +138,19 @@ async def test_it_does_not_block(model):
     with blockbuster.blockbuster_ctx():
         assert model.get_num_tokens("hello world") == 2
         assert (await model.ainvoke("hello")).content == "ok"
+
+
+async def test_a_custom_model_does_not_block():
+    """LlamaIndex's own async method of such a model runs it on the event loop."""
+
+    class Slow(EchoLLM):
+        def complete(self, prompt, formatted=False):  # noqa: FBT002
+            time.sleep(0.05)
+            return super().complete(prompt, formatted)
+
+    with blockbuster.blockbuster_ctx():
+        said = await LlamaIndexChatModel(llm=Slow()).ainvoke("Well?")
+    assert said.text == "user: Well?"
 
 
 def test_in_a_chain(model):

@@ -8,13 +8,14 @@ import pytest
 from chat_server import too_many
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import EvaluationResult
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.tools import QueryEngineTool, RetrieverTool, ToolOutput
 from llama_index_instrumentation.dispatcher import instrument_tags
 from werkzeug import Response
 
@@ -355,6 +356,21 @@ def test_what_cannot_be_recorded(retriever, response, outcome, message):
     for host in (retriever, handling(retriever)):
         with pytest.raises(InvalidInputError, match=message):
             host.record(response, outcome)
+
+
+def test_what_another_tool_says_names_no_turn(retriever, question):
+    """Not even where it says the id of one; texts count where the program gives them."""
+    mine, theirs = retriever.retrieve(question), retriever.for_namespace("bob").retrieve(question)
+    said = turns_of(theirs)[0]
+    outputs = [("weather", "sunny"), ("spy", said), ("list", [said]), ("search", mine)]
+    sources = [
+        ToolOutput(content="", tool_name=name, raw_input={}, raw_output=output)
+        for name, output in outputs
+    ]
+    response = AgentChatResponse(response="sunny", sources=sources)
+    assert turns_of(response) == turns_of(mine)
+    assert len(retriever.record(response, 1.0)) == 1
+    assert turns_of([said]) == turns_of(said) == [said]
 
 
 def test_an_unknown_name_is_refused(retriever):

@@ -1,5 +1,6 @@
 """Language models of LlamaIndex, wherever a LangChain chat model is wanted."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from llama_index.core.llms import LLM, ChatResponse
+from llama_index.core.llms import LLM, ChatResponse, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.utils import get_tokenizer
 from pydantic import PrivateAttr
 
+from crabpath_retrievers.routing.limited import alimited
 from llama_index.retrievers.crabpath.messages import from_response, to_messages
 from llama_index.retrievers.crabpath.tools import OfferedTool
 
@@ -103,6 +105,8 @@ class LlamaIndexChatModel(BaseChatModel):
         if "tools" in given:
             history = to_messages(messages)
             response = await self._functions.achat_with_tools(chat_history=history, **given)
+        elif _blocks(self.llm):
+            response = await alimited(lambda: self.llm.chat(to_messages(messages), **given))
         else:
             response = await self.llm.achat(to_messages(messages), **given)
         return self._result(response)
@@ -130,3 +134,10 @@ class LlamaIndexChatModel(BaseChatModel):
             )
         message = from_response(response, calls)
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def _blocks(llm: LLM) -> bool:
+    """Whether the async method of a model is LlamaIndex's own, which runs it on the event loop."""
+    # The instrumentation wraps methods anew in every class.
+    own, known = inspect.unwrap(type(llm).achat), inspect.unwrap(CustomLLM.achat)
+    return isinstance(llm, CustomLLM) and own is known

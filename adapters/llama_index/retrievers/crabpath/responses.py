@@ -121,18 +121,20 @@ def _named(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackField
     return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
-def _turns(found: Any) -> Iterable[str]:
+def _turns(found: Any, *, part: bool = False) -> Iterable[str]:
+    """Turns of what a caller gave, or of a ``part`` of it: texts in there are said by tools."""
     if isinstance(found, NodeWithScore):
         block = found.node.metadata.get(CRABPATH)
         if isinstance(block, dict) and isinstance(block.get("turn_id"), str):
             yield block["turn_id"]
     elif isinstance(found, str):
-        yield found
+        if not part:
+            yield found
     elif isinstance(found, (list, tuple)):
         for item in found:
-            yield from _turns(item)
+            yield from _turns(item, part=part)
     else:
         held = getattr(found, "__dict__", {})
         for name in _PARTS:
             if name in held:
-                yield from _turns(held[name])
+                yield from _turns(held[name], part=True)

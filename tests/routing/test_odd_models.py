@@ -1,0 +1,188 @@
+"""Models that answer, count or work in ways of their own: none of them breaks a walk."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel, FakeListChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.settings import RouterSettings
+
+SECOND = '{"follow": [2], "drop": [], "stop": true, "reason": "r"}'
+
+
+class Odd(BaseChatModel):
+    """Says one thing, after a while; its structured output is whatever it is given."""
+
+    message: Any = AIMessage(SECOND)
+    seconds: float = 0.0
+    structured: Any = None
+    asked: int = 0
+
+    @property
+    def _llm_type(self):
+        return "odd"
+
+    def _generate(self, _messages, stop=None, run_manager=None, **_options):
+        self.asked += 1
+        time.sleep(self.seconds)
+        return ChatResult(generations=[ChatGeneration(message=self.message)])
+
+    def with_structured_output(self, schema, **options):
+        """Whatever it is given, else none."""
+        if self.structured is None:
+            return super().with_structured_output(schema, **options)
+        return RunnableLambda(lambda _: self.structured)
+
+
+@pytest.fixture
+def three(request_of):
+    """Three unclear pointers of one node; the policy follows the first."""
+    return request_of((0.7, 0.55, 0.5))
+
+
+def route(model, request, **settings):
+    """What a router makes of a request."""
+    return ChatModelRouter(model, RouterSettings(prices=(1, 1), **settings)).route(request)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"input_tokens": None, "output_tokens": None},
+        {"input_tokens": float("nan"), "output_tokens": float("inf")},
+        {"input_tokens": "12", "output_tokens": "3"},
+        {"input_tokens": -5, "output_tokens": -1},
+        {},
+    ],
+)
+def test_counts_that_are_none_are_estimated(three, told):
+    """A turn can be stored, and its cost added up."""
+    message = AIMessage(SECOND)
+    message.usage_metadata = told
+    routed = route(Odd(message=message), three)
+    assert routed.decisions[0].followed == (1,)
+    assert (routed.usage.input_tokens > 100, routed.usage.output_tokens) == (True, 16)
+    json.dumps(routed.usage.cost_usd, allow_nan=False)
+
+
+def test_counts_are_whole_numbers(three):
+    """Also where a model gives them as others."""
+    message = AIMessage(SECOND)
+    message.usage_metadata = {"input_tokens": 12.0, "output_tokens": 3.0, "total_tokens": 15.0}
+    used = route(Odd(message=message), three).usage
+    assert str((used.input_tokens, used.output_tokens)) == "(12, 3)"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "reasoning", "reasoning": "hm {"}, {"type": "text", "text": SECOND}],
+        f"<think>{{maybe}} the {{first}}? </think>{SECOND}",
+        f'First I thought {{"follow": [1], "stop": true}}, but: {SECOND}',
+        '{"follow": [2.0], "stop": true}',
+        '{"follow": 2, "stop": true}',
+        '{"follow": [2], "drop": null, "stop": true, "reason": null}',
+        '{"follow": ["x", "2", null, 1.5, true], "stop": true}',
+        '{"follow": [2], "stop": true, "reason": "it was cut o',
+    ],
+)
+def test_what_is_meant_is_understood(three, content):
+    """Blocks, thoughts before the answer, nulls, other numbers, an end that is missing."""
+    routed = route(Odd(message=AIMessage(content)), three, retries=0)
+    assert routed.decisions[0].followed == (1,)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        '{"follow": ' * 100_000,
+        '{"follow": ' + "[" * 3_000 + "]" * 3_000 + "}",
+        '{"follow": [1], ' + "x" * 60_000,
+        '{"a": "' * 20_000 + "}",
+        "{" * 50_000 + "}" * 50_000,
+    ],
+    ids=["deep", "deeper", "closed", "long", "quotes", "braces"],
+)
+def test_an_endless_answer_costs_no_time(three, content):
+    """It is not read to the end, and the policy decides."""
+    begun = time.perf_counter()
+    routed = route(Odd(message=AIMessage(content)), three, retries=0)
+    assert time.perf_counter() - begun < 1
+    assert (routed.decisions[0].followed, routed.usage.failures) == ((0,), 1)
+
+
+@pytest.mark.parametrize(
+    ("structured", "followed"),
+    [
+        (json.loads(SECOND), (1,)),
+        ({"raw": None, "parsed": json.loads(SECOND), "parsing_error": None}, (1,)),
+        ({"raw": AIMessage(SECOND), "parsed": None}, (1,)),
+        ({"raw": "x", "parsed": 3}, (0,)),
+        ("text", (0,)),
+        ([1], (0,)),
+    ],
+)
+def test_structured_output_of_other_shapes(three, structured, followed):
+    """Plain data counts as well; where there is nothing in it the policy decides."""
+    routed = route(Odd(structured=structured), three, retries=0)
+    assert routed.decisions[0].followed == followed
+
+
+def test_leaving_all_to_experience_is_an_answer(three):
+    """As the instructions say: it is no failure, and never opens the circuit."""
+    text = '{"follow": [], "drop": [], "stop": false, "reason": "unsure"}'
+    router = ChatModelRouter(Odd(message=AIMessage(text)))
+    for _ in range(4):
+        routed = router.route(three)
+    assert (routed.notes, routed.usage.failures, router.state) == (("unsure",), 0, "closed")
+    assert routed.decisions[0].followed == (0,)
+
+
+def test_without_room_for_a_candidate_nothing_is_asked(three):
+    """The budget holds, and the turn says why."""
+    model = Odd()
+    routed = route(model, three, input_tokens=100)
+    assert (model.asked, routed.usage.calls) == (0, 0)
+    assert routed.notes == ("not asked: no candidate fits into 100 tokens",)
+
+
+def test_a_model_that_cannot_be_awaited_keeps_no_thread_of_the_loop(three):
+    """Others go on working in its threads, and the loop ends without waiting for the model."""
+
+    async def many() -> float:
+        settings = RouterSettings(timeout=0.2, retries=0, failures=50)
+        router = ChatModelRouter(Odd(seconds=4.0), settings)
+        routed = await asyncio.gather(*[router.aroute(three) for _ in range(40)])
+        assert all("no answer within 0.2 s" in one.notes[0] for one in routed)
+        begun = time.perf_counter()
+        await asyncio.to_thread(int)
+        return time.perf_counter() - begun
+
+    begun = time.perf_counter()
+    assert asyncio.run(many()) < 0.5
+    assert time.perf_counter() - begun < 3
+
+
+async def test_a_model_that_cannot_be_awaited_is_asked(three):
+    """Its answer and its errors come through."""
+    assert (await ChatModelRouter(Odd()).aroute(three)).decisions[0].followed == (1,)
+    failing = await ChatModelRouter(Odd(message=None)).aroute(three)
+    assert failing.notes[0].startswith("failed: ")
+
+
+@pytest.mark.parametrize("wrap", ["bind", "with_config", "with_retry", "with_fallbacks"])
+def test_a_wrapped_model_is_refused(wrap):
+    """One sentence says what to pass."""
+    model = FakeListChatModel(responses=[SECOND])
+    given = getattr(model, wrap)(*([[model]] if wrap == "with_fallbacks" else []))
+    with pytest.raises(InvalidInputError, match="pass a BaseChatModel itself, without bind"):
+        ChatModelRouter(given)
