@@ -21,7 +21,8 @@ from crabpath_retrievers.routing.policy import (
     RoutingRequest,
     SoftmaxRouter,
 )
-from crabpath_retrievers.trajectory import Decider, Hop, LateSteps, PathEdge, Step, Usage
+from crabpath_retrievers.trajectory import Decider, Hop, LateSteps, PathEdge, Step
+from crabpath_retrievers.usage import Usage
 
 _DROPPED = 0.5  # a router's word about one query, against the 1 of an edge that outcomes made
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})

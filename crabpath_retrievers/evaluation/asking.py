@@ -11,7 +11,7 @@ from crabpath_retrievers.evaluation.methods import Corpus, Found, Method, Rank
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.trajectory import Usage
+from crabpath_retrievers.usage import Usage
 
 _WARM_UP = 5  # questions asked before the clock runs
 

@@ -31,6 +31,7 @@ _LIMITS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_pred
 _PAUSE, _LONGEST_PAUSE = 0.2, 2.0  # seconds
 _BAD_REQUEST, _SERVER = 400, 500
 _PASSING = (408, 409, 425, 429)
+_CUT_OFF = ("LengthFinishReasonError",)
 _UNSUPPORTED = (400, 404, 415, 422, 501)
 # Models that cannot be awaited: LangChain calls them in the few threads of the event loop.
 _IN_THREADS = (BaseChatModel._agenerate, SimpleChatModel._agenerate)  # noqa: SLF001
@@ -45,12 +46,14 @@ class Reply:
         failure: Why there is none.
         attempts: Requests that were made.
         plain: Whether the question is put without structured output.
+        unsupported: Whether that is because the model, or its server, seems to know none.
     """
 
     answer: Any = None
     failure: Exception | None = None
     attempts: int = 0
     plain: bool = False
+    unsupported: bool = False
 
 
 @dataclass(slots=True)
@@ -85,6 +88,9 @@ class Asking:
             )
         except Exception as error:
             reply.failure = error
+        else:
+            # Only an answer in plain words shows that the form, not the question, was refused.
+            self._structured = self._structured and not reply.unsupported
         return reply
 
     def _blocking(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
@@ -146,11 +152,11 @@ class Asking:
         missing = isinstance(error, NotImplementedError) or status in _UNSUPPORTED
         # Clients raise what they cannot parse, and keep the words: plain ones can be read.
         if not reply.plain and (missing or isinstance(error, ValueError)):
-            reply.plain = True
-            self._structured = self._structured and not missing
+            reply.plain, reply.unsupported = True, missing
             return True
         refused = isinstance(status, int) and _BAD_REQUEST <= status < _SERVER
         final = refused or isinstance(error, (NotImplementedError, ValueError))
+        final = final or type(error).__name__ in _CUT_OFF
         return isinstance(error, Exception) and (status in _PASSING or not final)
 
 

@@ -22,9 +22,10 @@ from crabpath_retrievers.routing.prompt import Prompt, prompt
 from crabpath_retrievers.routing.route import Heard, Route, heard
 from crabpath_retrievers.routing.settings import RouterSettings
 from crabpath_retrievers.routing.tokens import counter
-from crabpath_retrievers.trajectory import Usage
+from crabpath_retrievers.usage import Usage
 
 _MILLION = 1_000_000
+_CUT_OFF = {"length", "max_tokens"}
 _NOTE = 300  # characters
 
 
@@ -95,7 +96,7 @@ class ChatModelRouter:
         said = heard(reply.answer, range(1, len(shown.offered) + 1))
         failure = reply.failure
         if failure is None and said is None:
-            failure = ValueError("the answer names no candidate that was offered")
+            failure = ValueError(_complaint(_message(reply.answer)))
         self._breaker.report(failure)
         usage = self._usage(shown, reply, failed=failure is not None)
         if said is None:
@@ -112,7 +113,7 @@ class ChatModelRouter:
 
     def _usage(self, shown: Prompt, reply: Reply, *, failed: bool) -> Usage:
         calls, failures = reply.attempts, reply.attempts - (not failed)
-        message = reply.answer.get("raw") if isinstance(reply.answer, dict) else reply.answer
+        message = _message(reply.answer)
         if not isinstance(message, BaseMessage):
             return Usage(calls, failures=failures)
         told: Any = getattr(message, "usage_metadata", None) or {}
@@ -124,6 +125,18 @@ class ChatModelRouter:
         per_input, per_output = self.settings.prices
         cost = (given * per_input + taken * per_output) / _MILLION
         return Usage(calls, 0, failures, given, taken, cost)
+
+
+def _message(answer: Any) -> Any:
+    return answer.get("raw") if isinstance(answer, dict) else answer
+
+
+def _complaint(message: Any) -> str:
+    """Why nothing in an answer can be followed."""
+    told: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
+    if {told.get("finish_reason"), told.get("stop_reason")} & _CUT_OFF:
+        return "the answer was cut off: raise output_tokens, or set it to None"
+    return "the answer names no candidate that was offered"
 
 
 def _tokens(told: Mapping[str, Any], name: str) -> int | None:

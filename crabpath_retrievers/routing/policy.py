@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.graph import Node, Pointer
-from crabpath_retrievers.trajectory import Decider, Usage
+from crabpath_retrievers.trajectory import Decider
+from crabpath_retrievers.usage import Usage
 
 Floats = NDArray[np.float64]
 

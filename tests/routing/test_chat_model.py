@@ -14,7 +14,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.policy import SoftmaxRouter
 from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.trajectory import Usage
+from crabpath_retrievers.usage import Usage
 
 METHODS = ("json_schema", "function_calling", "json_mode")
 QUICK = RouterSettings(timeout=0.3, retries=0)
@@ -202,6 +202,16 @@ def test_a_server_without_structured_output_is_asked_in_words(chat_server, route
     router = router_of()
     assert followed(router.route(three)) == followed(router.route(three)) == [(1,)]
     assert ["response_format" in body for body in chat_server.requests] == [True, False, False]
+
+
+def test_a_request_that_is_bad_in_any_form_says_nothing_of_the_form(chat_server, router_of, three):
+    """Such as one that is too long: the next one has its structure again."""
+    chat_server.says = Response("too long", status=400)
+    router = router_of()
+    router.route(three)
+    chat_server.says = says([2])
+    assert followed(router.route(three)) == [(1,)]
+    assert ["response_format" in body for body in chat_server.requests] == [True, False, True]
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of the client itself

@@ -186,3 +186,10 @@ def test_a_wrapped_model_is_refused(wrap):
     given = getattr(model, wrap)(*([[model]] if wrap == "with_fallbacks" else []))
     with pytest.raises(InvalidInputError, match="pass a BaseChatModel itself, without bind"):
         ChatModelRouter(given)
+
+
+def test_an_answer_that_was_cut_off_says_what_to_do(three):
+    """A reasoning model spends its tokens on thoughts."""
+    message = AIMessage("", response_metadata={"finish_reason": "length"})
+    routed = route(Odd(message=message), three)
+    assert "raise output_tokens, or set it to None" in routed.notes[0]

@@ -20,7 +20,7 @@ from crabpath_retrievers.evaluation.streams.signals import Judge, Kind
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
-from crabpath_retrievers.trajectory import Usage
+from crabpath_retrievers.usage import Usage
 
 QUESTIONS = 50
 ROUNDS = 8

@@ -12,7 +12,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.trajectory import Usage
+from crabpath_retrievers.usage import Usage
 
 
 @dataclass(slots=True)
