@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.json import parse_partial_json
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from crabpath_retrievers.text import storable
 
@@ -35,12 +35,12 @@ _Numbers = Annotated[list[int], BeforeValidator(_numbers)]
 
 
 class Route(BaseModel):
-    """Which of the numbered candidates to read in order to answer the question."""
+    """Which of the numbered candidates to read."""
 
-    follow: _Numbers = Field(description="numbers of the candidates worth reading, best first")
-    drop: _Numbers = Field(description="numbers of the candidates that would mislead")
-    stop: bool = Field(description="true when nothing else is worth reading")
-    reason: str = Field(description="why, in at most 15 words")
+    follow: _Numbers
+    drop: _Numbers
+    stop: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

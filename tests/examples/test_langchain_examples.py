@@ -24,7 +24,7 @@ def test_a_local_model_as_router(run_example, chat_server):
 
     def route(body):
         lines = body["messages"][1]["content"].split("<candidates>\n")[1].splitlines()[:-1]
-        first = json.loads(lines[0])["n"]
+        first = json.loads(lines[0])[0]
         return {"follow": [first], "drop": [], "stop": True, "reason": "the first will do"}
 
     chat_server.says = route

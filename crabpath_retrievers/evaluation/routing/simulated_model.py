@@ -47,10 +47,14 @@ class SimulatedModel(BaseChatModel):
         head, _, rest = shown.partition("\n<candidates>\n")
         question = json.loads(head.partition("\n")[0].removeprefix("Question: "))
         lines = map(json.loads, rest.removesuffix("\n</candidates>").splitlines())
-        follow = [line["n"] for line in lines if "n" in line and self._good(question, line)]
+        follow = [
+            number
+            for number, title, said, *_ in lines
+            if isinstance(number, int) and self._good(question, title, said)
+        ]
         return {"follow": follow, "drop": [], "stop": not follow, "reason": "simulated"}
 
-    def _good(self, question: str, line: dict[str, Any]) -> bool:
+    def _good(self, question: str, title: str, text: str) -> bool:
         if self.rng.random() < self.errors:
             return bool(self.rng.random() < 0.5)  # noqa: PLR2004  a fair coin
-        return self.judge(question, line.get("title", ""), line["text"])
+        return self.judge(question, title, text)
