@@ -157,7 +157,7 @@ class Walker:
             for key in frontier
             if key in options
         ]
-        decisions = yield from self._decide(offers)
+        decisions = yield from self._decide(offers, hop)
         reached: dict[int, None] = {}
         for offer in offers:
             reached |= dict.fromkeys(self._follow(offer, decisions.get(offer.head.key), hop))
@@ -178,16 +178,17 @@ class Walker:
             "chat_model" if "chat_model" in deciders else by,
         )
 
-    def _decide(self, offers: Sequence[Offer]) -> Steps[dict[int, Decision]]:
+    def _decide(self, offers: Sequence[Offer], hop: int) -> Steps[dict[int, Decision]]:
         """Ask the router once for the whole frontier; decisions by key of the node."""
         open_offers = [offer for offer in offers if offer.habitual]
         if not open_offers:
             return {}
-        usage = self._walk.usage
+        usage, visits = self._walk.usage, self._walk.visits.values()
         request = replace(
             self._asked,
             choices=tuple(offer.choice() for offer in open_offers),
             calls=usage.calls + usage.cached_calls,
+            entries=tuple((v.head, v.energy) for v in visits) if hop == 1 else (),
         )
         if type(self._router) is SoftmaxRouter:  # it asks nobody
             routed = self._router.route(request)
@@ -204,7 +205,8 @@ class Walker:
         self._walk.notes += routed.notes
         self._walk.chosen |= routed.chosen
         if routed.dropped:
-            for target in (o.pointer.target for offer in offers for o in offer.habitual):
+            offered = [o.pointer.target for offer in offers for o in offer.habitual]
+            for target in (*offered, *(visit.head for visit in self._walk.visits.values())):
                 if target.key in routed.dropped:
                     self._advise(target, _DROPPED)
 

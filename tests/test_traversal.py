@@ -323,3 +323,23 @@ def test_stop_counts_although_another_node_was_faster():
     """Both entries choose node 3; the second finds it taken, and STOP still ended its choice."""
     walk = Graph({1: {3: 0.5}, 2: {3: 0.5, 4: 0.5}}, relevant=frozenset({3})).walk(1, 2)
     assert (walk.steps[1].chosen, walk.steps[1].stopped) == ((), True)
+
+
+def test_a_router_sees_where_the_walk_begins_at_its_first_hop():
+    """With the energy of each; later it only sees pointers."""
+    router = Scripted()
+    Graph({1: {2: 0.5}, 2: {3: 0.5}}).walk(1, router=router, energy=0.9)
+    first, second = router.requests
+    assert [(head.key, energy) for head, energy in first.entries] == [(1, 0.9)]
+    assert second.entries == ()
+
+
+def test_hops_are_told_while_they_happen():
+    """What was considered, what was followed, and who decided."""
+    graph, told = Graph({1: {2: 0.5, 4: 0.9}, 2: {3: 0.9}}), []
+    walker = graph.walker(Scripted())
+    walker._on_hop = told.append
+    run(walker.steps([(graph.head(1), 1.0)]))
+    assert [(hop.number, hop.decided_by) for hop in told[:2]] == [(1, "chat_model"), (2, "reflex")]
+    assert told[0].frontier == ("n1",)
+    assert {edge.target for edge in told[0].followed} == {"n2", "n4"}

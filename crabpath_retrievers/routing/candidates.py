@@ -1,24 +1,26 @@
-"""The pointers of a frontier about which the policy is not sure."""
+"""What a chat model may choose among: where a walk begins, and the pointers that are not clear."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from crabpath_retrievers.graph import Pointer
+from crabpath_retrievers.graph import NodeHead, Pointer
 from crabpath_retrievers.routing.policy import RoutingRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that one or several unclear pointers lead to.
+    """A node that search found, or that one or several unclear pointers lead to.
 
     Attributes:
-        pointer: The best of them.
-        weight: Its effective weight, in [-1, 1].
+        target: The node.
+        kind: Of the best pointer; ``search`` where the walk begins.
+        weight: Effective weight of that pointer, in [-1, 1]; or energy, in [0, 1].
         score: How far it is above STOP; below 0 the policy does not follow it.
-        places: Indices of choice and pointer of all of them in the request.
+        places: Indices of choice and pointer of all pointers to it in the request.
     """
 
-    pointer: Pointer
+    target: NodeHead
+    kind: str
     weight: float
     score: float
     places: list[tuple[int, int]] = field(default_factory=list)
@@ -39,9 +41,15 @@ def unclear(request: RoutingRequest, margin: float, most: int) -> list[Candidate
         known = found.get(pointer.target.key)
         if known is None or known.score < score:
             places = [] if known is None else known.places
-            known = found[pointer.target.key] = Candidate(pointer, weight, score, places)
+            known = Candidate(pointer.target, pointer.kind.label, weight, score, places)
+            found[pointer.target.key] = known
         known.places.append(place)
     return sorted(found.values(), key=lambda candidate: -candidate.score)[:most]
+
+
+def entered(request: RoutingRequest) -> list[Candidate]:
+    """Nodes where the walk begins: search found them, and the ranking is not decided yet."""
+    return [Candidate(head, "search", energy, energy) for head, energy in request.entries]
 
 
 def _scores(request: RoutingRequest) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:

@@ -16,7 +16,7 @@ from crabpath_retrievers.driver import Steps, arun, perform, run
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.asking import Asking, Reply
 from crabpath_retrievers.routing.breaker import Breaker
-from crabpath_retrievers.routing.candidates import Candidate, unclear
+from crabpath_retrievers.routing.candidates import Candidate, entered, unclear
 from crabpath_retrievers.routing.policy import Decision, Routed, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.routing.prompt import Prompt, prompt
 from crabpath_retrievers.routing.route import Heard, Route, heard
@@ -82,7 +82,8 @@ class ChatModelRouter:
         with self._breaker.admitted() as admitted:
             if not admitted:
                 return default._replace(notes=(self._breaker.complaint[:_NOTE],))
-            routed = yield from self._asked(request, candidates, default)
+            shown = [*entered(request), *candidates][: self.settings.candidates]
+            routed = yield from self._asked(request, shown, default)
             return routed
 
     def _asked(
@@ -171,7 +172,7 @@ def followed(
             stopped = len(taken) < min(request.budget, len(choice.pointers))
             decision = Decision(taken, stopped, decision.probabilities, "chat_model")  # noqa: PLW2901
         decisions.append(decision)
-    keys = {number: candidate.pointer.target.key for number, candidate in enumerate(offered, 1)}
+    keys = {number: candidate.target.key for number, candidate in enumerate(offered, 1)}
     return Routed(
         decisions,
         chosen=frozenset(keys[number] for number in said.follow),

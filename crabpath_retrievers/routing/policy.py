@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import Node, Pointer
+from crabpath_retrievers.graph import Node, NodeHead, Pointer
 from crabpath_retrievers.trajectory import Decider
 from crabpath_retrievers.usage import Usage
 
@@ -59,6 +59,7 @@ class RoutingRequest:
         calls: Calls of a model that this turn has made already.
         read: Reads nodes by id, as far as the namespace may see them; it blocks.
         policy: Of the memory, for routers that leave part of the decision to it.
+        entries: Nodes where the walk begins, with their energy, best first; at its first hop.
         recalled: How strongly a success of the same question speaks for what it used, in [0, 1].
     """
 
@@ -70,6 +71,7 @@ class RoutingRequest:
     read: Callable[[Sequence[str]], Mapping[str, Node]] = _nothing
     policy: PolicySettings = field(default_factory=PolicySettings)
     recalled: float = 0.0
+    entries: tuple[tuple[NodeHead, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from crabpath_retrievers.graph import Node, Pointer
+from crabpath_retrievers.graph import Node, NodeHead, Pointer
 from crabpath_retrievers.routing.candidates import Candidate
 from crabpath_retrievers.routing.policy import RoutingRequest
 
@@ -31,7 +31,8 @@ _QUESTION = 2000  # characters
 _TITLE = 120
 _TEXT = 600
 _AVOIDED = 4
-_SHORTEST = 24
+_SHORTEST = 40
+_UNTITLED = 40  # more of a text that no title introduces
 _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
@@ -58,7 +59,8 @@ def prompt(
         budget: Tokens of all messages together; the instructions are never cut.
     """
     avoided = _avoided(request)
-    nodes = request.read([p.target.id for p in (*[c.pointer for c in candidates], *avoided)])
+    targets = [*(one.target.id for one in candidates), *(one.target.id for one in avoided)]
+    nodes = request.read(targets)
     fixed = count(INSTRUCTIONS)
     room = budget - fixed
     least = _fitting(request.query[:_TEXT], count, room // 2)
@@ -106,10 +108,13 @@ def _shown(
     # What is cut from the texts is cut from the question too, but hardly below a whole sentence.
     question = request.query[: max(least, _QUESTION * length // _TEXT)]
     lines = [
-        _line(number, candidate.pointer, candidate.weight, nodes, length)
-        for number, candidate in enumerate(offered, 1)
+        _line(number, one.target, one.kind, one.weight, nodes.get(one.target.id), length)
+        for number, one in enumerate(offered, 1)
     ]
-    lines += [_line("avoid", p, p.weight, nodes, _SHORTEST) for p in avoided]
+    lines += [
+        _line("avoid", p.target, p.kind.label, p.weight, nodes.get(p.target.id), _SHORTEST)
+        for p in avoided
+    ]
     return "\n".join(
         [
             f"Question: {_quoted(question)}",
@@ -122,15 +127,13 @@ def _shown(
 
 
 def _line(
-    number: int | str, pointer: Pointer, weight: float, nodes: Mapping[str, Node], length: int
+    number: int | str, target: NodeHead, kind: str, weight: float, node: Node | None, length: int
 ) -> str:
-    node = nodes.get(pointer.target.id)
-    title, text = pointer.target.title, "" if node is None else node.content
+    length += 0 if target.title else _UNTITLED
     # A text often begins with its title.
-    text = text.removeprefix(title)[: 2 * length]
+    text = "" if node is None else node.content.removeprefix(target.title)[: 2 * length]
     summary = " ".join(text.split())[:length]
-    fields = (number, title[:_TITLE], summary, pointer.kind.label, round(weight, 2))
-    return _quoted(fields)
+    return _quoted((number, target.title[:_TITLE], summary, kind, round(weight, 2)))
 
 
 def _quoted(value: Any) -> str:

@@ -32,7 +32,7 @@ class RouterSettings:
     calls: Literal["turn", "hop"] = "turn"
     margin: float = 0.35
     known: float = 0.8
-    candidates: int = 16
+    candidates: int = 20
     input_tokens: int = 900
     output_tokens: int | None = 180
     timeout: float = 10.0

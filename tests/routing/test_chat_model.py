@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 
 import pytest
 from chat_server import late, too_many
@@ -131,6 +132,25 @@ def test_one_call_a_turn_unless_told_otherwise(chat_server, router_of, request_o
     chat_server.says = says([2])
     router_of(RouterSettings(calls=calls)).route(request_of((0.7, 0.55), calls=1))
     assert len(chat_server.requests) == asked
+
+
+def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, pointer_of):
+    """Search found it; what the model says of it counts for the ranking, not for the walk."""
+    heads = tuple((pointer_of(key, 0.5, f"Found {key}").target, 0.9) for key in (8, 9))
+    chat_server.says = says([2, 5], [1])
+    routed = router_of().route(replace(three, entries=heads))
+    shown = chat_server.requests[0]["messages"][1]["content"]
+    assert '[1,"Found 8","Text n8.","search",0.9]' in shown
+    assert (routed.chosen, routed.dropped) == ({9, 3}, {8})
+    assert followed(routed) == [(2,)]
+
+
+def test_what_search_found_alone_is_nothing_to_ask_about(chat_server, router_of, request_of):
+    """Where every pointer is clear, nothing is asked."""
+    request = request_of((1.4,))
+    found = tuple((pointer.target, 0.9) for pointer in request.choices[0].pointers)
+    router_of().route(replace(request, entries=found))
+    assert chat_server.requests == []
 
 
 def test_drop_is_advice_against(chat_server, router_of, three):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from langchain_core.language_models import FakeListChatModel
 
@@ -36,6 +37,22 @@ def test_a_candidate_is_shown_with_all_that_is_known(request_of):
         [2, "Title 2", "Text n2.", "link", 0.2],
     ]
     assert after == ""
+
+
+def test_a_text_that_no_title_introduces_is_longer(request_of, pointer_of):
+    """And one that begins with its title is shown without it."""
+    request = request_of((0.8,), text="Harbour of Lisbon. " + "Old. " * 200)
+    titled, bare = (pointer_of(1, 0.4, "Harbour of Lisbon"), pointer_of(2, 0.4, ""))
+    bare = bare._replace(target=bare.target._replace(title=""))
+    choice = replace(
+        request.choices[0],
+        pointers=(titled, bare),
+        **dict.fromkeys(("relevance", "weights"), np.array([0.4, 0.4])),
+    )
+    first, second = split(shown(replace(request, choices=(choice,)), budget=500))[1]
+    assert first[2].startswith(". Old. Old.")
+    assert second[2].startswith("Harbour of Lisbon. Old.")
+    assert len(second[2]) == len(first[2]) + 40
 
 
 def test_what_misled_is_shown_as_such(request_of, pointer_of):
@@ -94,7 +111,7 @@ def test_no_character_ends_a_line(request_of, pointer_of):
     request = request_of((0.8,))
     choice = replace(request.choices[0], pointers=(pointer_of(1, 0.4, title),))
     _, lines, _ = split(shown(replace(request, choices=(choice,))))
-    assert [line["title"] for line in lines] == [title]
+    assert [line[1] for line in lines] == [title]
 
 
 def test_the_model_counts_where_it_can(request_of):
