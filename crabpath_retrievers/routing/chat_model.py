@@ -94,7 +94,7 @@ class ChatModelRouter:
             note = f"not asked: no candidate fits into {self.settings.input_tokens} tokens"
             return default._replace(notes=(note,))
         reply = yield from self._asking.reply(shown.messages, request.callbacks)
-        said = heard(reply.answer, range(1, len(shown.offered) + 1))
+        said = heard(reply.answer, range(1, len(shown.offered) + 1), request.budget)
         failure = reply.failure
         if failure is None and said is None:
             failure = ValueError(_complaint(_message(reply.answer)))

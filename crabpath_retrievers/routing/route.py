@@ -60,17 +60,18 @@ class Heard:
     reason: str = ""
 
 
-def heard(answer: Any, offered: Sequence[int]) -> Heard | None:
+def heard(answer: Any, offered: Sequence[int], most: int) -> Heard | None:
     """What an answer says about the numbers that were offered; None when that is nothing.
 
     Args:
         answer: A message, or the mapping that ``with_structured_output(include_raw=True)`` gives.
         offered: The numbers; all others are passed over.
+        most: How many may be followed; the first ones count.
     """
     route = _route(answer)
     if route is None:
         return None
-    follow = tuple(n for n in dict.fromkeys(route.follow) if n in offered)
+    follow = tuple([n for n in dict.fromkeys(route.follow) if n in offered][:most])
     drop = frozenset(n for n in route.drop if n in offered and n not in follow)
     nothing = not (follow or drop or route.stop)
     if nothing and (route.follow or route.drop):  # without any number all is left to experience

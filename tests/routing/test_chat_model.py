@@ -191,6 +191,13 @@ async def test_a_bad_answer_leaves_it_to_the_policy(
     assert not routed.dropped
 
 
+def test_no_more_are_followed_than_may_be(chat_server, router_of, request_of):
+    """The first ones count; a model that picks all has picked none."""
+    chat_server.says = says(range(12, 0, -1))
+    routed = router_of().route(request_of([0.7] * 12))
+    assert routed.chosen == {12, 11, 10, 9, 8, 7}
+
+
 def test_of_a_mixed_answer_what_was_offered_counts(chat_server, router_of, three):
     """Once each, also where numbers come as texts."""
     chat_server.says = says([9, "2", 2, 3])

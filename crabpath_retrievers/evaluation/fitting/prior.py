@@ -33,7 +33,7 @@ from crabpath_retrievers.terms import Floats
 FIXED = {
     "learned": 5.0,
     "hint": 1.0,
-    "routed": 2.0,
+    "routed": 1.0,
     "exact": 4.0,
     "inhibition": 0.0,
     "link": 5.0,
