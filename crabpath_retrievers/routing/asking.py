@@ -22,7 +22,7 @@ from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_when_event_set
 
 from crabpath_retrievers.driver import Steps, perform_either
-from crabpath_retrievers.routing.limited import alimited, limited
+from crabpath_retrievers.routing.limited import alimited, late, limited
 from crabpath_retrievers.routing.route import Route
 from crabpath_retrievers.routing.settings import RouterSettings
 
@@ -133,8 +133,7 @@ class Asking:
         try:
             return await asyncio.wait_for(retrying(ask), self.settings.timeout)
         except asyncio.TimeoutError:
-            msg = f"no answer within {self.settings.timeout:g} s"
-            raise TimeoutError(msg) from None
+            raise late(self.settings.timeout) from None
 
     def _put(self, reply: Reply) -> Runnable[Any, Any]:
         return self.model if reply.plain or self._chain is None else self._chain

@@ -4,8 +4,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,24 +18,11 @@ def limited(work: Callable[[], T], seconds: float) -> T:
     Raises:
         TimeoutError: It took longer.
     """
-    results: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
-
-    def worker() -> None:
-        try:
-            results.put((work(), None))
-        except BaseException as error:  # it is raised where it is waited for
-            results.put((None, error))
-
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(worker,), daemon=True).start()
-    try:
-        result, error = results.get(timeout=seconds)
-    except Empty:
-        msg = f"no answer within {seconds:g} s"
-        raise TimeoutError(msg) from None
-    if error is not None:
-        raise error
-    return result  # type: ignore[return-value]
+    future = _begun(work)
+    wait([future], seconds)
+    if not future.done():
+        raise late(seconds)
+    return future.result()
 
 
 async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
@@ -44,29 +30,33 @@ async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
 
     The threads of the loop itself are few, and a loop waits for them before it ends.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    future = _begun(work)
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+    except asyncio.TimeoutError:
+        if seconds is None or future.done():  # the work's own
+            raise
+        raise late(seconds) from None
 
-    def tell(result: T | None, error: BaseException | None) -> None:
-        if future.done():  # nobody waits any more
-            return
-        if error is None:
-            future.set_result(result)  # type: ignore[arg-type]
-        else:
-            future.set_exception(error)
+
+def late(seconds: float) -> TimeoutError:
+    """The error of whoever did not answer in time."""
+    return TimeoutError(f"no answer within {seconds:g} s")
+
+
+def _begun(work: Callable[[], T]) -> Future[T]:
+    """What a daemon thread makes of ``work``, in the context of the caller."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # who waits no more cannot take it back
 
     def worker() -> None:
         try:
-            outcome: tuple[T | None, BaseException | None] = work(), None
+            result = work()
         except BaseException as error:  # it is raised where it is waited for
-            outcome = None, error
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, *outcome)
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(worker,), daemon=True).start()
-    try:
-        return await asyncio.wait_for(future, seconds)
-    except asyncio.TimeoutError:
-        msg = f"no answer within {seconds:g} s"
-        raise TimeoutError(msg) from None
+    return future
