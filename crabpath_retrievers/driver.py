@@ -66,7 +66,7 @@ async def arun(steps: Steps[T]) -> T:
     One worker thread performs what blocks, and computes what lies in between, until something has
     to be awaited: every change between thread and loop costs more than most operations.
     """
-    reached = _first(steps)
+    reached = _next(partial(next, steps))
     while not isinstance(reached, _Done):
         if reached.native is None:
             reached = await _in_thread(steps, reached)
@@ -85,10 +85,6 @@ class _Done(NamedTuple):
     """The result of a computation; a ``StopIteration`` cannot leave a thread."""
 
     value: Any
-
-
-def _first(steps: Steps[T]) -> Operation | _Done:
-    return _next(partial(next, steps))
 
 
 def _next(go_on: Callable[[], Operation]) -> Operation | _Done:

@@ -122,7 +122,7 @@ class Walker:
             temperature: τ of the policy, kept in the record.
             on_hop: Told of every hop, in the thread that walks: in async calls mostly a worker's.
         """
-        self._asked, self._vector = replace(asked, budget=walk.max_new_nodes), vector
+        self._asked, self._vector = asked, vector
         self._read, self._router = read_edges, router
         self._settings, self._tiers, self._temperature = walk, tiers, temperature
         self._on_hop = on_hop
@@ -187,6 +187,7 @@ class Walker:
         request = replace(
             self._asked,
             choices=tuple(offer.choice() for offer in open_offers),
+            budget=self._settings.max_new_nodes,
             calls=usage.calls + usage.cached_calls,
             entries=tuple((v.head, v.energy) for v in visits) if hop == 1 else (),
         )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from xml.sax.saxutils import escape
 
 from langchain_core.documents import Document
 
@@ -33,7 +34,4 @@ def _shown(document: Document) -> str:
 
 
 def _attribute(text: str) -> str:
-    flat = " ".join(text.split())
-    return (
-        flat.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
-    )
+    return escape(" ".join(text.split()), {'"': "&quot;"})

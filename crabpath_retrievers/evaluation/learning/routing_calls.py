@@ -18,7 +18,6 @@ from crabpath_retrievers.evaluation.streams.learners import Learned, Ranked
 from crabpath_retrievers.evaluation.streams.prequential import Course, Pass
 from crabpath_retrievers.evaluation.streams.signals import Judge, Kind
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.usage import Usage
 
@@ -62,9 +61,8 @@ def routing_rows(subject: Subject) -> Iterator[dict[str, Any]]:
     """
     dataset = _few(subject.dataset)
     for router, kind, model, learning in VARIANTS:
-        memory = subject.with_settings(replace(Settings(), learning=learning))
-        if model is not None:
-            memory = _routed(subject, memory, model)
+        asking = None if model is None else ChatModelRouter(model_of(model))
+        memory = subject.with_settings(replace(Settings(), learning=learning), asking)
         with subject.namespace(f"{router}, {kind}") as namespace:
             learner = Metered(memory, dataset.split, namespace)
             course, judge = Course(ROUNDS, 0, DROPPED), Judge(kind, 0.0, READ)
@@ -82,13 +80,6 @@ def _few(dataset: Dataset) -> Dataset:
     names = list(dataset.queries)
     drawn = np.random.default_rng(0).permutation(len(names))[:QUESTIONS]
     return replace(dataset, queries={names[i]: dataset.queries[names[i]] for i in drawn})
-
-
-def _routed(subject: Subject, memory: CrabPath, model: str) -> CrabPath:
-    """The same memory with a chat model as router."""
-    store, index, embedder = memory.store, memory.index, memory.embedder
-    router = ChatModelRouter(model_of(model))
-    return subject.beside(CrabPath(store, index, embedder, settings=memory.settings, router=router))
 
 
 def _full(subject: Subject, passes: list[Pass]) -> list[float]:

@@ -15,6 +15,7 @@ from crabpath_retrievers.evaluation.streams.signals import Judge
 from crabpath_retrievers.evaluation.streams.summary import scored
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
+from crabpath_retrievers.routing.policy import Router
 
 READ = 5  # documents that a chain reads
 DROPPED = 0.2  # share of the words that later passes leave out
@@ -48,17 +49,12 @@ class Subject:
         """Names of the measures that are reported."""
         return (*(f"full@{k}" for k in self.ks), f"recall@{READ}")
 
-    def with_settings(self, settings: Settings) -> CrabPath:
-        """The same memory under other settings: it shares store and index."""
+    def with_settings(self, settings: Settings, router: Router | None = None) -> CrabPath:
+        """The same memory under other settings, or another router: it shares store and index."""
         memory = self.memory
-        other = CrabPath(memory.store, memory.index, memory.embedder, settings=settings)
-        return self.beside(other)
-
-    def beside(self, other: CrabPath) -> CrabPath:
-        """Keep a memory that shares store and index.
-
-        It closes what it shares when it goes, so it has to live as long as the subject.
-        """
+        store, index, embedder = memory.store, memory.index, memory.embedder
+        other = CrabPath(store, index, embedder, settings=settings, router=router)
+        # It closes what it shares when it goes, so it has to live as long as the subject.
         return self._others.enter_context(closing(other))
 
     @contextmanager

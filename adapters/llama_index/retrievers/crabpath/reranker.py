@@ -1,6 +1,5 @@
 """``CrabPathReranker``: the ranker over the nodes of any retriever."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +8,11 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from crabpath_retrievers.driver import Steps, arun, run
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retrieval import Answer
-from llama_index.retrievers.crabpath.bundles import mean_embedding, strings_to_embed
+from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.documents import CRABPATH
 from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
 
@@ -45,35 +45,27 @@ class CrabPathReranker(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        if not nodes:
-            return []
-        bundle, vector = _query(query_bundle), None
-        if texts := strings_to_embed(bundle):
-            vector = mean_embedding(texts, self.memory.embedder)
-        answer = self.memory.retrieve(bundle.query_str, **self._asked(nodes, bundle, vector))
-        return merged(nodes, answer)[: self.top_n]
+        return run(self._steps(nodes, query_bundle))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
+        return await arun(self._steps(nodes, query_bundle))
+
+    def _steps(
+        self, nodes: Sequence[NodeWithScore], bundle: QueryBundle | None
+    ) -> Steps[list[NodeWithScore]]:
         if not nodes:
             return []
-        bundle, vector = _query(query_bundle), None
-        if texts := strings_to_embed(bundle):
-            vector = await asyncio.to_thread(mean_embedding, texts, self.memory.embedder)
-        asked = self._asked(nodes, bundle, vector)
-        answer = await self.memory.aretrieve(bundle.query_str, **asked)
+        answer = yield from asked(self.memory, _query(bundle), self._asked(nodes))
         return merged(nodes, answer)[: self.top_n]
 
-    def _asked(
-        self, nodes: Sequence[NodeWithScore], bundle: QueryBundle, vector: Any
-    ) -> dict[str, Any]:
+    def _asked(self, nodes: Sequence[NodeWithScore]) -> dict[str, Any]:
         ids = [item.node.node_id for item in nodes]
         return {
             "k": len(ids),
             "among": ids,
             "namespace": self.namespace,
-            "vector": bundle.embedding if vector is None else vector,
             "record": any(CRABPATH not in item.node.metadata for item in nodes),
         }
 

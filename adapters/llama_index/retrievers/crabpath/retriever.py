@@ -13,11 +13,12 @@ from llama_index.core.node_parser import NodeParser
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.driver import arun, run
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup
 from crabpath_retrievers.memory import CrabPath
-from llama_index.retrievers.crabpath.bundles import mean_embedding, strings_to_embed
+from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
 from llama_index.retrievers.crabpath.filters import Filters, to_where
@@ -250,25 +251,16 @@ class CrabPathRetriever(BaseRetriever):
         return await asyncio.to_thread(self.record, response, outcome, **fields)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        vector: Any = query_bundle.embedding
-        if texts := strings_to_embed(query_bundle):
-            vector = mean_embedding(texts, self.memory.embedder)
-        asked = self._asked(vector)
-        return to_nodes(self.memory.retrieve(query_bundle.query_str, **asked))
+        return to_nodes(run(asked(self.memory, query_bundle, self._asked())))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        vector: Any = query_bundle.embedding
-        if texts := strings_to_embed(query_bundle):
-            vector = await asyncio.to_thread(mean_embedding, texts, self.memory.embedder)
-        asked = self._asked(vector)
-        return to_nodes(await self.memory.aretrieve(query_bundle.query_str, **asked))
+        return to_nodes(await arun(asked(self.memory, query_bundle, self._asked())))
 
-    def _asked(self, vector: Any) -> dict[str, Any]:
+    def _asked(self) -> dict[str, Any]:
         # The span of LlamaIndex's own trace finds the turn, as a run id does in LangChain.
         return {
             **self._options,
             "k": self.similarity_top_k,
             "namespace": self.namespace,
-            "vector": vector,
             "run_id": active_span_id.get(),
         }
