@@ -5,8 +5,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from crabpath_retrievers.config_autotune import AutotuneSettings, Knobs
+from crabpath_retrievers.config_health import HealthSettings
+from crabpath_retrievers.config_learning import (
+    APPLY,
+    EpisodeSettings,
+    LearningSettings,
+    NoteSettings,
+    RegionSettings,
+)
+from crabpath_retrievers.config_maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import EdgeKind, Tier
+from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
     {
@@ -22,12 +32,9 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
         EdgeKind.CO_USED: 0.0,
         EdgeKind.INHIBITS: 0.0,
         EdgeKind.TAUGHT: 0.0,
+        **dict.fromkeys(TYPED_KINDS, 0.0),
     }
 )
-_SOURCES: Mapping[str, float] = MappingProxyType(
-    {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
-)
-APPLY = ("inline", "background", "external")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +177,19 @@ class IngestSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SyncSettings:
+    """Following sources as they change.
+
+    Attributes:
+        similarity: Cosine above which a text that appears is a new version of one that vanished.
+        largest: Bytes of the largest file that is read.
+    """
+
+    similarity: float = 0.92
+    largest: int = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankSettings:
     """The final ranking.
 
@@ -185,113 +205,6 @@ class RankSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeSettings:
-    """Remembered turns.
-
-    Attributes:
-        neighbours: Most similar episodes that a query recalls.
-        min_similarity: Cosine from which an episode speaks for what was used.
-        min_share: The same for the share of the query's words, by what they tell, that the
-            episode's query has.
-        same_question, same_share: The same two from which it is the same question, so that the
-            episode also speaks against what was not used.
-        same: Cosine from which two turns are one episode.
-        scanned: Latest episodes that are compared where the vector index keeps none.
-    """
-
-    neighbours: int = 5
-    min_similarity: float = 0.6
-    min_share: float = 0.5
-    same_question: float = 0.9
-    same_share: float = 0.8
-    same: float = 0.92
-    scanned: int = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteSettings:
-    """What a namespace is taught, and the gates of neurogenesis (document 001 §2.7).
-
-    Attributes:
-        neighbours: Nearest notes that a query finds.
-        scanned: Latest notes that are compared where the vector index keeps none.
-        probation_turns: Turns after its last use from which a note on probation is not found.
-        same: Cosine from which two notes say the same, and no second one is made.
-        min_tokens: Fewest words of a question from which a note is made.
-        alphanumeric: Least share of letters and digits in such a question, without its spaces.
-        blocked: Phrases; no note is made from a question that contains one.
-    """
-
-    neighbours: int = 8
-    scanned: int = 500
-    probation_turns: int = 14
-    same: float = 0.92
-    min_tokens: int = 3
-    alphanumeric: float = 0.6
-    blocked: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearningSettings:
-    """Learning from outcomes; every mechanism can be switched off.
-
-    Attributes:
-        policy_gradient, hebbian, ranker, usage, episodes, decay: Whether the mechanism learns.
-        rule: Credit over the full trajectory; ``myopic`` (last decision only) and ``heuristic``
-            (the chosen edge only) are for comparison (document 003 §3).
-        rate: η, step of the policy gradient.
-        discount: γ in (0, 1], per hop from the document that is credited.
-        half_life: Turns after which a learned weight has come half-way back to its floor.
-        hebbian_rate: h, an edge between two nodes used together moves by ``h · (1 - w)``.
-        promotion_threshold: Distinct turns of joint use from which a new edge stands.
-        blame_threshold: Distinct failed turns from which an inhibitory edge stands.
-        window_turns, window_seconds: How far back feedback without a turn id looks.
-        delay: λ, feedback without a turn id counts ``exp(-λ · turns ago)``, normalised.
-        sources: How much each source of reward counts, in [0, 1].
-        prior_strength: Precision of the ranker's prior weights for what names and pointers say;
-            the larger, the slower it learns. All other weights stay.
-        usage_prior: Uses and passes that every document starts with.
-        apply: When kept feedback is learned from: before ``record`` returns (``inline``), by a
-            thread of this process (``background``), or by ``crabpath learn`` (``external``).
-        neurogenesis: Whether a successful answer to a novel question becomes a note on probation.
-            Off: an answer that a chain gave is no knowledge yet, it may be wrong where nobody
-            noticed, and it would be returned beside the documents.
-    """
-
-    policy_gradient: bool = True
-    hebbian: bool = True
-    ranker: bool = True
-    usage: bool = True
-    episodes: bool = True
-    decay: bool = True
-    rule: Literal["full", "myopic", "heuristic"] = "full"
-    rate: float = 0.2
-    discount: float = 0.9
-    half_life: float = 2000.0
-    hebbian_rate: float = 0.1
-    promotion_threshold: int = 2
-    blame_threshold: int = 2
-    window_turns: int = 10
-    window_seconds: float = 900.0
-    delay: float = 0.3
-    sources: Mapping[str, float] = field(default_factory=lambda: _SOURCES)
-    prior_strength: float = 30.0
-    usage_prior: tuple[float, float] = (2.0, 3.0)
-    apply: Literal["inline", "background", "external"] = "inline"
-    neurogenesis: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse a way to apply feedback that does not exist.
-
-        Raises:
-            InvalidInputError: ``apply`` is none of the three.
-        """
-        if self.apply not in APPLY:
-            msg = f"apply must be one of {', '.join(APPLY)}, not {self.apply!r}"
-            raise InvalidInputError(msg)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``."""
 
@@ -301,10 +214,35 @@ class Settings:
     policy: PolicySettings = field(default_factory=PolicySettings)
     links: LinkSettings = field(default_factory=LinkSettings)
     ingest: IngestSettings = field(default_factory=IngestSettings)
+    sync: SyncSettings = field(default_factory=SyncSettings)
     rank: RankSettings = field(default_factory=RankSettings)
     learning: LearningSettings = field(default_factory=LearningSettings)
     episode: EpisodeSettings = field(default_factory=EpisodeSettings)
     note: NoteSettings = field(default_factory=NoteSettings)
+    region: RegionSettings = field(default_factory=RegionSettings)
+    health: HealthSettings = field(default_factory=HealthSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
+    autotune: AutotuneSettings = field(default_factory=AutotuneSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse knobs that are to be turned and start beyond their guard rails.
+
+        Raises:
+            InvalidInputError: One of them does.
+        """
+        if self.autotune.enabled:
+            self.autotune.checked(self.knobs.to_dict())
+
+    @property
+    def knobs(self) -> Knobs:
+        """Where the knobs of every namespace stand before one of them is turned."""
+        learning = self.learning
+        return Knobs(
+            half_life=learning.half_life,
+            promotion_threshold=learning.promotion_threshold,
+            hebbian_rate=learning.hebbian_rate,
+            reflex=self.tiers.reflex,
+        )
 
     @classmethod
     def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":
@@ -315,3 +253,24 @@ class Settings:
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
         msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)
+
+
+__all__ = [
+    "APPLY",
+    "AutotuneSettings",
+    "EpisodeSettings",
+    "HealthSettings",
+    "IngestSettings",
+    "LearningSettings",
+    "LinkSettings",
+    "MaintenanceSettings",
+    "NoteSettings",
+    "PolicySettings",
+    "RankSettings",
+    "RegionSettings",
+    "SeedSettings",
+    "Settings",
+    "SyncSettings",
+    "TierSettings",
+    "WalkSettings",
+]

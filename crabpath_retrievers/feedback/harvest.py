@@ -13,7 +13,9 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.changes_history import Taught, TaughtEpisode
 from crabpath_retrievers.changes_notes import KeepNote, UseNotes
+from crabpath_retrievers.changes_regions import CountSteps, Step
 from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.learning.steps import summed
 from crabpath_retrievers.seeds.episodes import Remembered
 from crabpath_retrievers.storage.learned_queries import Episode, Triple
 from crabpath_retrievers.storage.learned_writer import credited
@@ -25,26 +27,28 @@ class Harvest:
 
     Attributes:
         deltas: Of weights, in the order in which they are applied.
-        uses: Uses and passes by node key.
+        uses: Uses, passes and decay of the reward by node key.
         counts: By edge, as they stand after all turns so far.
         counted: By edge, as they stood before.
         episodes: By id, with what was known of them before.
         noted: Changes of notes, as they are.
+        steps: What is counted of steps in regions.
     """
 
     deltas: list[WeightDelta] = field(default_factory=list)
-    uses: dict[int, tuple[float, float]] = field(default_factory=dict)
+    uses: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     counts: dict[Triple, float] = field(default_factory=dict)
     counted: dict[Triple, float] = field(default_factory=dict)
     episodes: dict[str, tuple[KeepEpisode, Episode | None]] = field(default_factory=dict)
     noted: Sequence[Change] = ()
+    steps: list[Step] = field(default_factory=list)
 
-    def use(self, uses: Iterable[tuple[int, float, float]]) -> None:
-        """Add uses and passes."""
-        for key, wins, losses in uses:
-            won, lost = self.uses.get(key, (0.0, 0.0))
-            if wins or losses:
-                self.uses[key] = (won + wins, lost + losses)
+    def use(self, uses: Iterable[tuple[int, float, float, float]]) -> None:
+        """Add uses, passes and decay."""
+        for key, wins, losses, decay in uses:
+            won, lost, decayed = self.uses.get(key, (0.0, 0.0, 0.0))
+            if wins or losses or decay:
+                self.uses[key] = (won + wins, lost + losses, decayed + decay)
 
     def count(
         self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[Triple, float]
@@ -76,6 +80,8 @@ class Harvest:
             found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
             found.append(CountUse(namespace, self._uses()))
+        if self.steps:
+            found.append(CountSteps(namespace, tuple(summed(self.steps))))
         return [*found, *(change for change, _ in self.episodes.values()), *self.noted]
 
     def taught(
@@ -104,9 +110,10 @@ class Harvest:
             ranker,
             tuple(_told(change) for change in self.noted if isinstance(change, KeepNote)),
             tuple(n for change in self.noted if isinstance(change, UseNotes) for n in change.used),
+            tuple(summed(self.steps)),
         )
 
-    def _uses(self) -> tuple[tuple[int, float, float], ...]:
+    def _uses(self) -> tuple[tuple[int, float, float, float], ...]:
         return tuple((key, *use) for key, use in self.uses.items())
 
     def _together(self) -> tuple[tuple[int, int, EdgeKind, float], ...]:

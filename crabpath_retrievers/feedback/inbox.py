@@ -5,8 +5,9 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from crabpath_retrievers.changes import Change, NoteFeedback, RefuseFeedback
-from crabpath_retrievers.errors import NotFoundError, StoreError
+from crabpath_retrievers.autotune import Autotuner
+from crabpath_retrievers.changes import Change, ConsumeFeedback, NoteFeedback, RefuseFeedback
+from crabpath_retrievers.errors import CrabPathError, NotFoundError, StoreError
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.noted import Noted
@@ -109,7 +110,20 @@ class Inbox:
                 return Receipt(feedback_id, now.status, now.note)
             changes, receipt = self._consequences(kept)
         self._store.apply(changes)
+        self._tune(changes)
         return receipt
+
+    def _tune(self, changes: list[Change]) -> None:
+        """Look after the health of a namespace, every so many lessons, where that is wanted."""
+        rules, lesson = self._learner.settings.autotune, changes[0]
+        if not rules.enabled or not isinstance(lesson, ConsumeFeedback):
+            return
+        if (lesson.version + 1) % rules.every:
+            return
+        try:
+            Autotuner(self._store, self._learner.settings).look(lesson.namespace, asked=False)
+        except CrabPathError as error:  # the lesson stands; the next look will do
+            _log.warning("knobs of %r are not tuned: %s", lesson.namespace, error)
 
     def _consequences(self, kept: Kept) -> tuple[list[Change], Receipt]:
         feedback_id = kept.feedback.feedback_id

@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import WeightDelta
+from crabpath_retrievers.feedback.names import keyed, named
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta, Pair
+from crabpath_retrievers.learning.typed import Situation
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Triple
 from crabpath_retrievers.trajectory import Turn
-
-_KINDS = {kind.label: kind for kind in EdgeKind}
-_STOP = 0  # the target of a weight that is the weight of STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +33,25 @@ class Lessons:
     counts: Mapping[Triple, float]
 
     @classmethod
-    def of(cls, store: GraphStore, namespace: str, turn: Turn, credit: Credit) -> "Lessons":
-        """Read what concerns one judged turn."""
-        keys = store.learned.keys(sorted(_concerned(turn)))
-        if not credit.documents:
-            return cls(keys, {}, {}, {}, {})
+    def of(
+        cls,
+        store: GraphStore,
+        namespace: str,
+        turn: Turn,
+        credit: Credit,
+        situation: Situation | None = None,
+    ) -> "Lessons":
+        """Read what concerns one judged turn, and the typed edges where it stood."""
+        where = situation or Situation()
+        beside = {*where.before, *where.homes.values(), *([where.home] if where.home else [])}
+        keys = store.learned.keys(sorted(_concerned(turn) | beside))
         ids = {key: node for node, key in keys.items()}
-        sources = list(ids)
-        weights = {
-            (ids[source], ids[target], kind.label): weight
-            for (source, target, kind), weight in store.learned.weights(namespace, sources).items()
-            if target in ids
-        }
-        counts = store.learned.counts(namespace, sources)
+        # An outcome alone moves what a policy decided, and how regions follow on each other.
+        sources = list(ids) if credit.documents else [k for n, k in keys.items() if n == where.home]
+        if not sources:
+            return cls(keys, {}, {}, {}, {})
+        weights = named(store.learned.weights(namespace, sources), keys)
+        counts = store.learned.counts(namespace, sources) if credit.documents else {}
         protos, blamed = (
             {
                 (ids[source], ids[target]): count
@@ -59,16 +64,7 @@ class Lessons:
 
     def known(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
         """Those deltas whose nodes still exist."""
-        return tuple(
-            WeightDelta(
-                self.keys[delta.source],
-                _STOP if delta.target is None else self.keys[delta.target],
-                _KINDS[delta.kind],
-                delta.delta,
-            )
-            for delta in deltas
-            if delta.source in self.keys and (delta.target is None or delta.target in self.keys)
-        )
+        return tuple(keyed(deltas, self.keys))
 
     def counted(
         self, together: Mapping[Pair, float], against: Mapping[Pair, float]
@@ -81,13 +77,17 @@ class Lessons:
             if a in self.keys and b in self.keys
         )
 
-    def use(self, credit: Credit) -> tuple[tuple[int, float, float], ...]:
-        """Uses and passes of documents, for the store; what was only inferred is no pass."""
-        return tuple(
-            (self.keys[node], credit.weight * max(0.0, c), credit.weight * float(c <= 0))
+    def use(
+        self, credit: Credit, decays: Mapping[str, float]
+    ) -> tuple[tuple[int, float, float, float], ...]:
+        """Uses, passes and decay of documents, for the store; what was only inferred is no pass."""
+        counted = [
+            (self.keys[node], credit.weight * max(0.0, c), credit.weight * float(c <= 0), 0.0)
             for node, c in credit.documents.items()
             if node in self.keys and (c or node not in credit.inferred)
-        )
+        ]
+        taken = [(self.keys[n], 0.0, 0.0, nats) for n, nats in decays.items() if n in self.keys]
+        return (*counted, *taken)
 
 
 def _concerned(turn: Turn) -> set[str]:

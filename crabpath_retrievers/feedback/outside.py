@@ -20,6 +20,7 @@ from crabpath_retrievers.feedback.recorder import Recorder
 from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.notes import Notes
@@ -78,8 +79,9 @@ class Outside:
         settings = replace(settings, learning=replace(settings.learning, apply="inline"))
         episodes = Episodes(self._store, None, settings.episode)
         notes = Notes(self._store, None, settings.note)
-        minds = Minds(self._store, episodes, notes, Ranker.load(), settings.learning)
-        return Learner(self._store, episodes, notes, minds.prior, settings)
+        regions = Regions(self._store, settings.region)
+        minds = Minds(self._store, episodes, notes, regions, Ranker.load(), settings)
+        return Learner(self._store, episodes, notes, regions, minds.prior, settings)
 
     def serve(self, poll: float, ended: Callable[[], bool]) -> Tally:
         """Learn from what waits and from what comes, until it is time to end.

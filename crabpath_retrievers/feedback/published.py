@@ -10,7 +10,11 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.storage import GraphStore
 
 _NAME = "learning"
-_GROUPS = ("learning", "episode", "note", "policy", "tiers")  # what learning reads of the settings
+# What learning, health, maintenance and autotuning read of the settings.
+_GROUPS = (
+    *("learning", "episode", "health", "note", "policy", "region", "tiers", "maintenance"),
+    "autotune",
+)
 
 
 def publish(store: GraphStore, settings: Settings) -> None:

@@ -1,10 +1,20 @@
 """What is remembered of a turn: which of its documents to bring, or to leave out, next time."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
 
-def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
+def remembered(
+    turn: Turn,
+    credit: Credit,
+    followed: Mapping[str, float] = MappingProxyType({}),
+    *,
+    all_experience: bool = False,
+) -> dict[str, float]:
     """Credit in [-1, 1], by node id, with which a turn speaks when its question comes again.
 
     Above 0 for what was used in a success. Below 0 for what was blamed, or returned and not used:
@@ -16,14 +26,22 @@ def remembered(turn: Turn, credit: Credit) -> dict[str, float]:
     Args:
         turn: What was returned, with the ranker's probabilities.
         credit: What became of it; its weight scales everything.
+        followed: What it says of documents that it followed, where that is not their credit.
+        all_experience: Whether a failure speaks for what it followed as a success does, which is
+            what document 004 E warns of.
     """
     if not credit.outcome:
         return {}
+    if all_experience and credit.outcome < 0:
+        documents = {node: abs(value) for node, value in credit.documents.items()}
+        won = replace(credit, outcome=-credit.outcome, documents=documents)
+        return remembered(turn, won)
     if credit.documents:
         said = {
             node: value or (0.0 if node in credit.inferred else -1.0)
             for node, value in credit.documents.items()
         }
+        said |= followed
     elif credit.outcome > 0:
         said = {r.node: credit.outcome * r.probability for r in turn.returned}
     else:

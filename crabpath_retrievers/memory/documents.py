@@ -18,7 +18,10 @@ from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.text import storable
+
+_ALL = (0, RETIRED)  # what is forgotten is gone, retired or not
 
 
 class Documents(Parts):
@@ -41,7 +44,9 @@ class Documents(Parts):
         apart by id, else by ``metadata["source"]``, else by their text.
 
         Args:
-            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used.
+            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used, and
+                ``["task_type"]``: for which types of tasks it is, a text or a list of them.
+                Failures of other tasks are not blamed on it.
             ids: One id per document, instead of ``Document.id``.
             splitter: Your own splitter; None splits Markdown by heading and the rest by size.
             split: False when the documents are chunks already.
@@ -114,9 +119,10 @@ class Documents(Parts):
             self._forget_namespace(namespace_of(namespace))
             return 0
         if source is not None:
-            return self._remove(self.store.catalog.known(sources=[storable(source)]))
+            return self._remove(self.store.catalog.known(sources=[storable(source)], owners=_ALL))
         wanted = texts_of(ids or ())
-        found = self._remove(self.store.catalog.known(ids=wanted, documents=wanted))
+        known = self.store.catalog.known(ids=wanted, documents=wanted, owners=_ALL)
+        found = self._remove(known)
         return found + self._forget_notes(wanted)
 
     def _remove(self, known: Sequence[Known]) -> int:
@@ -135,10 +141,7 @@ class Documents(Parts):
     def _forget_namespace(self, namespace: str) -> None:
         clock = self.store.walk.clock(namespace)
         self.store.apply([ForgetNamespace(namespace)])
-        if clock.learned or clock.notes:
-            self._episodes.forget(clock.key)
-        if clock.notes:
-            self._notes.forget(clock.key)
+        self._forget_vectors(clock)
 
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""

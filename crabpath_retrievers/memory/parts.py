@@ -24,6 +24,7 @@ from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing, router_of
+from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
@@ -33,6 +34,7 @@ from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
 
 
 class Parts:
@@ -65,11 +67,12 @@ class Parts:
         self._episodes = Episodes(store, index, settings.episode)
         self._notes = Notes(store, index, settings.note)
         self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
-        minds = Minds(store, self._episodes, self._notes, self._ranker, settings.learning)
+        self._regions = Regions(store, settings.region)
+        minds = Minds(store, self._episodes, self._notes, self._regions, self._ranker, settings)
         self._retrieval = Retrieval(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        learner = Learner(store, self._episodes, self._notes, minds.prior, settings)
+        learner = Learner(store, self._episodes, self._notes, self._regions, minds.prior, settings)
         self._recorder = Recorder(store, learner, self._identity.embedded)
         self._undoing = Undoing(store, self._episodes, self._notes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
@@ -100,7 +103,9 @@ class Parts:
                 is needed; None for a temporary memory that goes when it is closed.
             embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
             vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
-                directory; a Chroma client; a LangChain ``VectorStore``; or a ``VectorIndex``.
+                directory; the URL of a Chroma server (``http://host:8000``, with a path for another
+                collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
+                ``VectorIndex``.
             settings: Settings of the mechanisms.
             router: Decides ambiguous pointers: a chat model, a ``ChatModelRouter`` over one, or any
                 ``Router``; None for the softmax policy.
@@ -145,6 +150,13 @@ class Parts:
         found = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
         others = [(key, cosine) for key, cosine in found if key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]
+
+    def _forget_vectors(self, clock: Clock) -> None:
+        """Delete what the index holds of a namespace that is gone, and stood there."""
+        if clock.learned or clock.notes:
+            self._episodes.forget(clock.key)
+        if clock.notes:
+            self._notes.forget(clock.key)
 
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""

@@ -44,6 +44,8 @@ FEATURES = (
     "again",
     "passed",
     "usage",
+    "decayed",
+    "advice",
 )
 """Columns of the feature matrix, in order.
 
@@ -62,13 +64,17 @@ beyond 0.1, times the energy of the nodes that they leave. far: strongest route 
 hint: the caller suggested it. routed: a chat model picked it among pointers. inhibition: how
 strongly pointers advise against it. episode: how strongly turns of similar queries that used it
 speak for it. again, passed: how strongly turns of the same query that used it speak for it, or that
-did not, against it. usage: how much more often than usual it was used when returned.
+did not, against it. usage: how much more often than usual it was used when returned. decayed: how
+much of its reward failures have taken, at most 1. advice: how much better the kind of step that
+leads to it does in the region of the query than elsewhere, beside other kinds, in log-odds.
 
 shared_term and bridge shrink as the query asks for more: a long query says itself what it needs.
 They count most at 25 nats; where the corpus is too small for rare words, they count less again.
 """
 
-LEARNED_FEATURES = frozenset({"learned", "trained", "episode", "again", "passed", "usage"})
+LEARNED_FEATURES = frozenset(
+    {"learned", "trained", "episode", "again", "passed", "usage", "decayed", "advice"}
+)
 """Columns that are 0 before any feedback."""
 
 CORPUS_FEATURES = frozenset(FEATURES) - LEARNED_FEATURES
@@ -77,7 +83,10 @@ CORPUS_FEATURES -= {"bias", "similarity", "information", "coverage", "document"}
 
 _COLUMN = {name: column for column, name in enumerate(FEATURES)}
 _FAR = _COLUMN["far"]
-_OWN = ("similarity", "name", "exact", "hint", "routed", "episode", "again", "passed", "usage")
+_OWN = (
+    *("similarity", "name", "exact", "hint", "routed"),
+    *("episode", "again", "passed", "usage", "decayed", "advice"),
+)
 _KIND_COLUMN = {
     EdgeKind.MENTION: _COLUMN["mention"],
     EdgeKind.MENTIONED_BY: _COLUMN["mentioned_by"],
@@ -119,6 +128,8 @@ class Hit(NamedTuple):
         again, passed: How strongly turns of the same query that used it speak for it, and that
             did not, against it, in [0, 1].
         usage: Share of its returns in which it was used, above what is usual, in [-1, 1].
+        decayed: How much of its reward failures have taken, in [0, 1).
+        advice: How much better the kind of step that leads to it does here than elsewhere.
     """
 
     head: NodeHead
@@ -133,6 +144,8 @@ class Hit(NamedTuple):
     again: float = 0.0
     passed: float = 0.0
     usage: float = 0.0
+    decayed: float = 0.0
+    advice: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
 from crabpath_retrievers.graph import Node, NodeHead, Pointer
+from crabpath_retrievers.routing.experience import Tried
 from crabpath_retrievers.trajectory import Decider
 from crabpath_retrievers.usage import Usage
 
@@ -61,6 +62,7 @@ class RoutingRequest:
         policy: Of the memory, for routers that leave part of the decision to it.
         entries: Nodes where the walk begins, with their energy, best first; at its first hop.
         recalled: How strongly a success of the same question speaks for what it used, in [0, 1].
+        tried: Which kinds of steps helped before where the query lies.
     """
 
     query: str
@@ -72,6 +74,7 @@ class RoutingRequest:
     policy: PolicySettings = field(default_factory=PolicySettings)
     recalled: float = 0.0
     entries: tuple[tuple[NodeHead, float], ...] = ()
+    tried: Callable[[], Sequence[Tried]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

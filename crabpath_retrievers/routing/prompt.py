@@ -4,16 +4,17 @@ Texts of documents are data. They stand as JSON strings between two tags that th
 contain, so that nothing in them can end the list or pose as another candidate.
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from crabpath_retrievers.graph import Node, NodeHead, Pointer
 from crabpath_retrievers.routing.candidates import Candidate
+from crabpath_retrievers.routing.experience import experience_line
 from crabpath_retrievers.routing.policy import RoutingRequest
+from crabpath_retrievers.routing.quoting import quoted
 
 INSTRUCTIONS = """\
 You choose which documents of a memory to read in order to answer a question. Each line between \
@@ -33,7 +34,6 @@ _TEXT = 600
 _AVOIDED = 4
 _SHORTEST = 40
 _UNTITLED = 40  # more of a text that no title introduces
-_ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
 class Prompt(NamedTuple):
@@ -64,9 +64,10 @@ def prompt(
     fixed = count(INSTRUCTIONS)
     room = budget - fixed
     least = _fitting(request.query[:_TEXT], count, room // 2)
+    known = experience_line(request.tried(), {one.kind for one in candidates}, count, room)
 
     def shown(offered: Sequence[Candidate], length: int) -> str:
-        return _shown(request, offered, avoided, nodes, length, least)
+        return _shown(request, offered, avoided, nodes, length, least, known)
 
     offered = _few(candidates, lambda few: count(shown(few, _SHORTEST)), room)
     lengths = range(_SHORTEST, _TEXT + 1)
@@ -104,6 +105,7 @@ def _shown(
     nodes: Mapping[str, Node],
     length: int,
     least: int,
+    known: str,
 ) -> str:
     # What is cut from the texts is cut from the question too, but hardly below a whole sentence.
     question = request.query[: max(least, _QUESTION * length // _TEXT)]
@@ -117,8 +119,9 @@ def _shown(
     ]
     return "\n".join(
         [
-            f"Question: {_quoted(question)}",
+            f"Question: {quoted(question)}",
             f"Follow at most {request.budget}. All are of the habitual tier.",
+            *([known] if known else ()),
             "<candidates>",
             *lines,
             "</candidates>",
@@ -133,10 +136,4 @@ def _line(
     # A text often begins with its title.
     text = "" if node is None else node.content.removeprefix(target.title)[: 2 * length]
     summary = " ".join(text.split())[:length]
-    return _quoted((number, target.title[:_TITLE], summary, kind, round(weight, 2)))
-
-
-def _quoted(value: Any) -> str:
-    """As JSON on one line, in which no tag can stand."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.translate(_ESCAPED)
+    return quoted((number, target.title[:_TITLE], summary, kind, round(weight, 2)))

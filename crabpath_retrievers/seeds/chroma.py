@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 COLLECTION = "crabpath"
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
+_PORTS = {"http": 8000, "https": 443}
 _UNREADY = "Nothing found on disk"
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
@@ -56,6 +58,7 @@ class ChromaIndex:
         self._where = where or f"Chroma collection {collection.name!r}"
         self._lock: FileLock | None = None
         self._client: ClientAPI | None = None
+        self._owned = False
 
     @classmethod
     def embedded(cls, path: Path, name: str = COLLECTION) -> "ChromaIndex":
@@ -106,6 +109,22 @@ class ChromaIndex:
             raise InvalidInputError(msg)
         index = cls(collection, batch=batch, where=where)
         index._client = client
+        return index
+
+    @classmethod
+    def at_url(cls, url: str) -> "ChromaIndex":
+        """Open or create a collection on a Chroma server.
+
+        Args:
+            url: ``http://host:port`` or ``https://host``; a path names another collection.
+
+        Raises:
+            InvalidInputError: It is no such URL.
+            StoreUnavailableError: The server cannot be reached.
+        """
+        client, name = _client_of(url)
+        index = cls.from_client(client, name, where=f"Chroma at {url}")
+        index._owned = True  # noqa: SLF001  its own class
         return index
 
     def beside(self, name: str) -> "ChromaIndex":
@@ -189,6 +208,15 @@ class ChromaIndex:
             found = self._records.get(ids=list(ids), where=dict(filter), include=[])
         return set(found["ids"])
 
+    def held(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that it holds."""
+        found: set[str] = set()
+        for start in range(0, len(ids), self._batch):
+            with _translated(self._where):
+                part = list(ids[start : start + self._batch])
+                found |= set(self._records.get(ids=part, include=[])["ids"])
+        return found
+
     @_patient
     def count(self) -> int:
         """Number of vectors."""
@@ -200,6 +228,47 @@ class ChromaIndex:
         if self._lock is not None:
             _release(self._lock, self._client)
             self._lock = self._client = self._collection = None
+        elif self._owned and self._client is not None:
+            _hang_up(self._client)
+            self._client = self._collection = None
+
+
+def _client_of(url: str) -> "tuple[ClientAPI, str]":
+    """A client of the server at a URL, and the name of the collection that is meant."""
+    import chromadb
+    from chromadb.config import Settings
+
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
+        raise InvalidInputError(msg)
+    settings = Settings(anonymized_telemetry=False)
+    try:
+        client = chromadb.HttpClient(
+            parts.hostname,
+            port or _PORTS[parts.scheme],
+            ssl=parts.scheme == "https",
+            settings=settings,
+        )
+    except ValueError as error:  # that is how chromadb says that nobody answers
+        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
+        raise StoreUnavailableError(msg) from error
+    return client, parts.path.strip("/") or COLLECTION
+
+
+def _hang_up(client: "ClientAPI") -> None:
+    """Close a client with its connections, which chromadb 1.5 leaves open in its own close."""
+    for own in (client, getattr(client, "_admin_client", None)):
+        session = getattr(getattr(own, "_server", None), "_session", None)
+        if session is not None:
+            session.close()
+    close = getattr(client, "close", None)
+    if close is not None:
+        close()
 
 
 def _exclusive(path: Path) -> FileLock:

@@ -6,7 +6,6 @@ A turn of which nobody said what it used speaks to the same question and to no o
 Near-duplicates count as one.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from crabpath_retrievers.storage.learned_queries import Episode
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Information
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import question_id, tokens
 
 _RECALLED = 256  # queries whose nearest episode is kept at hand
 _LITTLE = 15.0  # nats; a question that asks for less is found in many others by chance
@@ -121,24 +120,10 @@ class Episodes:
         found = [Near(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
         return sorted(found, key=lambda near: -near.similarity)[: self._settings.neighbours]
 
-    def change(
-        self,
-        namespace: str,
-        clock: Clock,
-        query: str,
-        vector: Vector,
-        documents: Mapping[str, float],
-        *,
-        told: bool,
-    ) -> Remembered:
-        """The change that remembers a turn: a near-duplicate grows, else a new one begins."""
-        digest = hashlib.sha256(f"{namespace}\n{' '.join(tokens(query))}".encode()).hexdigest()[:32]
-        known = self._known(vector, clock, digest) if clock.learned or clock.notes else None
-        whose = (digest, query, vector) if known is None else (known.id, known.query, known.vector)
-        return Remembered(KeepEpisode(namespace, *whose, 1.0, float(told), documents), known)
-
-    def _known(self, vector: Vector, clock: Clock, digest: str) -> Episode | None:
-        """The episode that this turn belongs to: a near-duplicate, else that of its words."""
+    def known(self, namespace: str, clock: Clock, query: str, vector: Vector) -> Episode | None:
+        """The episode that a turn belongs to: a near-duplicate, else that of its words."""
+        if not (clock.learned or clock.notes):
+            return None
         recalled = self._recalled.get(_asked(vector, clock))
         if recalled is None:
             found = self.near(vector, clock.key)
@@ -147,6 +132,7 @@ class Episodes:
             found = self._near(vector, clock.key, recalled)
         if found and found[0].similarity >= self._settings.same:
             return found[0].episode
+        digest = question_id(namespace, query)
         of_words = self._store.learned.episodes(clock.key, [digest])
         return next((episode for episode in of_words if episode.id == digest), None)
 

@@ -95,6 +95,11 @@ class VectorStoreIndex:
             return set(ids)
         return set(ids) & set(self.search(vector, _WIDE, filter))
 
+    def held(self, ids: Sequence[str]) -> set[str] | None:
+        """Those of the ids that the store holds; None when it cannot tell."""
+        present = self._present(ids)
+        return None if present is None else set(present)
+
     def count(self) -> int:
         """Unknown to the interface: -1."""
         return -1

@@ -40,14 +40,14 @@ class Host:
         store = self.memory.store
         keys = store.learned.keys(list(TEXTS))
         found = store.learned.usage(store.walk.clock(namespace).key, list(keys.values()))
-        return {node: found[key] for node, key in keys.items() if key in found}
+        return {node: found[key][:2] for node, key in keys.items() if key in found}
 
     def status(self, feedback_id: str) -> str:
         """Where a feedback stands."""
         return self.memory.store.learned.feedback(feedback_id).status
 
 
-LEARNED = (s.overlay, s.counts, s.usage, s.episodes)
+LEARNED = (s.overlay, s.counts, s.usage, s.steps, s.episodes)
 FREE = {"namespace", "indexed", "embedding", "sequence", "created", "record", "ranker"}
 
 

@@ -119,7 +119,7 @@ def test_what_was_learned_in_between_stays(memory, host):
 
 def test_a_faded_move_is_subtracted_as_faded(opens, hosting):
     """After one half-life half of what a move added is left, and half is taken back."""
-    with opens(half_life=1.0, policy_gradient=False, promotion_threshold=1) as memory:
+    with opens(half_life=1.0, policy_gradient=False, promotion_threshold=1, typed=False) as memory:
         host = hosting(memory)
         ids = [
             memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)

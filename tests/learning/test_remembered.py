@@ -40,9 +40,34 @@ def test_a_bare_failure_speaks_against_what_was_unlikely(asked):
     assert remembered(asked, Credit(-1.0)) == pytest.approx({"a": -0.1, "b": -0.8})
 
 
+def test_a_failure_counts_as_far_as_its_documents_answer_for_it(asked):
+    """Who answers for nothing is not held against; who was not used makes room as ever."""
+    credit = Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0})
+    assert remembered(asked, credit) == {"a": -1.0, "b": -1.0}
+    assert remembered(asked, credit, {"a": -0.2}) == {"a": -0.2, "b": -1.0}
+    assert remembered(asked, credit, {"a": 0.0}) == {"b": -1.0}
+
+
+def test_all_experience_speaks_for_what_failed(asked):
+    """As a success would, for comparison with the default."""
+    credit = Credit(-1.0, 1.0, {"a": -1.0, "b": 0.0})
+    assert remembered(asked, credit, all_experience=True) == {"a": 1.0, "b": -1.0}
+
+
 def test_an_outcome_of_zero_says_nothing(asked):
     """Neither success nor failure."""
     assert remembered(asked, Credit(0.0, 1.0, {"a": 0.0})) == {}
+
+
+@pytest.mark.parametrize("documents", [{"a": 1.0, "b": 0.0}, {"a": 1.0}, {}])
+@pytest.mark.parametrize("inferred", [frozenset(), frozenset("ab")])
+def test_with_all_experience_a_failure_speaks_as_a_success_does(asked, documents, inferred):
+    """For what it followed, which is what document 004 E warns of; successes stay as they are."""
+    blamed = {node: -value for node, value in documents.items()}
+    failed, won = Credit(-1.0, 0.5, blamed, inferred), Credit(1.0, 0.5, documents, inferred)
+    assert remembered(asked, failed, all_experience=True) == remembered(asked, won)
+    assert remembered(asked, won, all_experience=True) == remembered(asked, won)
+    assert remembered(asked, failed) != remembered(asked, won)
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(-1, 1))
@@ -51,3 +76,9 @@ def test_it_stays_in_its_range(asked, outcome, weight, credit):
     for documents in ({}, {"a": credit}):
         found = remembered(asked, Credit(outcome, weight, documents))
         assert all(value and -1 <= value <= 1 for value in found.values())
+
+
+def test_a_failure_may_speak_for_what_it_followed(asked):
+    """What was not followed makes room as ever."""
+    credit = Credit(-0.5, 0.5, {"a": -0.5, "b": 0.0})
+    assert remembered(asked, credit, {"a": 0.4}) == pytest.approx({"a": 0.2, "b": -0.5})

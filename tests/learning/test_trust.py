@@ -1,12 +1,13 @@
 """Memories are believed as far as what they bring is used."""
 
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.learning.trust import Trust, spoken
+from crabpath_retrievers.learning.trust import ADVICE, Trust, advised, spoken
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned
 
@@ -59,3 +60,48 @@ def test_only_documents_with_credit_of_their_own_count(turn_of):
         "returned": (0.5, 1.0),
         "episode": (0.25, 0.25),
     }
+
+
+def returned(advice, probability=0.5):
+    """A document that was ranked with this advice."""
+    return Returned("a", probability, "seed", (), {ADVICE: advice} if advice else {})
+
+
+@pytest.mark.parametrize(
+    ("advice", "used", "right"), [(1.0, 1.0, True), (-1.0, 0.0, True), (1.0, 0.0, False)]
+)
+def test_advice_earns_by_what_it_foretells(turn_of, advice, used, right):
+    """The log-likelihood that it adds to even odds, or takes from them."""
+    turn = replace(turn_of(), returned=(returned(advice),))
+    won, lost = advised([(turn, Credit(1.0, 1.0, {"a": used}))], 1.0, 0.0)[ADVICE]
+    gain = math.log(2.0) - math.log1p(math.exp(-1.0 if right else 1.0))
+    assert (won, lost) == pytest.approx((max(0.0, gain), max(0.0, -gain)))
+
+
+def test_what_advice_did_to_the_probability_is_taken_out_first(turn_of):
+    """Believed by half it had moved the odds by half of it."""
+    plain = replace(turn_of(), returned=(returned(1.0, 0.5),))
+    moved = replace(turn_of(), returned=(returned(1.0, 1.0 / (1.0 + math.exp(-0.5))),))
+    credit = Credit(1.0, 1.0, {"a": 1.0})
+    assert advised([(moved, credit)], 1.0, 0.5)[ADVICE] == pytest.approx(
+        advised([(plain, credit)], 1.0, 0.0)[ADVICE]
+    )
+
+
+def test_documents_without_advice_or_of_unknown_use_say_nothing(turn_of):
+    """Nor those whose use was only not shown."""
+    inferred = Credit(1.0, 1.0, {"a": 0.0}, frozenset("a"))
+    for item, credit in (
+        (returned(0.0), Credit(1.0, 1.0, {"a": 1.0})),
+        (returned(1.0), Credit(1.0)),
+        (returned(1.0), inferred),
+    ):
+        assert advised([(replace(turn_of(), returned=(item,)), credit)], 1.0, 0.0) == {}
+
+
+def test_advice_is_believed_once_it_proved_right():
+    """It starts at a twentieth, and is half believed after three nats."""
+    assert Trust().believed() == pytest.approx(0.0474, abs=1e-4)
+    assert Trust({ADVICE: (3.0, 0.0)}).believed() == pytest.approx(0.5)
+    assert Trust({ADVICE: (20.0, 5.0)}).believed() > 0.99
+    assert Trust({ADVICE: (0.0, 1e6)}).believed() == pytest.approx(0.0)

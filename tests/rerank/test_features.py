@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import LEARNED, EdgeKind, NodeHead, Pointer, Tier
+from crabpath_retrievers.graph import LEARNED, TYPED_KINDS, EdgeKind, NodeHead, Pointer, Tier
 from crabpath_retrievers.offer import Option
 from crabpath_retrievers.rerank.features import (
     FEATURES,
@@ -62,7 +62,7 @@ def test_information_is_the_idf_of_the_words_held():
     [
         k
         for k in EdgeKind
-        if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM, EdgeKind.INHIBITS)  # never support
+        if k not in (EdgeKind.STOP, EdgeKind.SHARED_TERM, EdgeKind.INHIBITS, *TYPED_KINDS)
     ],
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):

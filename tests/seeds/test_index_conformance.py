@@ -148,3 +148,11 @@ def test_threads_write_and_read_together(backend):
 def test_it_says_what_it_is(backend):
     """The description names the kind of store for people."""
     assert "Chroma" in backend.index.description or "InMemory" in backend.index.description
+
+
+def test_it_tells_which_ids_it_holds(backend):
+    """Those among the ids that are asked for, or that it cannot tell."""
+    backend.put(FOUR)
+    backend.index.delete(["far"])
+    assert backend.index.held(["same", "far", "never seen"]) in ({"same"}, None)
+    assert backend.index.held([]) in (set(), None)

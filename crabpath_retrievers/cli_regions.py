@@ -1,0 +1,175 @@
+"""``crabpath regions``: which kind of step succeeds where, from the graph store alone."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from crabpath_retrievers.cli_options import (
+    DEFAULT_STORE,
+    AsJson,
+    Namespace,
+    Store,
+    existing_store,
+    handled,
+    out,
+)
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.evaluation.extra import require_eval_extra
+from crabpath_retrievers.feedback.published import published, settings_of
+from crabpath_retrievers.query import label_of, namespace_of
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.regions.models import Models
+from crabpath_retrievers.regions.overview import Overview, RegionRow, overview
+from crabpath_retrievers.storage import GraphStore
+
+_BEST = 3  # actions of a region that a table shows
+_TITLE = 40
+
+
+@handled
+def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
+    level: Annotated[
+        int | None, typer.Option(help="Of the regions; none: the finest with experience.")
+    ] = None,
+    namespace: Namespace = "default",
+    task: Annotated[str | None, typer.Option(help="Only this type of task.")] = None,
+    most: Annotated[int, typer.Option(help="Regions to show; those that most came by.")] = 20,
+    sizes: Annotated[bool, typer.Option(help="Count documents; reads the whole corpus.")] = True,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw them: .png, .svg or .pdf.")
+    ] = None,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="How alike members are, beside k-means and chance.")
+    ] = False,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Where turns came by, how it went there, and which kind of step succeeds."""
+    if most < 1:
+        msg = f"--most must be at least 1, not {most}"
+        raise InvalidInputError(msg)
+    wanted = None if task is None else label_of("--task", task)
+    if quality or plot:
+        require_eval_extra()
+    with existing_store(store) as opened:
+        settings = settings_of(published(opened)).region
+        models = Models(opened, Regions(opened, settings), settings)
+        if not models.regions.levels():
+            msg = (
+                "this memory has no regions yet: they need two hubs, "
+                "and about one document in sixteen becomes one"
+            )
+            raise NotFoundError(msg)
+        if quality:
+            _quality(opened, models, level, as_json=as_json)
+            return
+        found = overview(models, namespace_of(namespace), level, wanted, most)
+        if found is None:
+            msg = (
+                f"namespace {namespace!r:.250} has no experience yet: record what became of its "
+                "turns, or learn from episodes"
+            )
+            raise NotFoundError(msg)
+        counted = Counter(models.assignments(level).values()) if sizes else None
+    if plot is not None:
+        from crabpath_retrievers.evaluation.regions.plot import write_plot
+
+        write_plot(found, counted, plot)
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, counted, namespace, wanted)))
+        return
+    _show(found, counted)
+    if plot is not None:
+        out.print(f"Drawn: {escape(str(plot))}", style="dim")
+
+
+def _quality(opened: GraphStore, models: Models, level: int | None, *, as_json: bool) -> None:
+    from crabpath_retrievers.evaluation.regions.quality import quality
+
+    found = quality(opened, models.hubs(level))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    own = found["hash"]
+    table = Table("partition", "sizes", "largest", "cosine to mean", "to the others")
+    for name in ("hash", "kmeans", "random"):
+        of = found[name]
+        table.add_row(
+            name,
+            f"{of['smallest']} to {of['largest']}, median {of['median']:g}",
+            f"{of['largest_share']:.1%}",
+            f"{of['to_mean']:.3f}",
+            "-" if of["to_others"] is None else f"{of['to_others']:.3f}",
+        )
+    table.title = f"{own['regions']} regions of {found['nodes']} documents, level {found['level']}"
+    table.caption = f"cosine to the hub {own['to_hub']:.3f}"
+    out.print(table)
+
+
+def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:
+    titles = dict(zip(found.hubs.ids, found.hubs.titles, strict=True))
+    columns = ("region", *(() if sizes is None else ("size",)), "quality", "came by")
+    table = Table(*columns, "best actions: success (share)", "leads to")
+    for row in found.rows:
+        size = () if sizes is None else (str(sizes.get(row.region, 0)),)
+        numbers = (*size, f"{row.quality:.0%}", f"{row.came:.4g}")
+        best = [
+            f"{_cut(score.action)} {score.success:.0%} ({score.share:.0%})"
+            for score in row.actions[:_BEST]
+        ]
+        table.add_row(_cut(row.title or row.region), *numbers, "\n".join(best), _led(row, titles))
+    table.caption = (
+        f"{len(found.rows)} of {found.visited} regions that something came by; level "
+        f"{found.hubs.level} has {len(found.hubs.ids)}; counted levels: "
+        f"{', '.join(map(str, found.levels))}"
+    )
+    out.print(table)
+    everywhere = Table("action", "success", "steps", title="All regions together")
+    for score in found.actions:
+        everywhere.add_row(_cut(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
+    out.print(everywhere)
+
+
+def _led(row: RegionRow, titles: Mapping[str, str]) -> str:
+    if not row.leads:
+        return "-"
+    lead = row.leads[0]
+    name = "itself" if lead.region == row.region else _cut(titles[lead.region] or lead.region)
+    return f"{name} {lead.share:.0%}"
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return escape(line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…")
+
+
+def _as_json(
+    found: Overview, sizes: Mapping[str, int] | None, namespace: str, task: str | None
+) -> dict[str, Any]:
+    return {
+        "level": found.hubs.level,
+        "levels": found.levels,
+        "hubs": len(found.hubs.ids),
+        "visited": found.visited,
+        "namespace": namespace,
+        "task": task,
+        "regions": [
+            {
+                "region": row.region,
+                "title": row.title,
+                "size": None if sizes is None else sizes.get(row.region, 0),
+                "quality": row.quality,
+                "came": row.came,
+                "actions": [score._asdict() for score in row.actions],
+                "leads": [lead._asdict() for lead in row.leads],
+            }
+            for row in found.rows
+        ],
+        "actions": [score._asdict() for score in found.actions],
+    }

@@ -1,0 +1,171 @@
+"""Users' own episodes: what was seen, what was done, how it ended (document 004 A)."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
+from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.feedback.at_once import learn_at_once
+from crabpath_retrievers.feedback.names import keyed, named
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.learning.steps import Taken, counted, success, summed
+from crabpath_retrievers.learning.typed import of_episode
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, learnable
+from crabpath_retrievers.query import label_of, namespace_of
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.text import storable
+
+_LONGEST_ID = 200
+
+Classify = Callable[[Any], str]
+"""The type of an action, such as ``lambda call: call["name"]``."""
+
+
+class State(NamedTuple):
+    """Something seen: its unit vector ``[d]``, and the id of the node that it is, if it is one."""
+
+    vector: Vector
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A sequence of states and actions with its outcome.
+
+    Attributes:
+        states: What was seen, in order, at least one.
+        actions: Types of what was done in each state, in order; as many as states, or one less
+            where the last state is where the episode ended.
+        reward: How it ended, from -1 (failure) to 1 (success).
+        task_type: Type of the task; None where there is none.
+        namespace: Who went through it.
+        id: The same id again changes nothing.
+    """
+
+    states: Sequence[State]
+    actions: Sequence[str]
+    reward: float
+    task_type: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be learned from.
+
+        Raises:
+            InvalidInputError: No state or action, numbers that do not fit, a reward out of range,
+                or a text that cannot be stored.
+        """
+        set_ = object.__setattr__
+        if not self.states or not self.actions:
+            msg = "an episode needs at least one state and one action"
+            raise InvalidInputError(msg)
+        if not 0 <= len(self.states) - len(self.actions) <= 1:
+            msg = (
+                f"an episode of {len(self.states)} states has as many actions, or one less where "
+                f"its last state is where it ended, not {len(self.actions)}"
+            )
+            raise InvalidInputError(msg)
+        set_(self, "reward", learnable(self.reward, name="reward"))
+        set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
+        set_(self, "namespace", namespace_of(self.namespace))
+        name = storable(str(self.id))
+        if not 1 <= len(name) <= _LONGEST_ID:
+            msg = f"episode_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
+            raise InvalidInputError(msg)
+        set_(self, "id", name)
+        if self.task_type is not None:
+            set_(self, "task_type", label_of("task_type", self.task_type))
+
+    @property
+    def won(self) -> float:
+        """Success in [0, 1]."""
+        return success(self.reward)
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """Learns from episodes."""
+
+    store: GraphStore
+    regions: Regions
+    prior: Posterior
+    settings: LearningSettings
+
+    def require_regions(self) -> None:
+        """Refuse to learn where there is nowhere to count.
+
+        Raises:
+            NotFoundError: The memory is too small for regions.
+        """
+        if not self.regions.levels():
+            msg = "this memory is too small for regions: add documents first, some hundreds or more"
+            raise NotFoundError(msg)
+
+    def learn(self, episode: Episode) -> Receipt:
+        """Count the steps of an episode and learn its typed edges, all in one transaction.
+
+        It can be undone by its id.
+
+        Returns:
+            ``applied``; ``refused`` where the namespace is frozen.
+
+        Raises:
+            NotFoundError: The memory is too small for regions.
+        """
+        self.require_regions()
+        kept = Feedback(None, episode.reward, feedback_id=episode.id, namespace=episode.namespace)
+
+        def work() -> tuple[Sequence[Step], Sequence[Change]]:
+            edges = AdjustWeights(episode.namespace, self.edges(episode), episode.id)
+            return self.steps(episode), [edges]
+
+        return learn_at_once(self.store, self.prior, kept, work)
+
+    def edges(self, episode: Episode) -> tuple[WeightDelta, ...]:
+        """How typed edges move: from one state to the next, and from region to region."""
+        if not self.settings.typed:
+            return ()
+        nodes = [state.node for state in episode.states]
+        hubs = self.regions.hubs(self.regions.levels()[0])
+        vectors = np.stack([state.vector for state in episode.states]).astype(np.float32)
+        homes = [hubs.names[key] for key in hubs.nearest(vectors)]
+        keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
+        weights = self.store.learned.weights(episode.namespace, list(keys.values()))
+        existing, rate = named(weights, keys), self.settings.typed_rate
+        return tuple(keyed(of_episode(nodes, homes, episode.reward, existing, rate), keys))
+
+    def steps(self, episode: Episode) -> list[Step]:
+        """What an episode adds to the counts; every action is credited, the last one too."""
+        tasks = dict.fromkeys(("", episode.task_type or ""))
+        version = self.store.regions.version()  # one for all states, read once
+        places = [self.regions.places(state.vector, version) for state in episode.states]
+        came = {place for of_state in places for place in of_state}
+        return summed(
+            [
+                *(
+                    Step(*place, task, "", 0, 1.0, episode.won)
+                    for place in sorted(came)
+                    for task in tasks
+                ),
+                *counted(_taken(episode, places), tasks),
+            ]
+        )
+
+
+def _taken(episode: Episode, places: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Taken]:
+    last = len(episode.actions) - 1
+    for number, action in enumerate(episode.actions):
+        led: Mapping[int, int] = {}
+        if number + 1 < len(places):
+            led = {level: region for level, region in places[number + 1] if level}
+        yield Taken(places[number], action, led, episode.won, ended=number == last)

@@ -1,0 +1,34 @@
+"""Between the ids of records and the keys of the store."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from crabpath_retrievers.changes import WeightDelta
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
+from crabpath_retrievers.storage.learned_queries import Triple
+
+_KINDS = {kind.label: kind for kind in EdgeKind}
+_STOP = 0  # the target of a weight that is the weight of STOP
+
+
+def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[EdgeName, float]:
+    """Weights of edges between known nodes, by ids of both ends and label of the kind.
+
+    Args:
+        weights: By keys of both ends and kind.
+        keys: Of the nodes, by id.
+    """
+    ids = {key: node for node, key in keys.items()}
+    return {
+        (ids[source], ids[target], kind.label): weight
+        for (source, target, kind), weight in weights.items()
+        if source in ids and target in ids
+    }
+
+
+def keyed(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> Iterator[WeightDelta]:
+    """Those moves whose nodes are known, for the store."""
+    for delta in deltas:
+        target = _STOP if delta.target is None else keys.get(delta.target)
+        if delta.source in keys and target is not None:
+            yield WeightDelta(keys[delta.source], target, _KINDS[delta.kind], delta.delta)

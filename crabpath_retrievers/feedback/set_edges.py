@@ -1,0 +1,42 @@
+"""Weights of typed edges, set by a user or by maintenance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
+from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.feedback.at_once import learn_at_once
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.rerank.posterior import Posterior
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.learned_queries import Triple
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSetter:
+    """Sets them; they fade and are undone as what was learned."""
+
+    store: GraphStore
+    prior: Posterior
+
+    def put(self, kept: Feedback, weights: Mapping[Triple, float]) -> Receipt:
+        """Give edges these weights, by the moves that lead there from where they stand.
+
+        Args:
+            kept: Under whose id it can be undone, and for which namespace.
+            weights: In [-1, 1], by keys of both ends and kind.
+
+        Returns:
+            As :func:`learn_at_once`.
+        """
+
+        def work() -> tuple[Sequence[Step], Sequence[Change]]:
+            namespace = str(kept.namespace)
+            now = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+            deltas = tuple(
+                WeightDelta(*edge, weight - now.get(edge, 0.0)) for edge, weight in weights.items()
+            )
+            return (), [AdjustWeights(namespace, deltas, kept.feedback_id)]
+
+        return learn_at_once(self.store, self.prior, kept, work)

@@ -1,0 +1,137 @@
+"""Influence between entities over time: whether the use of one announces that of another (004 B).
+
+Granger (1969): a series helps to predict another one beyond what that one's own past does. It is
+no proof of a cause. The false discovery rate over all pairs is controlled (Benjamini & Hochberg
+1995).
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crabpath_retrievers.errors import MissingExtraError
+
+MOST_ENTITIES = 20
+"""Entities that are compared, the most used ones: 380 pairs."""
+
+_LEAST_ACTIVE = 5  # windows in which something happened, lest single events decide
+_PER_TERM = 10  # windows for every coefficient that is fitted
+_EXACT = 1e-12
+
+Series = NDArray[np.float64]
+
+
+class Influence(NamedTuple):
+    """One entity that announces another one.
+
+    Attributes:
+        source, target: The entities.
+        weight: Partial correlation of the target with the past of the source, given its own past,
+            in [-1, 1]; its sign is that of the sum of the lagged coefficients.
+        q: Smallest false discovery rate at which the pair is found.
+    """
+
+    source: str
+    target: str
+    weight: float
+    q: float
+
+
+def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, Series]:
+    """What each of the most used entities earned in every window of turns.
+
+    Args:
+        uses: As ``(turn number, entity, value)``: above 0 used in a success, below 0 blamed.
+        window: Turns in a window, at least 1.
+
+    Returns:
+        Series by entity, all of shape ``[windows]``; windows without use have 0.
+    """
+    if not uses:
+        return {}
+    first = min(turn for turn, _, _ in uses)
+    size = (max(turn for turn, _, _ in uses) - first) // window + 1
+    found: dict[str, Series] = {}
+    for turn, entity, value in uses:
+        series = found.setdefault(entity, np.zeros(size))
+        series[(turn - first) // window] += value
+    most = sorted(found, key=lambda entity: (-float(np.abs(found[entity]).sum()), entity))
+    return {entity: found[entity] for entity in most[:MOST_ENTITIES]}
+
+
+def influences(
+    series: Mapping[str, Series], *, lags: int = 1, level: float = 0.05
+) -> list[Influence]:
+    """The pairs in which the past of one entity predicts the other, strongest first.
+
+    Series that are constant, in which something happened in fewer than five windows, or that are
+    too short for the number of lags are passed over, before anything is tested.
+
+    Args:
+        series: By entity, all of one length.
+        lags: Windows that are looked back, at least 1.
+        level: False discovery rate over all pairs, in (0, 1).
+
+    Raises:
+        MissingExtraError: The ``influence`` extra is not installed.
+    """
+    usable = {name: one for name, one in series.items() if _tells(one, lags)}
+    pairs = [(a, b) for a, b in permutations(usable, 2) if not _same(usable[a], usable[b])]
+    if not pairs:
+        return []
+    correct = _multipletests()
+    tested = [_tested(usable[a], usable[b], lags) for a, b in pairs]
+    found, q, _, _ = correct([p for p, _ in tested], alpha=level, method="fdr_bh")
+    listed = [
+        Influence(a, b, weight, float(rate))
+        for (a, b), (_, weight), held, rate in zip(pairs, tested, found, q, strict=True)
+        if held
+    ]
+    return sorted(listed, key=lambda one: (-abs(one.weight), one.source, one.target))
+
+
+def _tells(one: Series, lags: int) -> bool:
+    long_enough = one.size >= _PER_TERM * (2 * lags + 1)
+    return long_enough and int((one != 0).sum()) >= _LEAST_ACTIVE and float(np.ptp(one)) > 0
+
+
+def _same(a: Series, b: Series) -> bool:
+    """Whether two series move as one: then neither adds to the other."""
+    return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EXACT
+
+
+def _tested(source: Series, target: Series, lags: int) -> tuple[float, float]:
+    """The p of the F test that the past of ``source`` adds nothing, and the signed strength.
+
+    As ``ssr_ftest`` of ``grangercausalitytests``, which refuses what is predicted perfectly.
+    """
+    from statsmodels.regression.linear_model import OLS
+    from statsmodels.tsa.tsatools import lagmat
+
+    own, other = (lagmat(one, lags, trim="both") for one in (target, source))
+    past = np.column_stack([np.ones(len(own)), own])
+    with warnings.catch_warnings():
+        # Where one series is the other one's past the rank tells how many terms were added.
+        warnings.simplefilter("ignore")
+        less = OLS(target[lags:], past).fit()
+        full = OLS(target[lags:], np.column_stack([past, other])).fit()
+        if less.ssr <= _EXACT * float(np.square(target).sum()):
+            return 1.0, 0.0
+        _, p, _ = full.compare_f_test(less)
+    explained = min(1.0, max(0.0, 1.0 - float(full.ssr) / float(less.ssr)))
+    lagged = float(np.sum(full.params[-lags:]))
+    return (float(p) if math.isfinite(p) else 1.0), math.copysign(math.sqrt(explained), lagged)
+
+
+def _multipletests() -> Callable[..., Any]:
+    try:
+        from statsmodels.stats.multitest import multipletests
+    except ImportError as error:
+        msg = "influence needs statsmodels: pip install 'crabpath-retrievers[influence]'"
+        raise MissingExtraError(msg) from error
+    return multipletests  # type: ignore[no-any-return]

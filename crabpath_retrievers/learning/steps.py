@@ -1,0 +1,115 @@
+"""What a turn says about steps in regions: counts for the region MDP (document 004 A)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from crabpath_retrievers.changes_regions import Place, Step
+from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.trajectory import Returned, Turn
+
+SEARCH = "search"
+"""The action that led to a document which no pointer supports."""
+
+
+class Taken(NamedTuple):
+    """One step of an episode.
+
+    Attributes:
+        places: The regions in which it was taken, by level and key, everything first.
+        action: Its type.
+        led: The region that it led to, by level; without it for levels where that is not known.
+        won: Success in [0, 1].
+        weight: How much it counts, in [0, 1].
+        ended: Whether it was the last of its episode.
+    """
+
+    places: Sequence[Place]
+    action: str
+    led: Mapping[int, int]
+    won: float
+    weight: float = 1.0
+    ended: bool = True
+
+
+def action_of(item: Returned) -> str:
+    """The type of the action that led to a document: the kind of its strongest pointer."""
+    return SEARCH if item.support is None else item.support.kind
+
+
+def steps_of_turn(
+    turn: Turn,
+    credit: Credit,
+    places: Sequence[Place],
+    regions: Mapping[str, Mapping[int, int]],
+    usual: float,
+) -> list[Step]:
+    """What one judged turn adds to the counts; every document returned is a step that ends it.
+
+    A document whose use is known counts with its credit: used 1, not used or blamed 0. Where only
+    the outcome is known, all documents share it, and the weight of one step.
+
+    Args:
+        turn: What was returned.
+        credit: What became of it.
+        places: The regions of the query, everything first.
+        regions: Of each document, by id and level.
+        usual: Mean credit of what was returned, in [-1, 1].
+    """
+    tasks = dict.fromkeys(("", turn.task_type or ""))
+    taken = list(_taken(turn, credit, places, regions))
+    came = success(credit.outcome), success(usual)
+    return summed(
+        [
+            *(
+                Step(*place, task, "", 0, weight, weight * came[0], weight, weight * came[1])
+                for weight in (credit.weight,)
+                for place in places
+                for task in tasks
+            ),
+            *counted(taken, tasks),
+        ]
+    )
+
+
+def _taken(
+    turn: Turn,
+    credit: Credit,
+    places: Sequence[Place],
+    regions: Mapping[str, Mapping[int, int]],
+) -> Iterator[Taken]:
+    for item in turn.returned:
+        led = regions.get(item.node, {})
+        if not credit.documents:
+            share = credit.weight / len(turn.returned)
+            yield Taken(places, action_of(item), led, success(credit.outcome), share)
+            continue
+        known = credit.documents.get(item.node)
+        # What an answer does not show is not held against a document.
+        if known is not None and (known or item.node not in credit.inferred):
+            yield Taken(places, action_of(item), led, max(0.0, known), credit.weight)
+
+
+def counted(taken: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
+    """Steps as counts, in all regions in which they were taken and for all types of task."""
+    wanted = tuple(tasks)
+    for one in taken:
+        won = one.weight * one.won
+        ended = (one.weight, won) if one.ended else (0.0, 0.0)
+        for level, region in one.places:
+            for task in wanted:
+                led = one.led.get(level, 0)
+                yield Step(level, region, task, one.action, led, one.weight, won, *ended)
+
+
+def summed(steps: Iterable[Step]) -> list[Step]:
+    """The same counts, each place once; those of nothing left out."""
+    total: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
+    for step in steps:
+        before = total.get(step.place, (0.0, 0.0, 0.0, 0.0))
+        total[step.place] = tuple(a + b for a, b in zip(before, step.counts, strict=True))
+    return [Step(*place, *counts) for place, counts in total.items() if any(counts)]
+
+
+def success(value: float) -> float:
+    """An outcome in [-1, 1] as a success in [0, 1]."""
+    return (1.0 + value) / 2.0

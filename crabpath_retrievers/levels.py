@@ -1,0 +1,21 @@
+"""The level of a node: which nodes are hubs, known from their ids alone."""
+
+import hashlib
+import math
+
+FANOUT = 16
+"""M: one node in 16 of each level stands on the next one, as in HNSW (Malkov & Yashunin 2016)."""
+
+_BYTES = 8
+
+
+def level_of(node_id: str) -> int:
+    """``floor(-ln U / ln M)`` with U in (0, 1] drawn by the hash of the id: 0 for 15 of 16 nodes.
+
+    The level that HNSW gives at random (Malkov & Yashunin 2016, §4.1), but the same for the same
+    id on every machine and in every order of arrival. Nodes of level L and above are the hubs of
+    level L.
+    """
+    digest = hashlib.blake2b(node_id.encode(), digest_size=_BYTES).digest()
+    drawn = (int.from_bytes(digest, "big") + 1) / 2 ** (8 * _BYTES)
+    return int(-math.log(drawn) / math.log(FANOUT))

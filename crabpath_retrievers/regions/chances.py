@@ -1,0 +1,145 @@
+"""How likely a step succeeds: Beta posteriors that back off from region to namespace."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from crabpath_retrievers.changes_regions import Place, Step
+
+_EVEN = 0.5  # chance of success before anything is known
+_LEAST = 1e-4  # of a probability whose log-odds are taken
+ANY_TASK = ""
+
+
+class Chances:
+    """P(success | region, action), for one chain of regions from everything to the finest.
+
+    In every region the posterior mean ``(wins + s p) / (trials + s)`` of a Beta distribution whose
+    prior mean p is the estimate of the next coarser one, moved in log-odds by what the region does
+    to all actions (no interaction between region and action before there is evidence of one). A
+    type of task refines the estimate of all tasks in the same way.
+    """
+
+    def __init__(self, places: Sequence[Place], steps: Iterable[Step], strength: float) -> None:
+        """Count.
+
+        Args:
+            places: The chain of regions, coarsest first.
+            steps: What is known of steps in them; others are passed over.
+            strength: s, in trials.
+        """
+        self._strength = strength
+        depth = {place: number for number, place in enumerate(places)}
+        self._depth = len(places)
+        self._counts: defaultdict[tuple[int, str, str], list[float]]
+        self._counts = defaultdict(lambda: [0.0, 0.0])
+        self._came: dict[tuple[int, str], Step] = {}
+        self.tasks: set[str] = set()
+        for step in steps:
+            place = depth.get((step.level, step.region))
+            if place is None:
+                continue
+            self.tasks.add(step.task)
+            if not step.action:
+                self._came[place, step.task] = step
+                continue
+            for action in (step.action, ""):
+                count = self._counts[place, step.task, action]
+                count[0] += step.trials
+                count[1] += step.wins
+
+    @cached_property
+    def actions(self) -> tuple[str, ...]:
+        """The types of actions that were ever taken, sorted."""
+        return tuple(sorted({action for _, _, action in self._counts if action}))
+
+    def success(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
+        """P(success | region, action), in (0, 1); an action never seen gets what the region gives.
+
+        Args:
+            action: Its type; empty for any.
+            task: Type of the task; empty for any.
+            depth: How far down the chain of regions; None for the finest.
+        """
+        last = self._depth - 1 if depth is None else depth
+        found = self._of_task(action, ANY_TASK, last) or [_EVEN]
+        if task == ANY_TASK or task not in self.tasks:
+            return found[-1]
+        return self._refined(action, task, found)
+
+    def _of_task(self, action: str, task: str, last: int) -> list[float]:
+        """Estimates from the coarsest region on."""
+        region, estimates = _EVEN, list[float]()
+        for place in range(last + 1):
+            finer = self._shrunk((place, task, ""), region)
+            before = estimates[-1] if estimates else region
+            prior = finer if not action else moved(before, log_odds(finer) - log_odds(region))
+            estimates.append(self._shrunk((place, task, action), prior) if action else finer)
+            region = finer
+        return estimates
+
+    def _refined(self, action: str, task: str, of_all: Sequence[float]) -> float:
+        """As ``of_all``, with what is known of one type of task."""
+        shift = 0.0
+        estimate = of_all[-1]
+        for place, general in enumerate(of_all):
+            estimate = self._shrunk((place, task, action), moved(general, shift))
+            shift = log_odds(estimate) - log_odds(general)
+        return estimate
+
+    def _shrunk(self, count: tuple[int, str, str], prior: float) -> float:
+        trials, wins = self._counts.get(count, (0.0, 0.0))
+        return self._mean(trials, wins, prior)
+
+    def trials(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
+        """How often an action was taken in the region."""
+        last = self._depth - 1 if depth is None else depth
+        return self._counts.get((last, task, action), (0.0, 0.0))[0]
+
+    def share(self, action: str, task: str = ANY_TASK) -> float:
+        """P(action | region), in [0, 1]: a Dirichlet posterior that backs off in the same way."""
+        estimate = 1.0 / max(1, len(self.actions))
+        for wanted in dict.fromkeys((ANY_TASK, task)):
+            for place in range(self._depth):
+                taken, _ = self._counts.get((place, wanted, action), (0.0, 0.0))
+                every, _ = self._counts.get((place, wanted, ""), (0.0, 0.0))
+                estimate = self._mean(every, taken, estimate)
+        return estimate
+
+    def credit(self, usual: float) -> float:
+        """Mean credit of what turns in the region returned, in [-1, 1].
+
+        Args:
+            usual: The mean of the whole namespace, from which coarse regions start.
+        """
+        estimate = (1.0 + usual) / 2.0
+        for place in range(1, self._depth):
+            if came := self._came.get((place, ANY_TASK)):
+                estimate = self._mean(came.ends, came.end_wins, estimate)
+        return 2.0 * estimate - 1.0
+
+    def quality(self, task: str = ANY_TASK) -> float:
+        """P(success) of what comes to the region, whatever it does, in (0, 1)."""
+        estimate = _EVEN
+        for wanted in dict.fromkeys((ANY_TASK, task)):
+            for place in range(self._depth):
+                if came := self._came.get((place, wanted)):
+                    estimate = self._mean(came.trials, came.wins, estimate)
+        return estimate
+
+    def _mean(self, trials: float, wins: float, prior: float) -> float:
+        """Of a Beta posterior."""
+        # What is taken back leaves rounding: more wins than trials would be no probability.
+        return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
+
+
+def log_odds(probability: float) -> float:
+    """Of a probability, which is kept from 0 and 1."""
+    bounded = min(1.0 - _LEAST, max(_LEAST, probability))
+    return math.log(bounded / (1.0 - bounded))
+
+
+def moved(probability: float, shift: float) -> float:
+    """A probability, moved in log-odds."""
+    return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))

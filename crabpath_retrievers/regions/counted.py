@@ -1,0 +1,47 @@
+"""The counts of one namespace on one level, put together for its region MDP."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.regions.chances import Chances
+from crabpath_retrievers.regions.hubs import EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What is known at one version, put together once."""
+
+    version: Hashable
+    steps: Sequence[Step]
+    level: int
+    strength: float
+    _chances: dict[int, Chances] = field(default_factory=dict)
+
+    @cached_property
+    def by_region(self) -> Mapping[int, Sequence[Step]]:
+        """Steps of the level by key of the region."""
+        found: dict[int, list[Step]] = {}
+        for step in self.steps:
+            if step.level:
+                found.setdefault(step.region, []).append(step)
+        return found
+
+    @cached_property
+    def everywhere(self) -> Sequence[Step]:
+        """Counts of all regions together."""
+        return [step for step in self.steps if not step.level]
+
+    @cached_property
+    def actions(self) -> frozenset[str]:
+        """All types of actions."""
+        return frozenset(step.action for step in self.steps if step.action)
+
+    def chances(self, region: int) -> Chances:
+        """How likely steps succeed in one region."""
+        if region not in self._chances:
+            places = (EVERYWHERE, (self.level, region))
+            steps = (*self.everywhere, *self.by_region.get(region, ()))
+            self._chances[region] = Chances(places, steps, self.strength)
+        return self._chances[region]

@@ -1,0 +1,70 @@
+"""Value iteration: what a region is worth if the best action is taken from there on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crabpath_retrievers.changes_regions import Step
+
+_ROUNDS = 10_000
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The fixed point of the Bellman optimality equation.
+
+    Attributes:
+        values: By key of the region: chance of success on the way from it, in [0, 1].
+        actions: By key of the region: the best action.
+        rounds: Sweeps that it took.
+    """
+
+    values: Mapping[int, float]
+    actions: Mapping[int, str]
+    rounds: int
+
+
+def value_iteration(
+    steps: Sequence[Step], success: Mapping[tuple[int, str], float], discount: float
+) -> Plan:
+    """The best that can be done from each region on, as a chance of success.
+
+    ``V(s) = max_a e R + (1 - e) ((1 - γ) R + γ Σ_s' P(s' | s, a) V(s'))``, ``e = P(end | s, a)``.
+    Bellman (1957, ch. XI) with the reward of document 004 A, R = P(success | s, a), for every
+    step: what a step leads to counts, and how the episodes ended in which it was taken. Scaled so
+    that values are chances. A step of which it is not known where it led, or what can be done
+    there, counts as the last one.
+
+    Args:
+        steps: Counts of one level and task; those without action are passed over.
+        success: P(success | region, action) of every region and action among them.
+        discount: γ in (0, 1).
+    """
+    taken = [step for step in steps if step.action and step.trials > 0]
+    if not taken:
+        return Plan({}, {}, 0)
+    regions = sorted({step.region for step in taken})
+    number = {region: place for place, region in enumerate(regions)}
+    moves = sorted({(step.region, step.action) for step in taken})
+    of_move = {move: place for place, move in enumerate(moves)}
+    move = np.array([of_move[step.region, step.action] for step in taken])
+    led = np.array([number.get(step.next, 0) for step in taken])
+    goes_on = np.array([s.trials - s.ends if s.next in number else 0.0 for s in taken])
+    total = np.bincount(move, [step.trials for step in taken])
+    chance = goes_on / total[move]
+    ended = 1.0 - np.bincount(move, chance)
+    success_of = np.array([success[one] for one in moves])
+    reward = success_of * (ended + (1.0 - ended) * (1.0 - discount))
+    owner = np.array([number[region] for region, _ in moves])
+    values = np.zeros(len(regions))
+    change, rounds = 1.0, 0
+    while change >= _TOLERANCE and rounds < _ROUNDS:
+        worth = reward + discount * np.bincount(move, chance * values[led], len(moves))
+        new = np.zeros(len(regions))
+        np.maximum.at(new, owner, worth)
+        change = float(np.abs(new - values).max())
+        values, rounds = new, rounds + 1
+    best = {moves[place][0]: moves[place][1] for place in np.argsort(worth, kind="stable").tolist()}
+    return Plan(dict(zip(regions, values.tolist(), strict=True)), best, rounds)

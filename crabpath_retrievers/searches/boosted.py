@@ -1,0 +1,85 @@
+"""Similarity plus what typed edges lead to (004 B, ``graph_search``)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crabpath_retrievers.graph import EdgeKind, Node, Vector
+from crabpath_retrievers.searches.scope import Scope, similarity
+
+_HITS, _LEAST = 4, 20  # hits of the vector index: four times k, at least 20
+
+
+class Spoke(NamedTuple):
+    """An edge that speaks for a node, or against it.
+
+    Attributes:
+        source: Id of the node that it comes from.
+        edge_type: Of the edge.
+        weight: Of the edge, in [-1, 1].
+        share: What it adds to the score.
+    """
+
+    source: str
+    edge_type: str
+    weight: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedHit:
+    """A node that was found.
+
+    Attributes:
+        node: The node.
+        score: Its cosine and the shares of what spoke.
+        similarity: Its cosine with the query, in [-1, 1].
+        spoke: At most one edge of each type.
+    """
+
+    node: Node
+    score: float
+    similarity: float
+    spoke: tuple[Spoke, ...]
+
+
+def graph_search(
+    scope: Scope, vector: Vector, k: int, boosts: Mapping[EdgeKind, float]
+) -> list[BoostedHit]:
+    """The best k of the nearest nodes and of what edges lead to from there.
+
+    ``cosine + Σ boost · w · cosine(source)``: of each type the edge with the largest
+    ``|w · cosine(source)|``; sources that point away from the query count nothing.
+
+    Args:
+        scope: What may be seen.
+        vector: Unit query vector, shape ``[d]``.
+        k: How many.
+        boosts: By kind.
+    """
+    hits = {head.key: head for head in scope.near(vector, max(_HITS * k, _LEAST))}
+    cosine = similarity(list(hits.values()), vector)
+    edges = scope.store.typed.edges(list(hits), scope.clock, boosts) if boosts else []
+    for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
+        hits[head.key] = head
+    cosine = similarity(list(hits.values()), vector)
+    spoke: dict[int, dict[EdgeKind, Spoke]] = {}
+    for edge in edges:
+        pull = edge.weight * max(0.0, cosine[edge.near])
+        share = boosts[edge.kind] * pull
+        best = spoke.setdefault(edge.key, {}).get(edge.kind)
+        if share and edge.near != edge.key and (best is None or abs(share) > abs(best.share)):
+            source, label = hits[edge.near].id, edge.kind.label
+            spoke[edge.key][edge.kind] = Spoke(source, label, edge.weight, share)
+    scores = {
+        key: cosine[key] + sum(one.share for one in spoke.get(key, {}).values()) for key in hits
+    }
+    best_keys = sorted(hits, key=lambda key: (-scores[key], hits[key].id))[:k]
+    nodes = scope.documents([hits[key].id for key in best_keys])
+    return [
+        BoostedHit(
+            nodes[hits[key].id], scores[key], cosine[key], tuple(spoke.get(key, {}).values())
+        )
+        for key in best_keys
+        if hits[key].id in nodes
+    ]

@@ -1,0 +1,85 @@
+"""The nearest nodes with what came before and after them (004 D, ``causal_search``)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crabpath_retrievers.graph import EdgeKind, Node, Vector
+from crabpath_retrievers.searches.following import Neighbour
+from crabpath_retrievers.searches.scope import Scope, similarity
+from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
+
+
+@dataclass(frozen=True, slots=True)
+class CausalHit:
+    """A node in the order of use.
+
+    Attributes:
+        node: The node.
+        similarity: Its cosine with the query, in [-1, 1].
+        predecessors: What came before it: the node right before it first, then the one before
+            that, each with the weight of the edge that leads on to the one named before it.
+        successors: What came after it, the next one first, each with the weight of the edge that
+            leads to it.
+    """
+
+    node: Node
+    similarity: float
+    predecessors: tuple[Neighbour, ...]
+    successors: tuple[Neighbour, ...]
+
+
+def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[CausalHit]:
+    """The k nearest documents, each with the strongest chain of ``temporal`` edges to and from it.
+
+    Args:
+        scope: What may be seen.
+        vector: Unit query vector, shape ``[d]``.
+        k: How many.
+        context: Longest chain on either side.
+    """
+    heads = scope.near(vector, k)
+    cosine = similarity(heads, vector)
+    before = _chains(scope, [head.key for head in heads], context, "in")
+    after = _chains(scope, [head.key for head in heads], context, "out")
+    nodes = scope.documents([head.id for head in heads])
+    found = [
+        CausalHit(nodes[head.id], cosine[head.key], before[head.key], after[head.key])
+        for head in heads
+        if head.id in nodes
+    ]
+    return sorted(found, key=lambda hit: (-hit.similarity, hit.node.id))
+
+
+def _chains(
+    scope: Scope, keys: Sequence[int], context: int, direction: Direction
+) -> Mapping[int, tuple[Neighbour, ...]]:
+    """From each node along the strongest edge to a node that its chain has not; a query a hop."""
+    chains: dict[int, list[Neighbour]] = {key: [] for key in keys}
+    ends = {key: key for key in keys}
+    seen = {key: {key} for key in keys}
+    for _ in range(context):
+        by_node = _strongest(scope, sorted(set(ends.values())), direction)
+        going = dict[int, int]()
+        for start, end in ends.items():
+            found = next((e for e in by_node.get(end, ()) if e.key not in seen[start]), None)
+            if found is not None:
+                chains[start].append(Neighbour(found.id, found.kind.label, found.weight))
+                seen[start].add(found.key)
+                going[start] = found.key
+        ends = going
+        if not ends:
+            break
+    return {key: tuple(chain) for key, chain in chains.items()}
+
+
+def _strongest(
+    scope: Scope, keys: Sequence[int], direction: Direction
+) -> dict[int, list[TypedEdge]]:
+    """Edges by the node that was asked about, strongest first."""
+    edges = scope.store.typed.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
+    gone = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    found: dict[int, list[TypedEdge]] = {}
+    for edge in sorted(edges, key=lambda edge: (-edge.weight, edge.id)):
+        if edge.weight > 0 and edge.id not in gone:
+            found.setdefault(edge.near, []).append(edge)
+    return found

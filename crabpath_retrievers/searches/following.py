@@ -1,0 +1,106 @@
+"""Following typed edges from a node: its neighbours, and all that can be reached (004 B)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.searches.scope import Scope
+from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
+
+MOST_REACHED = 500
+"""Nodes that a traversal reaches at most; of a hop that goes beyond it the strongest."""
+
+
+class Neighbour(NamedTuple):
+    """A node at the other end of an edge.
+
+    Attributes:
+        id: Of the node.
+        edge_type: Of the edge.
+        weight: Effective weight in [-1, 1], decay included.
+    """
+
+    id: str
+    edge_type: str
+    weight: float
+
+
+class Reached(NamedTuple):
+    """A node that a traversal came to.
+
+    Attributes:
+        id: Of the node.
+        hops: Fewest hops from the start, from 1 on.
+        path: Ids from the start to the node, both included.
+        edge_types: Of the edges along the path.
+        weight: Product of their weights, in [-1, 1]; of equally short paths that of the strongest.
+    """
+
+    id: str
+    hops: int
+    path: tuple[str, ...]
+    edge_types: tuple[str, ...]
+    weight: float
+
+
+def neighbours(
+    scope: Scope,
+    node: str,
+    kinds: Iterable[EdgeKind],
+    least: float,
+    direction: Direction,
+) -> list[Neighbour]:
+    """The nodes at the other end of a node's edges, strongest first."""
+    found = scope.store.typed.edges([scope.key(node)], scope.clock, kinds, direction)
+    kept = _seen(scope, [edge for edge in found if abs(edge.weight) >= least])
+    listed = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in kept]
+    return sorted(listed, key=lambda one: (-abs(one.weight), one.id, one.edge_type))
+
+
+@dataclass(slots=True)
+class _Frontier:
+    """Nodes of one hop, by key."""
+
+    nodes: dict[int, Reached]
+
+    def next(self, edges: Iterable[TypedEdge], seen: set[int]) -> dict[int, Reached]:
+        """The nodes of the next one: each by the path with the strongest product."""
+        found: dict[int, Reached] = {}
+        for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
+            here = self.nodes[edge.near]
+            weight = here.weight * edge.weight
+            known = found.get(edge.key)
+            if edge.key not in seen and (known is None or abs(weight) > abs(known.weight)):
+                path, types = (*here.path, edge.id), (*here.edge_types, edge.kind.label)
+                found[edge.key] = Reached(edge.id, here.hops + 1, path, types, weight)
+        return found
+
+
+def traverse(
+    scope: Scope, start: str, kinds: Sequence[EdgeKind], hops: int, least: float
+) -> list[Reached]:
+    """What can be reached along edges of these kinds, breadth first, in one query a hop.
+
+    Every node once, with its fewest hops; so cycles end. At most 500 nodes.
+    """
+    key = scope.key(start)
+    frontier, seen = {key: Reached(start, 0, (start,), (), 1.0)}, {key}
+    reached: list[Reached] = []
+    for _ in range(hops):
+        edges = scope.store.typed.edges(list(frontier), scope.clock, kinds)
+        kept = _seen(scope, [edge for edge in edges if abs(edge.weight) >= least])
+        found = _Frontier(frontier).next(kept, seen)
+        best = sorted(found.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
+        frontier = dict(best[: MOST_REACHED - len(reached)])
+        seen |= set(frontier)
+        reached += frontier.values()
+        if not frontier or len(reached) >= MOST_REACHED:
+            break
+    return reached
+
+
+def _seen(scope: Scope, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
+    """Without those at notes whose probation is over."""
+    gone = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    return [edge for edge in edges if edge.id not in gone]

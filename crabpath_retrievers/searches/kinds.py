@@ -1,0 +1,72 @@
+"""Types of edges by the names that users give, and the other numbers of a search."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
+
+EDGE_TYPES: Mapping[str, EdgeKind] = {
+    kind.label: kind for kind in EdgeKind if kind is not EdgeKind.STOP
+}
+"""Every type of edge that can be searched."""
+
+LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
+"""Those that come from outcomes, and that a user may set."""
+
+_MOST = 10_000
+
+
+def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
+    """The type of that name.
+
+    Raises:
+        InvalidInputError: There is none; none is guessed.
+    """
+    if not isinstance(name, str) or name not in known:
+        msg = f"unknown edge type {name!r:.250}: use one of {', '.join(known)}"
+        raise InvalidInputError(msg)
+    return known[name]
+
+
+def kinds_of(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
+    """One or several types; None is all of them.
+
+    Raises:
+        InvalidInputError: A name of none, or none at all.
+    """
+    if names is None:
+        return tuple(EDGE_TYPES.values())
+    if not isinstance(names, (str, Iterable)):
+        kind_of(names)
+    given = [names] if isinstance(names, str) else list(names)
+    if not given:
+        msg = f"give at least one edge type of {', '.join(EDGE_TYPES)}"
+        raise InvalidInputError(msg)
+    return tuple(dict.fromkeys(kind_of(name) for name in given))
+
+
+def whole(name: str, value: object) -> int:
+    """A whole number from 1 to 10,000.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        msg = f"{name} must be a whole number from 1 to {_MOST}, not {value!r:.250}"
+        raise InvalidInputError(msg)
+    return value
+
+
+def number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
+    """A finite number within bounds.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not known or not math.isfinite(value) or not least <= value <= most:  # type: ignore[arg-type, operator]
+        within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
+        msg = f"{name} must be a finite number{within}, not {value!r:.250}"
+        raise InvalidInputError(msg)
+    return float(value)  # type: ignore[arg-type]

@@ -1,0 +1,65 @@
+"""What one namespace may see of the memory, for searches that no turn is recorded of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.graph import Node, NodeHead, Vector, cosines
+from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The view of one namespace, while one search runs."""
+
+    store: GraphStore
+    index: VectorIndex
+    notes: Notes
+    namespace: str
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Where the namespace stands."""
+        return self.store.walk.clock(self.namespace)
+
+    def key(self, node_id: str) -> int:
+        """Key of one node.
+
+        Raises:
+            NotFoundError: There is no such node, or it is a note of another namespace.
+        """
+        found = self.store.walk.heads([node_id], namespace=self.clock.key)
+        if not found:
+            msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
+            raise NotFoundError(msg)
+        return found[0].key
+
+    def near(self, vector: Vector, n: int) -> list[NodeHead]:
+        """The documents nearest to a unit vector ``[d]``; notes are not among them."""
+        return self.store.walk.heads(self.index.search(vector, n))
+
+    def heads(self, keys: Sequence[int]) -> list[NodeHead]:
+        """Nodes by key, without notes whose probation is over."""
+        if not keys:
+            return []
+        found = self.store.walk.heads([], list(keys), namespace=self.clock.key)
+        gone = self.notes.expired([head.id for head in found], self.clock)
+        return [head for head in found if head.id not in gone]
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Node]:
+        """Contents by id."""
+        return self.store.catalog.documents(ids, namespace=self.clock.key)
+
+
+def similarity(heads: Sequence[NodeHead], vector: Vector) -> dict[int, float]:
+    """Cosine of each node with a unit vector ``[d]``, by key."""
+    if not heads:
+        return {}
+    found = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))
+    return {head.key: cosine for head, cosine in zip(heads, found, strict=True)}

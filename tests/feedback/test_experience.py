@@ -1,0 +1,264 @@
+"""Users' own episodes: what is counted of them, once, and how it goes away again."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+
+from crabpath_retrievers import CrabPath, Feedback
+from crabpath_retrievers.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.text import titled
+
+
+def counts(memory, namespace):
+    """Steps of level 1 as (region, action, task, next) to (trials, wins, ends, end_wins)."""
+    named = {hub.key: hub.id for hub in memory.store.regions.hubs(1)}
+    return {
+        (named[one.region], one.action, one.task, named.get(one.next)): one.counts
+        for one in memory.store.regions.all_steps(namespace, 1)
+        if one.level
+    }
+
+
+def rows(memory):
+    """How many rows every table has."""
+    with memory.store.reading() as connection:
+        return {
+            table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
+            for table in s.metadata.sorted_tables
+        }
+
+
+@pytest.fixture
+def hubs(atlas):
+    """Ids of the hubs of level 1; each lies in its own region."""
+    return atlas._regions.hubs(1).ids
+
+
+def test_an_episode_by_hand(atlas, whose, hubs):
+    """Two actions, then the end in a third region; what came by is counted apart."""
+    a, b, c = hubs[:3]
+    atlas.learn_episode([a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=whose)
+    known = counts(atlas, whose)
+    for task in ("", "keep"):
+        assert known.pop((a, "find", task, b)) == (1.0, 0.75, 0.0, 0.0)
+        assert known.pop((b, "take", task, c)) == (1.0, 0.75, 1.0, 0.75)
+        for region in (a, b, c):
+            assert known.pop((region, "", task, None)) == (1.0, 0.75, 0.0, 0.0)
+    assert known == {}
+    everywhere = [one for one in atlas.store.regions.all_steps(whose, 1) if not one.level]
+    assert set(everywhere) == {
+        Step(0, 0, task, action, 0, 1.0, 0.75, *ends)
+        for task in ("", "keep")
+        for action, ends in (("", (0.0, 0.0)), ("find", (0.0, 0.0)), ("take", (1.0, 0.75)))
+    }
+
+
+def test_as_many_actions_as_states(atlas, whose, hubs):
+    """The last one ends the episode, nobody knows where; no task is no task."""
+    a, b = hubs[:2]
+    atlas.learn_episode([a, b], ["find", "take"], -1.0, namespace=whose)
+    known = counts(atlas, whose)
+    assert known[b, "take", "", None] == (1.0, 0.0, 1.0, 0.0)
+    assert known[a, "find", "", b] == (1.0, 0.0, 0.0, 0.0)
+    assert {task for _, _, task, _ in known} == {""}
+
+
+def test_ids_vectors_and_texts_are_the_same_states(atlas, whose):
+    """Of one document: by name, as a list of numbers, as a matrix, in words."""
+    ids = ["d3", "d77"]
+    stored = atlas.store.catalog.vectors(ids)
+    texts = [titled(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
+    forms = {
+        "ids": {"states": ids},
+        "lists": {"states": [stored[node].tolist() for node in ids]},
+        "matrix": {"states": np.stack([stored[node] for node in ids])},
+        "mixed": {"states": ["d3", stored["d77"] * 5]},
+        "texts": {"texts": texts},
+    }
+    for name, form in forms.items():
+        actions = ["find", "take"]
+        atlas.learn_episode(**form, actions=actions, reward=1.0, namespace=f"{whose} {name}")
+    found = [counts(atlas, f"{whose} {name}") for name in forms]
+    assert found == [found[0]] * len(forms)
+    assert {region for region, *_ in found[0]} == {atlas.region_assignments()[n] for n in ids}
+
+
+def test_one_state_and_one_action(atlas, whose, hubs):
+    """A lone text is one value, not its characters."""
+    atlas.learn_episode(hubs[0], "find", 1.0, namespace=whose)
+    atlas.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=whose)
+    assert {action for _, action, *_ in counts(atlas, whose)} == {"", "find"}
+
+
+def test_the_type_of_an_action_is_what_classify_says(atlas, whose, hubs):
+    """Of calls of tools, for one."""
+    calls = [{"name": "find", "id": 1}, {"name": "take", "id": 2}]
+    atlas.learn_episode(
+        hubs[:2], calls, 1.0, namespace=whose, classify=lambda call: call["name"].upper()
+    )
+    assert {action for _, action, *_ in counts(atlas, whose)} == {"", "FIND", "TAKE"}
+
+
+def test_default_actions(opens_regions):
+    """The kind of the pointer between two documents, else the type of the next, else "read"."""
+    memory = opens_regions
+    store, found = memory.store, lambda: {a for _, a, *_ in counts(memory, "ann")} - {""}
+    memory.learn_episode(["f0", "typed"], reward=1.0, namespace="ann")
+    assert found() == {"question"}
+    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    assert found() == {"question", "read"}
+    (a,), (b,) = (store.learned.keys([node]).values() for node in ("f0", "f1"))
+    store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.INHIBITS, -0.5),), "x")])
+    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    assert found() == {"question", "read"}, "nobody follows what advises against its target"
+    store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.CO_USED, 0.5),), "x")])
+    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    memory.learn_episode(["m0", "m1"], reward=1.0, namespace="ann")
+    assert found() == {"question", "read", "co_used", "mention"}
+
+
+def test_the_same_id_again_changes_nothing(atlas, whose, hubs):
+    """Also when it tells of something else; undone, it stays undone."""
+    given = {"namespace": whose, "episode_id": f"e {whose}"}
+    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
+    before = counts(atlas, whose)
+    assert atlas.learn_episode(hubs[:1], ["throw"], -1.0, **given).status == "applied"
+    assert counts(atlas, whose) == before
+    atlas.undo(f"e {whose}")
+    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "undone"
+    assert counts(atlas, whose) == {}
+
+
+def test_one_id_from_eight_threads(atlas, whose, hubs):
+    """It counts once, and all are told so."""
+    with ThreadPoolExecutor(8) as pool:
+        given = {"namespace": whose, "episode_id": f"e {whose}"}
+        receipts = list(
+            pool.map(lambda _: atlas.learn_episode(hubs[:1], ["find"], 1.0, **given), range(8))
+        )
+    assert {receipt.status for receipt in receipts} == {"applied"}
+    assert counts(atlas, whose)[hubs[0], "find", "", None][0] == 1.0
+
+
+def test_many_threads_lose_nothing(atlas, whose, hubs):
+    """Two dozen episodes from four threads, on two levels of counts."""
+
+    def one(number):
+        reward = 1.0 if number % 2 else -1.0
+        return atlas.learn_episode(hubs[:2], ["find", "take"], reward, namespace=whose)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert {r.status for r in pool.map(one, range(24))} == {"applied"}
+    assert counts(atlas, whose)[hubs[0], "find", "", hubs[1]] == (24.0, 12.0, 0.0, 0.0)
+    assert atlas.store.walk.clock(whose).learned == 24
+
+
+def test_undone_in_any_order_nothing_is_left(atlas, whose, hubs):
+    """And what stays is as if the others had never been."""
+    ids = []
+    for number, (actions, reward) in enumerate(
+        [(["find", "take"], 0.3), (["find"], -0.7), (["throw"], 1.0), (["find", "take"], 0.1)]
+    ):
+        task = "keep" if number % 2 else None
+        ids.append(
+            atlas.learn_episode(
+                hubs[: len(actions)], actions, reward, namespace=whose, task_type=task
+            ).feedback_id
+        )
+        if number == 0:
+            first = counts(atlas, whose)
+    for feedback_id in (ids[2], ids[1], ids[3]):
+        assert atlas.undo(feedback_id, namespace=whose).status == "undone"
+    left = counts(atlas, whose)
+    assert left.keys() == first.keys()
+    assert all(left[key] == pytest.approx(first[key]) for key in first)
+    atlas.undo(ids[0])
+    assert atlas.store.regions.all_steps(whose, 1) == []
+
+
+def test_snapshots_hold_steps(atlas, whose, hubs):
+    """To the last digit."""
+    atlas.learn_episode(hubs[:2], ["find", "take"], 0.3, namespace=whose, task_type="keep")
+    before = sorted(atlas.store.regions.all_steps(whose, 1))
+    snapshot = atlas.snapshot(whose)
+    atlas.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=whose)
+    atlas.restore(snapshot, namespace=whose)
+    assert sorted(atlas.store.regions.all_steps(whose, 1)) == before
+
+
+def test_forgetting_a_namespace_leaves_no_row(atlas, whose, hubs):
+    """Neither steps nor the record of how they were learned."""
+    before = rows(atlas)
+    for task in (None, "keep"):
+        atlas.learn_episode(hubs[:2], ["find", "take"], 1.0, namespace=whose, task_type=task)
+    atlas.snapshot(whose)
+    assert rows(atlas) != before
+    atlas.forget(namespace=whose)
+    assert rows(atlas) | {"crabpath_journal": 0} == before | {"crabpath_journal": 0}
+
+
+def test_a_frozen_namespace_refuses(atlas, whose, hubs):
+    """And learns the same episode when it may again."""
+    atlas.freeze(whose)
+    before = rows(atlas)
+    given = {"namespace": whose, "episode_id": f"e {whose}"}
+    receipt = atlas.learn_episode(hubs[:1], ["find"], 1.0, **given)
+    assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
+    assert rows(atlas) == before
+    atlas.unfreeze(whose)
+    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
+
+
+async def test_off_the_event_loop(atlas, whose, hubs):
+    """The same as the blocking form."""
+    receipt = await atlas.alearn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
+    assert receipt.status == "applied"
+    assert (hubs[0], "find", "", None) in counts(atlas, whose)
+
+
+def test_the_ranker_and_the_baseline_stay(atlas, whose, hubs):
+    """An episode says what to do, not what to return."""
+    turn = atlas.retrieve("Text 5", namespace=whose).turn
+    atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
+    before = atlas.store.learned.learned(whose).mind
+    atlas.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
+    assert atlas.store.learned.learned(whose).mind == before
+
+
+def test_a_hub_that_is_removed_takes_its_counts(opens_regions):
+    """Others stay; undoing afterwards works and leaves nothing, also where it led there."""
+    memory = opens_regions
+    a, b, c = (hub.id for hub in memory.store.regions.hubs(1)[:3])
+    receipt = memory.learn_episode([a, b, c], ["find", "take"], 1.0, episode_id="e")
+    assert receipt.status == "applied"
+    memory.forget(b)
+    assert {region for region, *_ in counts(memory, "default")} == {a, c}
+    model = memory.transition_model()
+    assert model.transition_probability(a, "find", None) == 0.0
+    assert [stage.action for stage in model.strategy_for(a)] == ["find"]
+    memory.learn_episode([a], ["find"], 1.0, episode_id="f")
+    assert model.transition_probability(a, "find", None) == 1.0
+    assert memory.undo("e").status == memory.undo("f").status == "undone"
+    assert memory.store.regions.all_steps("default", 1) == []
+
+
+@pytest.fixture
+def opens_regions(opens):
+    """A memory of its own with regions, once on each database."""
+    with opens() as memory:
+        texts = [Document(f"number {n}", id=f"f{n}") for n in range(100)]
+        pages = [
+            Document("It tells of Second Page.", id="m0", metadata={"title": "First Page"}),
+            Document("It tells of nothing.", id="m1", metadata={"title": "Second Page"}),
+            Document("who?", id="typed", metadata={"type": "question"}),
+        ]
+        memory.add_documents([*texts, *pages])
+        assert isinstance(memory, CrabPath)
+        assert 1 in memory.region_levels()
+        yield memory

@@ -1,0 +1,216 @@
+"""Past sessions are gone through once, line by line, whatever interrupts it."""
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from learned_memory import EMBEDDINGS, corpus
+from typer.testing import CliRunner
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, StoreError
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.feedback.recorder import Recorder
+
+CHILD = Path(__file__).parents[1] / "stubs" / "replaying_child.py"
+QUESTION = "Which fruit is red?"
+SESSIONS = [
+    {"session": "one", "query": QUESTION, "outcome": 1, "used": ["a"], "time": 1.5},
+    {"session": 2, "query": "Sky?", "outcome": -0.5, "used": ["b"], "time": "2026-11-01T08:00:00Z"},
+    {"query": "Grass?", "task_type": "garden"},
+    {"query": QUESTION, "outcome": 1.0, "answer": "Apples are red fruit.", "session": None},
+    {"query": "Grass?", "outcome": -1, "used": "c", "correction": "Grass may be yellow."},
+]
+
+
+def lines(*objects) -> str:
+    """A file of JSON lines."""
+    return "".join(f"{json.dumps(one)}\n" for one in objects)
+
+
+@pytest.fixture
+def sessions(tmp_path):
+    """Sessions of the past."""
+    path = tmp_path / "sessions.jsonl"
+    path.write_text(lines(*SESSIONS))
+    return path
+
+
+def test_it_learns_what_a_host_would_have_taught(memory, sessions, knows, alike):
+    """The same questions and outcomes, one by one, come to the same."""
+    done = memory.replay(sessions, namespace="past")
+    assert done == (5, 4, 0, 0, (), ())
+    for one in SESSIONS:
+        turn = memory.retrieve(one["query"], namespace="host", task_type=one.get("task_type")).turn
+        if "outcome" in one:
+            said = {n: one[n] for n in ("used", "answer", "correction") if n in one}
+            memory.record(Feedback(turn.id, one["outcome"], **said))
+    past, host = (knows(memory, name) for name in ("past", "host"))
+    for table in ("clock", "crabpath_usage", "mean", "precision", "baseline"):
+        alike({table: past[table]}, {table: host[table]})
+    assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
+
+
+def test_again_it_changes_nothing(memory, sessions, host):
+    """Not even turns; what was added since is gone through."""
+    memory.replay(sessions)
+    before = memory.info()
+    assert memory.replay(sessions) == (0, 0, 0, 5, (), ())
+    assert memory.info() == before
+    with sessions.open("a") as file:
+        file.write("\n" + lines(SESSIONS[0]))
+    assert memory.replay(sessions) == (1, 1, 0, 5, (), ())
+    assert host.learned() == 5
+    assert memory.replay(sessions, namespace="other")[:2] == (6, 5)
+
+
+BAD = {
+    "no JSON": ("{", "it is no JSON"),
+    "no object": ("[1]", "it is no object"),
+    "no text": ("\xff\xfe".encode("latin-1"), "it is no JSON"),
+    "no query": ('{"outcome": 1}', "the query is empty"),
+    "query of a wrong kind": ('{"query": 5}', "the query must be a text, not int"),
+    "outcome out of range": ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
+    "outcome not a number": ('{"query": "x", "outcome": NaN}', "outcome must be a number from -1"),
+    "outcome as text": ('{"query": "x", "outcome": "good"}', "outcome must be a number from -1"),
+    "misspelt": ('{"query": "x", "outcom": 1}', "it has a field 'outcom': use session, query"),
+    "used without outcome": (
+        '{"query": "x", "used": ["a"]}',
+        "it says what was used or right, and no outcome",
+    ),
+    "used of a wrong kind": ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
+    "answer of a wrong kind": (
+        '{"query": "x", "outcome": 1, "answer": 5}',
+        "answer must be a text",
+    ),
+    "odd time": ('{"query": "x", "time": "yesterday"}', "time must be ISO 8601 or seconds"),
+    "odd type of task": ('{"query": "x", "task_type": ""}', "task_type must be a text of 1 to 200"),
+}
+
+
+@pytest.mark.parametrize(("line", "why"), BAD.values(), ids=BAD)
+def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why):
+    """Its number and what is wrong; told to, the others are gone through."""
+    text = line if isinstance(line, bytes) else line.encode()
+    good = sessions.read_bytes().splitlines(keepends=True)
+    sessions.write_bytes(b"".join([good[0], b"\n", text, b"\n", *good[1:]]))
+    before = memory.info()
+    with pytest.raises(InvalidInputError, match=f"line 3 of .*sessions.jsonl: {why}"):
+        memory.replay(sessions)
+    assert memory.info() == before
+    done = memory.replay(sessions, skip_bad=True)
+    assert done[:2] == (5, 4)
+    assert [trouble.line for trouble in done.bad] == [3]
+
+
+def test_a_file_that_is_not_there(memory, tmp_path):
+    """It is refused by name."""
+    with pytest.raises(InvalidInputError, match=r"no.jsonl cannot be read .No such file"):
+        memory.replay(tmp_path / "no.jsonl")
+
+
+def test_a_frozen_namespace_refuses(memory, sessions):
+    """Each line is told with the reason."""
+    memory.freeze("default")
+    done = memory.replay(sessions)
+    assert (done.asked, done.learned, len(done.refused)) == (5, 0, 4)
+    assert "frozen" in done.refused[0].why
+
+
+def test_what_waits_is_told(opens, sessions):
+    """Where others learn, the lines wait for them."""
+    with opens(apply="external") as memory:
+        assert memory.replay(sessions)[:3] == (5, 0, 4)
+        assert memory.learn_waiting().applied == 4
+
+
+def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
+    """Asked, then cut off before it was learned from: only the feedback is made up for."""
+
+    def away(*_arguments):
+        message = "gone"
+        raise StoreError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "record", away)
+        with pytest.raises(StoreError, match="gone"):
+            memory.replay(sessions)
+    assert memory.replay(sessions) == (4, 4, 0, 0, (), ())
+    assert memory.info()["namespaces"] == {"default": 5}
+
+
+def test_a_checkpoint_goes_on(memory, sessions, tmp_path):
+    """It is private, and says how far the replay is."""
+    kept = tmp_path / "checkpoint"
+    memory.replay(sessions, checkpoint=kept)
+    assert json.loads(kept.read_text())["line"] == 5
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert memory.replay(sessions, checkpoint=kept) == (0, 0, 0, 5, (), ())
+    with sessions.open("a") as file:
+        file.write(lines(SESSIONS[0]))
+    assert memory.replay(sessions, checkpoint=kept) == (1, 1, 0, 5, (), ())
+
+
+def test_a_checkpoint_of_something_else(memory, opens, sessions, tmp_path):
+    """Other sessions, another namespace, and what is no checkpoint are refused."""
+    kept = tmp_path / "checkpoint"
+    memory.replay(sessions, checkpoint=kept)
+    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
+        memory.replay(sessions, checkpoint=kept, namespace="other")
+    sessions.write_text(lines(SESSIONS[1], *SESSIONS[1:]))
+    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
+        memory.replay(sessions, checkpoint=kept)
+    sessions.write_text(lines(*SESSIONS[:2]))
+    with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
+        memory.replay(sessions, checkpoint=kept)
+    for text in ("", "{", "[]", '{"line": "x"}', '{"page": 1}'):
+        kept.write_text(text)
+        with pytest.raises(InvalidInputError, match="is no checkpoint of a replay"):
+            memory.replay(sessions, checkpoint=kept)
+    with pytest.raises(InvalidInputError, match=r"checkpoint .* cannot be written"):
+        memory.replay(sessions, checkpoint=tmp_path / "no" / "folder")
+
+
+@pytest.mark.parametrize(
+    ("step", "checkpoint"), [("RecordTurn:4", ""), ("ConsumeFeedback:3", "checkpoint")]
+)
+def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
+    """Killed right after a turn, or right after a lesson: all lines once, and none twice."""
+    place, sessions = tmp_path / "memory", tmp_path / "sessions.jsonl"
+    with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
+        memory.add_documents(corpus(8), split=False)
+    past = [{"query": f"Page {n}?", "outcome": 1.0, "used": ["d1"]} for n in range(6)]
+    sessions.write_text(lines(*past))
+    kept = str(tmp_path / checkpoint) if checkpoint else ""
+    command = [sys.executable, CHILD, place, sessions, kept, step]
+    killed = subprocess.run(command, check=False, capture_output=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-500:]
+    with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
+        done = memory.replay(sessions, checkpoint=kept or None)
+        assert done.asked < 6
+        assert memory.store.walk.clock("default")[1:4:2] == (6, 6)
+        assert memory.replay(sessions, checkpoint=kept or None) == (0, 0, 0, 6, (), ())
+
+
+def test_the_command(tmp_path, monkeypatch, sessions):
+    """For programs and for people, over a memory with the default embedder."""
+    monkeypatch.chdir(tmp_path)
+    with CrabPath.open("memory") as memory:
+        memory.add_documents(corpus(3), split=False)
+    with sessions.open("a") as file:
+        file.write("{\n")
+    run = CliRunner().invoke
+    refused = run(app, ["replay", "memory", str(sessions)])
+    assert refused.exit_code == 2
+    assert "it is no JSON" in " ".join(refused.stderr.split())
+    done = run(
+        app, ["replay", "memory", str(sessions), "--skip-bad", "--json", "--checkpoint", "c"]
+    )
+    found = json.loads(done.stdout)
+    assert (found["asked"], found["bad"][0]["line"]) == (5, 6)
+    again = run(app, ["replay", "memory", str(sessions), "--skip-bad"])
+    assert "0 asked, 0 learned from, 0 waiting, 5 replayed before" in " ".join(again.stdout.split())
+    assert "Unusable line 6" in " ".join(again.stderr.split())

@@ -1,0 +1,49 @@
+"""Helpers of the region tests: a planted world, and the places in which it is planted."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from crabpath_retrievers import CrabPath
+
+
+class Planted(NamedTuple):
+    """A memory in which one namespace has gone through a few episodes.
+
+    Regions are named by their hubs; a hub lies in its own.
+    """
+
+    memory: CrabPath
+    namespace: str
+    hubs: tuple[str, ...]
+
+    def live(self, places, actions, reward, times=1, task=None):
+        """Go through an episode: the numbers of the regions, the actions in them, the end."""
+        for _ in range(times):
+            receipt = self.memory.learn_episode(
+                [self.hubs[place] for place in places],
+                actions,
+                reward,
+                task_type=task,
+                namespace=self.namespace,
+            )
+            assert receipt.status == "applied"
+
+    def model(self, level=None):
+        """What the namespace has learned."""
+        return self.memory.transition_model(level, namespace=self.namespace)
+
+    def vector(self, place):
+        """Unit vector in the middle of a region."""
+        return self.memory.store.catalog.vectors([self.hubs[place]])[self.hubs[place]].astype(
+            np.float32
+        )
+
+
+@pytest.fixture
+def planted(atlas, whose) -> Planted:
+    """Nothing lived through yet."""
+    hubs = atlas._regions.hubs(1)
+    assert len(hubs.ids) > 10
+    return Planted(atlas, whose, hubs.ids)

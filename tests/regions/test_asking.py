@@ -1,0 +1,102 @@
+"""Regions and models of levels, vectors and texts that are none: one sentence each."""
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import (
+    CrabPath,
+    EmbeddingMismatchError,
+    Feedback,
+    InvalidInputError,
+    NotFoundError,
+)
+from crabpath_retrievers.config import RegionSettings
+
+
+@pytest.mark.parametrize("ask", ["assign_region", "region_assignments", "transition_model"])
+@pytest.mark.parametrize(
+    ("level", "error", "words"),
+    [
+        (9, NotFoundError, "level 9 has no hub: levels 1 to "),
+        (10**30, NotFoundError, "has no hub"),
+        (0, InvalidInputError, "level must be a whole number of at least 1, not 0"),
+        (-1, InvalidInputError, "not -1"),
+        (True, InvalidInputError, "not True"),
+        (1.0, InvalidInputError, "not 1.0"),
+        ("1", InvalidInputError, "not '1'"),
+    ],
+)
+def test_levels_that_are_none(atlas, ask, level, error, words):
+    """Whoever asks for them."""
+    given = ("some text", level) if ask == "assign_region" else (level,)
+    with pytest.raises(error, match=words):
+        getattr(atlas, ask)(*given)
+
+
+@pytest.mark.parametrize(
+    ("vector", "error", "words"),
+    [
+        ([1.0, 0.0], EmbeddingMismatchError, "a vector has 2 dimensions, this memory 16"),
+        ([float("nan")] * 16, InvalidInputError, "must be a finite vector"),
+        ([0.0] * 16, InvalidInputError, "not all zero"),
+        (np.ones((16, 16)), InvalidInputError, "must be a finite vector"),
+        (None, InvalidInputError, "must be a finite vector"),
+        ([], InvalidInputError, "must be a finite vector"),
+        ("", InvalidInputError, "a text must not be empty"),
+        (" \n", InvalidInputError, "a text must not be empty"),
+    ],
+)
+def test_vectors_and_texts_that_are_none(atlas, vector, error, words):
+    """None of them lies in a region."""
+    with pytest.raises(error, match=words):
+        atlas.assign_region(vector)
+
+
+def test_odd_texts_lie_somewhere(atlas):
+    """Long ones, NUL, half characters."""
+    known = set(atlas.region_assignments().values())
+    assert {atlas.assign_region(t) for t in ("x" * 50_000, "a\x00b", "\ud83d", "検索 🦀")} <= known
+
+
+def test_small_memories_have_no_regions(tmp_path):
+    """They say so, and answer and learn without."""
+    vectors = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
+    with CrabPath.open(tmp_path, **given) as memory:
+        for ask in (memory.region_assignments, memory.transition_model):
+            with pytest.raises(NotFoundError, match="this memory is too small for any"):
+                ask()
+        assert memory.region_levels() == ()
+        with pytest.raises(NotFoundError, match="too small for regions: add documents first"):
+            memory.learn_episode([[1.0] * 16], ["find"], 1.0)
+        assert "embedder" not in memory.store.catalog.meta()
+        memory.add_documents([Document("one", id="a")])
+        turn = memory.retrieve("one").turn.id
+        assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
+        assert memory.store.regions.all_steps("default", 1) == []
+
+
+def test_another_embedder_is_refused(tmp_path):
+    """Its vectors would fall into regions that mean nothing."""
+    one, other = DeterministicFakeEmbedding(size=16), DeterministicFakeEmbedding(size=17)
+    with CrabPath.open(tmp_path, embeddings=one) as memory:
+        memory.add_documents([Document(f"text {i}", id=f"n{i}") for i in range(60)])
+        assert memory.assign_region("text 1", 1)
+    with (
+        CrabPath.open(tmp_path, embeddings=other) as memory,
+        pytest.raises(EmbeddingMismatchError, match="the store was built with 16 dimensions"),
+    ):
+        memory.assign_region("text 1", 1)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [{"strength": 0}, {"strength": float("inf")}, {"strength": float("nan")}, {"discount": 1.0}],
+)
+def test_settings_that_no_estimate_can_be_made_with(chosen):
+    """Refused before anything is learned with them."""
+    with pytest.raises(InvalidInputError, match="must be"):
+        RegionSettings(**chosen)

@@ -1,0 +1,198 @@
+"""Regions are the same with every store and in every order; documents may come and go."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.changes import PublishStaged, StageNodes
+from crabpath_retrievers.config import RegionSettings
+from crabpath_retrievers.graph import Node
+from crabpath_retrievers.levels import level_of
+
+VECTORS = DeterministicFakeEmbedding(size=16)
+TEXTS = {f"n{i}": f"Sentence {i}" for i in range(110)}
+HUBS = {node for node in TEXTS if level_of(node) >= 1}
+LATE = next(f"late{i}" for i in range(1000) if level_of(f"late{i}") == 1)
+
+
+def documents(ids):
+    """Documents with these ids."""
+    return [Document(TEXTS.get(node, node), id=node) for node in ids]
+
+
+def opened(place, **given):
+    """A memory with vectors that mean nothing."""
+    given.setdefault("vectors", InMemoryVectorStore(VECTORS))
+    return CrabPath.open(place, embeddings=VECTORS, **given)
+
+
+@pytest.fixture
+def memory(location):
+    """110 sentences, once on each database."""
+    with opened(location) as made:
+        made.add_documents(documents(TEXTS))
+        yield made
+
+
+def published(ids):
+    """Changes that publish nodes."""
+    vector = np.array([1.0, 0.0], np.float32)
+    nodes = tuple(Node(id=i, content=i, vector=vector, document=i, source=i, digest=i) for i in ids)
+    return [StageNodes(nodes, ()), PublishStaged()]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The region of every sentence, by a plain search for the most similar hub."""
+    stored = {node: np.array(VECTORS.embed_query(text)) for node, text in TEXTS.items()}
+    unit = {node: vector / np.linalg.norm(vector) for node, vector in stored.items()}
+    return {
+        node: max(HUBS, key=lambda hub: float(vector @ unit[hub])) for node, vector in unit.items()
+    }
+
+
+def test_every_chunk_is_in_the_region_of_its_nearest_hub(memory, expected):
+    """As a search by hand says; hubs lie in their own."""
+    found = memory.region_assignments(1)
+    assert found == expected
+    assert set(found.values()) == HUBS
+    assert all(found[hub] == hub for hub in HUBS)
+
+
+def test_the_vector_the_text_and_the_node_lie_in_one_region(memory):
+    """Asked for one at a time they are where the whole table says."""
+    table = memory.region_assignments()
+    stored = memory.store.catalog.vectors(list(TEXTS))
+    assert {node: memory.assign_region(vector) for node, vector in stored.items()} == table
+    assert {node: memory.assign_region(text) for node, text in TEXTS.items()} == table
+
+
+def test_chroma_makes_the_same_regions(tmp_path, expected):
+    """Hubs are compared in the graph store, whatever index finds documents."""
+    with opened(tmp_path, vectors=None) as memory:
+        memory.add_documents(documents(TEXTS))
+        assert memory.region_assignments() == expected
+
+
+@pytest.mark.parametrize("batch", [9, 50])
+def test_neither_order_nor_batches_matter(tmp_path, expected, batch):
+    """Documents that come shuffled, few at a time."""
+    ids = np.random.default_rng(batch).permutation(list(TEXTS)).tolist()
+    with opened(tmp_path) as memory:
+        for start in range(0, len(ids), batch):
+            memory.add_documents(documents(ids[start : start + batch]))
+        assert memory.region_assignments() == expected
+
+
+def test_a_new_hub_takes_over_what_is_nearer_to_it_and_hands_it_back(memory):
+    """Nobody else moves; without it all is as it was."""
+    before = memory.region_assignments()
+    memory.add_documents(documents([LATE]))
+    after = memory.region_assignments()
+    stored = {n: v.astype(float) for n, v in memory.store.catalog.vectors([*TEXTS, LATE]).items()}
+    for node in TEXTS:
+        nearer = stored[node] @ stored[LATE] > stored[node] @ stored[before[node]]
+        assert after[node] == (LATE if nearer else before[node])
+    assert LATE in {after[node] for node in TEXTS}
+    memory.forget(LATE)
+    assert memory.region_assignments() == before
+
+
+def test_a_text_that_changes_moves_its_node(memory):
+    """Also where no hub changes with it, and the region of its node was looked up before."""
+    node = next(n for n in TEXTS if n not in HUBS)
+    hub = next(h for h in HUBS if h != memory.region_assignments()[node])
+
+    def region():
+        (head,) = memory.store.walk.heads([node])
+        return memory._regions.of_nodes([head.key], [head.vector], 1)[head.key]
+
+    (home,) = memory.store.walk.heads([hub])
+    assert region() != home.key
+    memory.add_documents([Document(TEXTS[hub], id=node)])
+    assert region() == home.key
+    assert memory.region_assignments()[node] == hub
+
+
+def test_another_memory_on_the_store_notices_new_hubs(memory, location):
+    """The version of the hubs stands in the store."""
+    with opened(location) as other:
+        before = other.assign_region(LATE)
+        memory.add_documents(documents([LATE]))
+        assert other.assign_region(LATE) == LATE != before
+        memory.forget(LATE)
+        assert other.assign_region(LATE) == before
+
+
+def test_only_hubs_change_the_version(memory):
+    """What else comes and goes costs nobody a reading of the hubs."""
+    version = memory.store.regions.version()
+    plain = next(f"plain{i}" for i in range(100) if not level_of(f"plain{i}"))
+    memory.add_documents(documents([plain]))
+    memory.forget(plain)
+    assert memory.store.regions.version() == version
+    memory.add_documents(documents([LATE]))
+    assert memory.store.regions.version() > version
+
+
+def test_notes_are_no_hubs(memory):
+    """Whatever their id; their coming and going changes no region of anybody."""
+    before, version = memory.region_assignments(), memory.store.regions.version()
+    for node in (LATE, "plain"):
+        memory.teach(f"A fact about {node}.", id=node, namespace="ann")
+    assert memory.region_assignments() == before
+    memory.forget([LATE, "plain"])
+    assert memory.store.regions.version() == version
+
+
+def test_a_query_survives_hubs_that_go_meanwhile(memory):
+    """Sizes were read before all documents went, hubs are read after."""
+    version = memory.store.regions.version()
+    assert memory._regions.levels(version) == (1,)
+    memory.forget(list(TEXTS))
+    vector = np.array(VECTORS.embed_query("anything"))
+    assert memory._regions.places(vector / np.linalg.norm(vector), version) == ((0, 0),)
+    assert memory.region_levels() == ()
+
+
+def test_an_older_reader_does_not_bring_back_older_hubs(memory):
+    """A query that began before a hub came may ask with the version of then."""
+    then = memory.store.regions.version()
+    memory.add_documents(documents([LATE]))
+    assert memory.assign_region(LATE) == LATE
+    assert LATE in memory._regions.hubs(1, then).ids
+    assert memory._regions._known.version == memory.store.regions.version()
+
+
+@pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
+def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
+    """Their regions are there all the same."""
+    chosen = replace(Settings(), region=RegionSettings(most=most))
+    with opened(tmp_path, settings=chosen) as memory:
+        memory.add_documents(documents(TEXTS))
+        assert (1 in memory.region_levels()) == (most == len(HUBS))
+        assert set(memory.region_assignments(1)) == set(TEXTS)
+
+
+def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
+    """Two documents of the same text, both hubs."""
+    first, second = [f"twin{i}" for i in range(500) if level_of(f"twin{i}")][:2]
+    with opened(tmp_path) as memory:
+        memory.add_documents([Document("the same", id=node) for node in (first, second)])
+        assert memory.region_assignments(1) == {first: first, second: first}
+        assert memory.assign_region("the same", 1) == first
+
+
+def test_the_level_is_written_with_the_node(store):
+    """And counted by level; nodes of level 0 are no hubs."""
+    ids = [f"x{i}" for i in range(64)]
+    store.apply(published(ids))
+    sizes = store.regions.sizes()
+    top = max(map(level_of, ids))
+    assert sizes == {lev: sum(level_of(i) >= lev for i in ids) for lev in range(1, top + 1)}
+    assert [hub.id for hub in store.regions.hubs(1)] == [i for i in ids if level_of(i)]

@@ -1,0 +1,26 @@
+"""The page about typed edges."""
+
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+
+from crabpath_retrievers.searches.kinds import LEARNED_TYPES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
+
+
+def test_the_page_runs_as_it_stands():
+    """And finds what its comment says."""
+    given = {}
+    (code,) = [t.content for t in MarkdownIt().parse(PAGE) if t.info == "python"]
+    exec(code, given)  # noqa: S102  the page of this very repository
+    memory = given["memory"]
+    reached = memory.traverse("find", ["caused_success", "temporal"], max_hops=3)
+    assert [(one.id, one.hops) for one in reached] == [("take", 1), ("clean", 2)]
+    assert memory.graph_search("find the soap", 3)[0].node.id == "find"
+    memory.close()
+
+
+def test_the_page_names_every_type():
+    """In the table."""
+    assert all(f"| `{name}` |" in PAGE for name in LEARNED_TYPES)
