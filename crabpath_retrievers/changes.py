@@ -7,6 +7,10 @@ in one transaction, and journals them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.changes_archive import ArchiveChange
+from crabpath_retrievers.changes_autotune import SetKnobs
+from crabpath_retrievers.changes_health import RecordHealth
 from crabpath_retrievers.changes_history import (
     CancelFeedback,
     DeleteSnapshot,
@@ -15,7 +19,9 @@ from crabpath_retrievers.changes_history import (
     Taught,
     UndoFeedback,
 )
+from crabpath_retrievers.changes_maintenance import MaintenanceChange
 from crabpath_retrievers.changes_notes import NoteChange
+from crabpath_retrievers.changes_regions import CountSteps
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
@@ -28,10 +34,15 @@ class StageNodes:
     Attributes:
         nodes: Nodes to add or replace; each carries its vector.
         removed: Ids of nodes that go when the batch is published.
+        retired: Ids of nodes that queries no longer see from then on; what was learned about them
+            stays, and counts again once a node with the same id is published.
+        positions: As in :class:`MoveNodes`, when the batch is published.
     """
 
     nodes: tuple[Node, ...] = ()
     removed: tuple[str, ...] = ()
+    retired: tuple[str, ...] = ()
+    positions: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +201,12 @@ class CountUse:
     """Add to how often documents were used, and returned without use.
 
     Attributes:
-        counts: As ``(key, wins, losses)``.
+        counts: As ``(key, wins, losses, decay)``; ``decay`` is what failures take from a reward, in
+            nats.
     """
 
     namespace: str
-    counts: tuple[tuple[int, float, float], ...]
+    counts: tuple[tuple[int, float, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,4 +302,10 @@ Change = (
     | RestoreSnapshot
     | DeleteSnapshot
     | NoteChange
+    | CountSteps
+    | RecordHealth
+    | KeepTrial
+    | SetKnobs
+    | MaintenanceChange
+    | ArchiveChange
 )

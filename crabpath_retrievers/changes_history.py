@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from crabpath_retrievers.changes_regions import Step
 from crabpath_retrievers.graph import EdgeKind
 
 
@@ -29,7 +30,7 @@ class Taught:
     """What one feedback adds to what a namespace has learned, beside the weights that it moves.
 
     Attributes:
-        usage: As ``(key, wins, losses)``.
+        usage: As ``(key, wins, losses, decay)``.
         together: As ``(source, target, kind, count)``, by key; what the counts really change by.
         episodes: What was remembered.
         outcomes: What entered the baseline, in order, in [-1, 1].
@@ -38,9 +39,10 @@ class Taught:
         ranker: What the ranker's posterior gained, packed; None where it learned nothing.
         told: Notes that it made or repeated, as ``(id, query)``; see ``UndoNotes``.
         used: Ids of what its answers rested on, notes among them.
+        steps: What it counted of steps in regions.
     """
 
-    usage: tuple[tuple[int, float, float], ...] = ()
+    usage: tuple[tuple[int, float, float, float], ...] = ()
     together: tuple[tuple[int, int, EdgeKind, float], ...] = ()
     episodes: tuple[TaughtEpisode, ...] = ()
     outcomes: tuple[float, ...] = ()
@@ -49,6 +51,7 @@ class Taught:
     ranker: bytes | None = None
     told: tuple[tuple[str, str | None], ...] = ()
     used: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

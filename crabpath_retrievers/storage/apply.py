@@ -1,7 +1,6 @@
 """How each change record is carried out. The only module that writes to the graph store."""
 
 import json
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
@@ -12,17 +11,28 @@ from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
+from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.changes_archive import ArchiveChange
+from crabpath_retrievers.changes_autotune import SetKnobs
+from crabpath_retrievers.changes_health import RecordHealth
+from crabpath_retrievers.changes_maintenance import MaintenanceChange
 from crabpath_retrievers.changes_notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of
+from crabpath_retrievers.storage.archive_writer import ArchiveWriter
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.health_writer import record_health
 from crabpath_retrievers.storage.history_writer import HistoryWriter
 from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.journal import write_down
+from crabpath_retrievers.storage.knob_writer import set_knobs
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.note_writer import NoteWriter
 from crabpath_retrievers.storage.packing import pack
+from crabpath_retrievers.storage.trial_writer import keep_trial
+from crabpath_retrievers.storage.upkeep_writer import UpkeepWriter
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 from crabpath_retrievers.text import storable
 
@@ -49,6 +59,8 @@ class Writer:
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
         self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
+        self._upkeep = UpkeepWriter(connection, self._insert, self.apply)
+        self._archives = ArchiveWriter(connection, fulltext, self.apply)
 
     def apply(self, change: c.Change) -> None:
         """Carry out one change."""
@@ -56,40 +68,47 @@ class Writer:
 
     @singledispatchmethod
     def _apply(self, change: object) -> None:
-        (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
+        if isinstance(change, MaintenanceChange):
+            self._upkeep.apply(change)
+        elif isinstance(change, ArchiveChange):
+            self._archives.apply(change)
+        else:
+            (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
-        rows = [_staged(node) for node in change.nodes]
-        put = {row["id"] for row in rows}
-        rows += [
-            {"id": i, "operation": "remove", "payload": None, "embedding": None}
-            for i in change.removed
-            if i not in put
-        ]
-        self._delete(s.staging.c.id, [row["id"] for row in rows])
+        rows = {node: _waiting(node, "move", str(to)) for node, to in change.positions}
+        rows |= {node: _waiting(node, "remove") for node in change.removed}
+        rows |= {node: _waiting(node, "retire") for node in change.retired}
+        rows |= {node.id: _staged(node) for node in change.nodes}
+        self._delete(s.staging.c.id, rows)
         if rows:
-            self._connection.execute(s.staging.insert(), rows)
+            self._connection.execute(s.staging.insert(), list(rows.values()))
 
     @_apply.register
     def _(self, _change: c.PublishStaged) -> None:
         waiting = self._connection.execute(
-            sa.select(s.staging).where(s.staging.c.operation.in_(("put", "remove")))
+            sa.select(s.staging).where(s.staging.c.operation != "link")
         ).all()
         if not waiting:
             return
-        removed = [row.id for row in waiting if row.operation == "remove"]
-        put = [row for row in waiting if row.operation == "put"]
-        self._remove(removed)
+        put, removed, retired, moved = (
+            [row for row in waiting if row.operation == operation]
+            for operation in ("put", "remove", "retire", "move")
+        )
+        self._remove([row.id for row in removed])
+        self._retire([row.id for row in retired])
         beside = self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
-        self._delete(s.staging.c.id, removed)
+        self._delete(s.staging.c.id, [row.id for row in (*removed, *retired, *moved)])
         self._connection.execute(
             s.staging.update()
             .where(s.staging.c.operation == "put")
             .values(operation="link", payload=None, embedding=None)
         )
         self._wait_for_edges(beside)
-        self._journal("publish", {"put": [row.id for row in put], "removed": removed})
+        self._apply(c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
+        names = {"put": put, "removed": removed, "retired": retired}
+        self._journal("publish", {n: [row.id for row in rows] for n, rows in names.items()})
 
     @_apply.register
     def _(self, change: c.MoveNodes) -> None:
@@ -113,9 +132,17 @@ class Writer:
     def _remove(self, ids: Sequence[str]) -> None:
         for part in parts(ids):
             self._wait_for_edges(self._nodes.remove(part))
-            self._delete(s.staging.c.id, part)
-            values = [{"id": node_id} for node_id in part]
-            self._connection.execute(self._insert(s.trash).on_conflict_do_nothing(), values)
+            self._without_vectors(part)
+
+    def _retire(self, ids: Sequence[str]) -> None:
+        for part in parts(ids):
+            self._wait_for_edges(self._nodes.retire(part))
+            self._without_vectors(part)
+
+    def _without_vectors(self, ids: Sequence[str]) -> None:
+        self._delete(s.staging.c.id, ids)
+        values = [{"id": node_id} for node_id in ids]
+        self._connection.execute(self._insert(s.trash).on_conflict_do_nothing(), values)
 
     def _wait_for_edges(self, ids: Sequence[str]) -> None:
         if ids:
@@ -218,7 +245,10 @@ class Writer:
         self._notes.forget(key)
         turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
         self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
-        learned = (s.overlay, s.moves, s.taught, s.counts, s.usage, s.episodes, s.snapshots)
+        learned = (
+            *(s.overlay, s.moves, s.taught, s.counts),
+            *(s.usage, s.steps, s.episodes, s.snapshots, s.health),
+        )
         for table in (*learned, s.turns):
             self._connection.execute(table.delete().where(table.c.namespace == key))
         self._connection.execute(s.namespaces.delete().where(s.namespaces.c.key == key))
@@ -235,6 +265,21 @@ class Writer:
                 insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
             )
 
+    @_apply.register
+    def _(self, change: RecordHealth) -> None:
+        record_health(self._connection, change)
+
+    @_apply.register
+    def _(self, change: KeepTrial) -> None:
+        keep_trial(self._connection, change, self._insert)
+        payload = {"trial": change.name, "state": json.loads(change.after)}
+        self._journal("trial", payload)
+
+    @_apply.register
+    def _(self, change: SetKnobs) -> None:
+        self._namespace(change.namespace)
+        set_knobs(self._connection, change)
+
     def _namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
         select = _LOCKED if lock else _NAMESPACE
         rows = select.rows(self._connection, {"name": name})
@@ -250,8 +295,11 @@ class Writer:
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
     def _journal(self, change: str, payload: dict[str, Any]) -> None:
-        values = {"created": time.time(), "change": change, "payload": json.dumps(payload)}
-        self._connection.execute(s.journal.insert().values(**values))
+        write_down(self._connection, change, payload)
+
+
+def _waiting(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
+    return {"id": node, "operation": operation, "payload": payload, "embedding": None}
 
 
 def _staged(node: Node) -> dict[str, Any]:

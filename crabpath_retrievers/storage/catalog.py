@@ -1,8 +1,9 @@
 """Documents as their owners know them: contents, fingerprints, staged work, statistics."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -11,7 +12,9 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.storage.schema import (
+    addresses,
     contents,
     edges,
     meta,
@@ -69,13 +72,9 @@ _BY_IDS = HotSelect(
         ),
     )
 )
-_KNOWN = (
-    sa.select(
-        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
-    )
-    .join(contents, contents.c.node == nodes.c.key)
-    .where(nodes.c.owner == 0)
-)
+_KNOWN = sa.select(
+    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+).join(contents, contents.c.node == nodes.c.key)
 
 
 class Catalog:
@@ -92,22 +91,12 @@ class Catalog:
             ids: Of nodes.
             namespace: Key of the namespace whose notes are seen, too.
         """
+        found: dict[str, Node] = {}
         with self._store.reading() as connection:
-            found = _BY_IDS.rows(connection, {"ids": list(ids), "namespace": namespace})
-        rows = [_Content(*row) for row in found]
-        return {
-            row.id: Node(
-                id=row.id,
-                document=row.document,
-                source=row.source,
-                content=row.content,
-                title=row.title,
-                position=row.position,
-                metadata=json.loads(row.metadata),
-                digest=row.digest,
-            )
-            for row in rows
-        }
+            for part in parts(ids):
+                rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
+                found |= {row[0]: _node(row) for row in rows}
+        return found
 
     def known(
         self,
@@ -115,16 +104,46 @@ class Catalog:
         ids: Iterable[str] = (),
         documents: Iterable[str] = (),
         sources: Iterable[str] = (),
+        owners: Collection[int] = (0,),
     ) -> list[Known]:
-        """The nodes with these ids, of these documents or from these sources; no notes."""
+        """The nodes with these ids, of these documents or from these sources; no notes.
+
+        Args:
+            ids: Of nodes.
+            documents: Of which all nodes are wanted.
+            sources: Of which all nodes are wanted.
+            owners: ``RETIRED`` among them finds retired nodes, 0 all others.
+        """
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
+        query = _KNOWN.where(nodes.c.owner.in_(owners))
         found: dict[str, Known] = {}
         with self._store.reading() as connection:
             for column, values in wanted:
                 for part in parts(values):
-                    rows = connection.execute(_KNOWN.where(column.in_(part)))
+                    rows = connection.execute(query.where(column.in_(part)))
                     found |= {row.id: Known(*row) for row in rows}
         return list(found.values())
+
+    def under(self, root: str) -> list[Known]:
+        """The nodes whose source is ``root`` or begins with ``root/``, for whole-corpus work only.
+
+        Where ``root`` ends in a slash, its nodes are those whose source begins with it.
+        """
+        start = root if root.endswith("/") else f"{root}/"
+        # LIKE is blind to case on SQLite, and no index serves it in every collation.
+        below = sa.func.substr(contents.c.source, 1, len(start)) == start
+        query = _KNOWN.where(nodes.c.owner == 0, below | (contents.c.source == root))
+        with self._store.reading() as connection:
+            return [Known(*row) for row in connection.execute(query)]
+
+    def retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
+        """Retired nodes that hold one of these texts or were of one of these documents."""
+        hidden = {known.id for known in self.known(documents=documents, owners=(RETIRED,))}
+        query = sa.select(nodes.c.id).join(addresses, addresses.c.node == nodes.c.key)
+        with self._store.reading() as connection:
+            for part in parts({address_of(text) for text in texts}):
+                hidden |= set(connection.scalars(query.where(addresses.c.address.in_(part))))
+        return list(self.documents(sorted(hidden), namespace=RETIRED).values())
 
     def all_ids(self) -> list[str]:
         """The id of every node but notes; for whole-corpus work only."""
@@ -155,6 +174,20 @@ class Catalog:
             for node_id, payload, embedding in rows
         ]
 
+    def unindexed(self, limit: int) -> list[Node]:
+        """Published nodes whose vectors no index holds yet, with their vectors."""
+        query = (
+            sa.select(*_CONTENT, nodes.c.embedding)
+            .join(contents, contents.c.node == nodes.c.key)
+            .join(staging, staging.c.id == nodes.c.id)
+            .where(staging.c.operation == "index")
+            .order_by(nodes.c.key)
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            rows = connection.execute(query).all()
+        return [replace(_node(row[:-1]), vector=unpack(row.embedding)) for row in rows]
+
     def unlinked(self) -> list[int]:
         """Keys of published nodes that still wait for their edges."""
         with self._store.reading() as connection:
@@ -182,7 +215,6 @@ class Catalog:
     def statistics(self) -> dict[str, object]:
         """Counts for people: nodes, sources, edges by kind, namespaces with their turns, notes."""
         self._store.settle()
-        private = sa.select(notes.c.node)
         with self._store.reading() as connection:
             kinds = connection.execute(
                 sa.select(edges.c.kind, sa.func.count()).group_by(edges.c.kind)
@@ -191,15 +223,18 @@ class Catalog:
                 sa.select(namespaces.c.name, namespaces.c.turn).order_by(namespaces.c.name)
             )
             noted = connection.scalar(sa.select(sa.func.count()).select_from(notes)) or 0
-            every = connection.scalar(sa.select(sa.func.count()).select_from(nodes)) or 0
+            owned = sa.select(nodes.c.owner, sa.func.count()).where(nodes.c.owner <= 0)
+            owners = {o: n for o, n in connection.execute(owned.group_by(nodes.c.owner))}
+            sources = (
+                sa.select(sa.func.count(sa.distinct(contents.c.source)))
+                .join(nodes, nodes.c.key == contents.c.node)
+                .where(nodes.c.owner == 0)
+            )
             return {
-                "nodes": every - noted,
+                "nodes": owners.get(0, 0),
+                "retired": owners.get(RETIRED, 0),
                 "notes": noted,
-                "sources": connection.scalar(
-                    sa.select(sa.func.count(sa.distinct(contents.c.source))).where(
-                        contents.c.node.not_in(private)
-                    )
-                ),
+                "sources": connection.scalar(sources),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},
                 "namespaces": {name: turn for name, turn in spaces},
                 "learned_weights": connection.scalar(
@@ -207,3 +242,9 @@ class Catalog:
                 ),
                 "turns": connection.scalar(sa.select(sa.func.count()).select_from(turns)),
             }
+
+
+def _node(row: Sequence[Any]) -> Node:
+    """A node, without vector, as its contents are read."""
+    of = _Content(*row)
+    return Node(**{**of._asdict(), "metadata": json.loads(of.metadata)})

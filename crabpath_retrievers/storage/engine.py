@@ -48,7 +48,7 @@ def open_engine(location: str | Path, *, reading: bool = False) -> sa.Engine:
         return _sqlite_engine(Path(text) / "graph.sqlite", reading=reading)
     try:
         url = sa.make_url(text)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError) as error:  # the latter for a port that is no number
         msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
         raise ConfigurationError(msg) from error
     if url.drivername == "postgresql":
@@ -114,6 +114,29 @@ def _sqlite_engine(path: Path, *, reading: bool) -> sa.Engine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
+
+
+@contextmanager
+def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection whose statements all see the database as it is now.
+
+    Args:
+        engine: One for reading.
+    """
+    if engine.dialect.name != "sqlite":
+        apart = engine.execution_options(isolation_level="REPEATABLE READ")
+        with apart.connect() as connection:
+            connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+            yield connection
+        return
+    with engine.connect() as connection:
+        # A transaction of SQLite sees what stood when it first read.
+        connection.exec_driver_sql("BEGIN")
+        try:
+            connection.exec_driver_sql("SELECT 1 FROM crabpath_meta").close()
+            yield connection
+        finally:
+            connection.exec_driver_sql("ROLLBACK")
 
 
 @contextmanager

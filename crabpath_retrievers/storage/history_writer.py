@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from functools import singledispatchmethod
 from typing import Any
 
@@ -9,11 +10,12 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers import changes_history as h
+from crabpath_retrievers.changes_regions import CountSteps, Step
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of
-from crabpath_retrievers.storage.learned_writer import NOTHING, LearnedWriter
+from crabpath_retrievers.storage.learned_writer import LearnedWriter
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
 from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
@@ -41,7 +43,8 @@ class HistoryWriter(LearnedWriter):
             exponent = max(0.0, exponent - lesson.exponent)
         self._learned(key, exponent=exponent, mind=change.mind)
         record = json.loads(lesson.record)
-        self._unuse(key, record["usage"])
+        self._unuse(change.namespace, record["usage"])
+        self._unstep(change.namespace, record.get("steps", []))
         self._uncount(change.namespace, record["together"])
         for episode in record["episodes"]:
             self._unremember(change.namespace, episode, last=last)
@@ -91,13 +94,19 @@ class HistoryWriter(LearnedWriter):
             .values(learned=s.namespaces.c.learned + 1, **values)
         )
 
-    def _unuse(self, namespace: int, uses: list[tuple[int, float, float]]) -> None:
-        for node, wins, losses in uses:
-            mine = sa.and_(s.usage.c.namespace == namespace, s.usage.c.node == node)
-            less = {"wins": _less(s.usage.c.wins, wins), "losses": _less(s.usage.c.losses, losses)}
-            self._connection.execute(s.usage.update().where(mine).values(**less))
-            nothing = sa.and_(s.usage.c.wins == 0.0, s.usage.c.losses == 0.0)
-            self._connection.execute(s.usage.delete().where(mine, nothing))
+    def _unuse(self, name: str, uses: list[Sequence[float]]) -> None:
+        alive = alive_of(self._connection, {int(use[0]) for use in uses})
+        taken = []
+        for node, wins, losses, *rest in uses:
+            if node in alive:  # lessons before schema 5 know of no decay
+                taken.append((int(node), -wins, -losses, -(rest[0] if rest else 0.0)))
+        self.apply(c.CountUse(name, tuple(taken)))
+
+    def _unstep(self, name: str, steps: list[Sequence[Any]]) -> None:
+        found = [Step(*step) for step in steps]
+        alive = alive_of(self._connection, {step.region for step in found}) | {0}
+        taken = [Step(*step.place, *(-n for n in step.counts)) for step in found]
+        self.apply(CountSteps(name, tuple(step for step in taken if step.region in alive)))
 
     def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
         alive = alive_of(self._connection, {node for a, b, *_ in pairs for node in (a, b)})
@@ -162,8 +171,3 @@ class HistoryWriter(LearnedWriter):
     @apply.register
     def _(self, change: h.DeleteSnapshot) -> None:
         self._connection.execute(s.snapshots.delete().where(s.snapshots.c.id == change.id))
-
-
-def _less(column: sa.Column[float], amount: float) -> sa.ColumnElement[float]:
-    """What is left of a sum; 0 where only rounding is."""
-    return sa.case((column - amount <= NOTHING, 0.0), else_=column - amount)

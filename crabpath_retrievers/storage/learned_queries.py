@@ -10,6 +10,7 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import (
     DECAY_RATES,
     OVERLAY_KINDS,
+    TYPED_KINDS,
     EdgeKind,
     Vector,
     effective_weight,
@@ -40,11 +41,13 @@ class Learned(NamedTuple):
         version: How often it has learned.
         mind: What it knows, as JSON; None before the first time.
         frozen: Whether it may learn no more.
+        knobs: Those of its own, as JSON.
     """
 
     version: int
     mind: str | None
     frozen: bool
+    knobs: str | None = None
 
 
 class Episode(NamedTuple):
@@ -62,6 +65,14 @@ class Episode(NamedTuple):
     clock: int
 
 
+class Usage(NamedTuple):
+    """How often a document was used when returned, and not; nats that failures took from it."""
+
+    wins: float
+    losses: float
+    decay: float
+
+
 class Kept(NamedTuple):
     """Feedback as it stands in the store, with the unit vector of its correction if it has one."""
 
@@ -74,12 +85,12 @@ class Kept(NamedTuple):
 
 
 _MIND = HotSelect(
-    sa.select(namespaces.c.learned, namespaces.c.mind, namespaces.c.frozen).where(
-        namespaces.c.name == sa.bindparam("name")
-    )
+    sa.select(
+        namespaces.c.learned, namespaces.c.mind, namespaces.c.frozen, namespaces.c.knobs
+    ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _USAGE = HotSelect(
-    sa.select(usage.c.node, usage.c.wins, usage.c.losses).where(
+    sa.select(usage.c.node, usage.c.wins, usage.c.losses, usage.c.decay).where(
         usage.c.namespace == sa.bindparam("namespace"),
         usage.c.node.in_(sa.bindparam("keys", expanding=True)),
     )
@@ -122,7 +133,11 @@ _WEIGHTS = HotSelect(
     .join(namespaces, namespaces.c.key == overlay.c.namespace)
     .join(nodes, nodes.c.key == overlay.c.target)
     .where(*_OF_SOURCES)
-    .where(overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in OVERLAY_KINDS]))
+    .where(
+        overlay.c.kind.in_(
+            [sa.literal_column(str(kind.value)) for kind in (*OVERLAY_KINDS, *TYPED_KINDS)]
+        )
+    )
 )
 _COUNTS = HotSelect(
     sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c["count"])
@@ -151,14 +166,21 @@ class LearnedQueries:
         """What the namespace has learned of ranking."""
         with self._store.reading() as connection:
             rows = _MIND.rows(connection, {"name": namespace})
-        version, mind, frozen = rows[0] if rows else (0, None, 0)
-        return Learned(version, mind, bool(frozen))
+        version, mind, frozen, knobs = rows[0] if rows else (0, None, 0, None)
+        return Learned(version, mind, bool(frozen), knobs)
 
-    def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, tuple[float, float]]:
-        """Wins and losses of those nodes that have any; ``namespace`` and nodes by key."""
+    def tuning(self, namespace: str) -> tuple[str | None, str | None]:
+        """Knobs of the namespace and what is known of turning them, as JSON."""
+        query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
+        with self._store.reading() as connection:
+            row = connection.execute(query.where(namespaces.c.name == namespace)).one_or_none()
+        return (None, None) if row is None else (row.knobs, row.tuning)
+
+    def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, Usage]:
+        """What is known of the use of those nodes that have any; ``namespace`` and nodes by key."""
         with self._store.reading() as connection:
             rows = _USAGE.rows(connection, {"namespace": namespace, "keys": list(keys)})
-        return {key: (wins, losses) for key, wins, losses in rows}
+        return {key: Usage(*counts) for key, *counts in rows}
 
     def episodes(self, namespace: int, ids: Sequence[str]) -> list[Episode]:
         """The episodes with these ids, and all that no index knows yet."""

@@ -10,14 +10,15 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers import changes as c
+from crabpath_retrievers.changes_regions import CountSteps
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted
 from crabpath_retrievers.storage.packing import pack
+from crabpath_retrievers.storage.sums import NOTHING, Sums
 
 _MOST_DOCUMENTS = 16  # of one episode, of which most is known
-NOTHING = 1e-9  # what rounding leaves of a sum of which all was taken back
 _ASKED = sa.bindparam("asked", type_=sa.Text())
 # So that forgetting a namespace finds what was said about its turns, applied or not.
 _WHOSE = sa.func.coalesce(
@@ -88,32 +89,9 @@ _RECALL = HotWrite(
 )
 
 
-def _adding(table: sa.Table, *sums: str) -> HotWrite:
-    """Adds to the sums of a row, which begin at 0 and never fall below."""
-
-    def build(insert: Callable[..., Any]) -> Any:
-        more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in sums}
-        return inserted(insert, table).on_conflict_do_update(
-            index_elements=list(table.primary_key.columns),
-            set_={name: _at_least_zero(table.c[name] + more[name]) for name in sums},
-        )
-
-    return HotWrite(build)
-
-
-def _at_least_zero(value: Any) -> Any:
-    nothing = sa.literal_column("0.0", sa.Float)
-    return sa.case((value < nothing, nothing), else_=value)
-
-
-_USED = _adding(s.usage, "wins", "losses")
-_COUNTED = _adding(s.counts, "count")
-_UNCOUNT = HotWrite(
-    lambda _: s.counts.delete().where(
-        *(s.counts.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind")),
-        s.counts.c["count"] <= sa.literal_column(str(NOTHING)),
-    )
-)
+_USED = Sums(s.usage, "wins", "losses", "decay")
+_COUNTED = Sums(s.counts, "count")
+_STEPPED = Sums(s.steps, "trials", "wins", "ends", "end_wins")
 
 
 class LearnedWriter:
@@ -193,10 +171,10 @@ class LearnedWriter:
     def _(self, change: c.CountUse) -> None:
         key = self._namespace(change.namespace)
         rows = [
-            {"namespace": key, "node": node, "wins": wins, "losses": losses}
-            for node, wins, losses in change.counts
+            {"namespace": key, "node": node, "wins": wins, "losses": losses, "decay": decay}
+            for node, wins, losses, decay in change.counts
         ]
-        _USED.run_all(self._connection, [_begun(row, "wins", "losses") for row in rows])
+        _USED.add(self._connection, rows)
 
     @apply.register
     def _(self, change: c.CountTogether) -> None:
@@ -205,8 +183,13 @@ class LearnedWriter:
             {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
             for a, b, kind, count in change.pairs
         ]
-        _COUNTED.run_all(self._connection, [_begun(row, "count") for row in rows])
-        _UNCOUNT.run_all(self._connection, [row for row in rows if row["count"] < 0])
+        _COUNTED.add(self._connection, rows)
+
+    @apply.register
+    def _(self, change: CountSteps) -> None:
+        key = self._namespace(change.namespace)
+        rows = [{"namespace": key, **step._asdict()} for step in change.steps]
+        _STEPPED.add(self._connection, rows)
 
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
@@ -257,6 +240,7 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "told": [{"note": note, "query": query} for note, query in taught.told],
         "used": taught.used,
         "spoken": dict(taught.spoken),
+        "steps": taught.steps,
     }
     return {
         "feedback": change.feedback_id,
@@ -266,12 +250,6 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "record": to_json(record).decode(),
         "ranker": taught.ranker,
     }
-
-
-def _begun(row: dict[str, Any], *sums: str) -> dict[str, Any]:
-    """A row as it begins, and what is added to one that stands."""
-    begins = {name: max(0.0, row[name]) for name in sums}
-    return {**row, **begins, **{f"more_{name}": row[name] for name in sums}}
 
 
 def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:

@@ -56,6 +56,15 @@ _NODES = HotSelect(
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
 )
 
+_IN_ORDER = HotSelect(
+    sa.select(contents.c.source, contents.c.document, contents.c.position, contents.c.node)
+    .join(nodes, nodes.c.key == contents.c.node)
+    .where(
+        contents.c.source.in_(sa.bindparam("values", expanding=True)),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
+    )
+)
+
 
 @cache
 def _looked_up(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> HotSelect:
@@ -128,8 +137,7 @@ class LinkQueries:
 
         Documents of one source stand in the order in which they came, chunks by their position.
         """
-        columns = (contents.c.source, contents.c.document, contents.c.position, contents.c.node)
-        rows = list(self._rows(contents.c.source, sources, *columns))
+        rows = list(self._found(_IN_ORDER, sources))
         first: dict[tuple[str, str], int] = {}
         for source, document, _, key in rows:
             first[source, document] = min(key, first.get((source, document), key))

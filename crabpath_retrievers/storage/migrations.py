@@ -7,8 +7,10 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
+from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import (
+    contents,
     episodes,
     feedback,
     meta,
@@ -16,10 +18,11 @@ from crabpath_retrievers.storage.schema import (
     namespaces,
     nodes,
     turns,
+    usage,
 )
 from crabpath_retrievers.storage.weight_writer import unknown_moves
 
-VERSION = 4
+VERSION = 6
 
 Migration = Callable[[sa.Connection], None]
 
@@ -50,6 +53,31 @@ def _telling(connection: sa.Connection) -> None:
     connection.execute(episodes.update().values(told=episodes.c.turns))
 
 
+def _regions(connection: sa.Connection) -> None:
+    """Version 5 knows the level of each node, what became of steps, and decayed rewards."""
+    _add(connection, (nodes.c.level, usage.c.decay))
+    metadata.create_all(connection)
+    _index(connection, nodes, "ix_crabpath_nodes_level")
+    own = sa.select(nodes.c.key, nodes.c.id).where(nodes.c.owner == 0)
+    hubs = [
+        {"hub": key, "at": level}
+        for key, node_id in connection.execute(own)
+        if (level := level_of(node_id))
+    ]
+    if hubs:
+        update = nodes.update().where(nodes.c.key == sa.bindparam("hub"))
+        connection.execute(update.values(level=sa.bindparam("at")), hubs)
+        # Else queries and learning take the corpus for one without hubs until the next one comes.
+        connection.execute(meta.insert().values(name="hubs", value=str(len(hubs))))
+
+
+def _health(connection: sa.Connection) -> None:
+    """Version 6 keeps reports on health and knobs, and finds nodes that were split off others."""
+    _add(connection, (contents.c.split_from, namespaces.c.knobs, namespaces.c.tuning))
+    metadata.create_all(connection)
+    _index(connection, contents, "ix_crabpath_contents_split_from")
+
+
 _OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
 _OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
 
@@ -63,6 +91,11 @@ def _add(connection: sa.Connection, columns: Iterable[sa.Column[Any]]) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {column.table.name} ADD COLUMN {text}")
 
 
+def _index(connection: sa.Connection, table: sa.Table, name: str) -> None:
+    """Make an index of a table that is older than it."""
+    next(i for i in table.indexes if i.name == name).create(connection, checkfirst=True)
+
+
 def _rename(connection: sa.Connection, column: sa.Column[Any], former: str) -> None:
     """Give a column its name; a table that an earlier step made has it already."""
     table = column.table.name
@@ -72,7 +105,13 @@ def _rename(connection: sa.Connection, column: sa.Column[Any], former: str) -> N
 
 
 # MIGRATIONS[n] leads from version n to n + 1.
-MIGRATIONS: Mapping[int, Migration] = {1: _learning, 2: _going_back, 3: _telling}
+MIGRATIONS: Mapping[int, Migration] = {
+    1: _learning,
+    2: _going_back,
+    3: _telling,
+    4: _regions,
+    5: _health,
+}
 
 
 def prepare(

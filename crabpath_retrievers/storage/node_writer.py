@@ -8,9 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import AUTHORITIES, LEARNED, EdgeKind
+from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.terms import term_codes
 from crabpath_retrievers.text import titled, tokens
 
@@ -56,6 +58,7 @@ class NodeWriter:
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
         self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))
+        self._count_hubs(sum(row["level"] > 0 for row in rows))
         return beside
 
     def _describe(
@@ -92,7 +95,7 @@ class NodeWriter:
             Ids of the nodes that stood beside them and now stand beside others.
         """
         keys = list(self._keys(ids).values())
-        beside = self.beside(ids)
+        beside, hubs = self.beside(ids), self._hubs(keys)
         self._strip(keys, [kind.value for kind in EdgeKind])
         for column in (
             s.overlay.c.source,
@@ -102,9 +105,38 @@ class NodeWriter:
             s.counts.c.source,
             s.counts.c.target,
             s.usage.c.node,
+            s.steps.c.region,
             s.nodes.c.key,
         ):
             self._delete(column, keys)
+        self._count_hubs(hubs)
+        return beside
+
+    def retire(self, ids: Sequence[str]) -> list[str]:
+        """Hide nodes from all queries, with all that was learned about them; texts are kept.
+
+        A hub stays one: it is a place among vectors, and regions are counted by it.
+
+        Returns:
+            Ids of the nodes that stood beside them and now stand beside others.
+        """
+        keys = list(self._keys(ids).values())
+        beside = self.beside(ids)
+        held = [
+            dict(row)
+            for part in parts(keys)
+            for row in self._connection.execute(
+                sa.select(s.contents).where(s.contents.c.node.in_(part))
+            ).mappings()
+        ]
+        self._strip(keys, TEXTUAL)
+        for part in parts(keys):
+            hidden = s.nodes.update().where(s.nodes.c.key.in_(part)).values(owner=RETIRED)
+            self._connection.execute(hidden)
+        if held:
+            self._connection.execute(s.contents.insert(), held)
+            addressed = [{"address": address_of(r["content"]), "node": r["node"]} for r in held]
+            self._connection.execute(s.addresses.insert(), addressed)
         return beside
 
     def beside(self, ids: Iterable[str]) -> list[str]:
@@ -194,6 +226,19 @@ class NodeWriter:
             insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
         )
 
+    def _hubs(self, keys: Sequence[int]) -> int:
+        """How many of these nodes are hubs; no note is one, whatever its id."""
+        count = sa.select(sa.func.count()).where(s.nodes.c.level > 0)
+        return sum(
+            self._connection.scalar(count.where(s.nodes.c.key.in_(part))) or 0
+            for part in parts(keys)
+        )
+
+    def _count_hubs(self, changed: int) -> None:
+        """Let whoever keeps the hubs at hand notice that they are others now."""
+        if changed:
+            self._bump("hubs", changed)
+
     def _ids(self, keys: Sequence[int]) -> list[str]:
         query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
         return list(self._connection.scalars(query))
@@ -220,6 +265,7 @@ def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[st
         "id": node_id,
         "owner": 0,
         "authority": None if authority is None else authority.value,
+        "level": level_of(node_id),
         "mentions": 0,
         "title": payload["title"],
         "embedding": embedding,
@@ -229,6 +275,7 @@ def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[st
 
 def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
     """What is told of a node."""
+    split = payload["metadata"].get("split_from")
     return {
         "node": key,
         "document": payload["document"],
@@ -238,6 +285,7 @@ def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
         "length": len(indexed_tokens(payload["title"], payload["content"])),
         "content": payload["content"],
         "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
+        "split_from": split if isinstance(split, str) else None,
     }
 
 

@@ -1,7 +1,6 @@
 """How changes of notes and of authority are carried out."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import singledispatchmethod
@@ -17,6 +16,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.node_writer import NodeWriter, content_row, node_row
 from crabpath_retrievers.storage.packing import pack, unpack
 from crabpath_retrievers.storage.settling import settle, standing
@@ -74,7 +74,8 @@ class NoteWriter:
         node = change.node
         assert node.vector is not None, "notes carry their vector"  # noqa: S101
         row = node_row(node.id, _payload(node), pack(node.vector))
-        row |= {"owner": namespace, "authority": change.authority.value}
+        # A note is seen by one namespace, regions are the same for all.
+        row |= {"owner": namespace, "authority": change.authority.value, "level": 0}
         known = self._connection.execute(
             sa.select(s.nodes.c.key, s.nodes.c.owner).where(s.nodes.c.id == node.id)
         ).one_or_none()
@@ -261,9 +262,7 @@ class NoteWriter:
         self._journal("authority", None, payload)
 
     def _journal(self, change: str, namespace: str | None, payload: dict[str, Any]) -> None:
-        """What was done; the text itself never enters: what is forgotten must be gone."""
-        row = {"created": time.time(), "namespace": namespace, "change": change}
-        self._connection.execute(s.journal.insert().values(payload=json.dumps(payload), **row))
+        write_down(self._connection, change, payload, namespace)
 
 
 def _episode(key: int, query: str) -> str:

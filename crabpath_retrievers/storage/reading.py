@@ -14,3 +14,19 @@ class Readable(Protocol):
 
     def settle(self) -> None:
         """Wait until all turn records that were handed over are written."""
+
+
+class Standpoint(Protocol):
+    """Where a namespace stands: its key, its turns, and how much it has faded."""
+
+    @property
+    def key(self) -> int:
+        """Key of the namespace; 0 for one that was never used."""
+
+    @property
+    def turn(self) -> int:
+        """How many turns it had."""
+
+    @property
+    def exponent(self) -> float:
+        """Its accumulated decay exponent."""

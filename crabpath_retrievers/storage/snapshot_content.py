@@ -11,7 +11,13 @@ from pydantic_core import to_json
 
 from crabpath_retrievers.storage import schema as s
 
-_NODES = {s.overlay: ("source", "target"), s.counts: ("source", "target"), s.usage: ("node",)}
+_NODES = {
+    s.overlay: ("source", "target"),
+    s.counts: ("source", "target"),
+    s.usage: ("node",),
+    s.steps: ("region",),
+}
+_DEFAULTS = {s.usage: {"decay": 0.0}}  # of columns that older schemas lack
 _TABLES = (*_NODES, s.episodes)
 _QUICK = 1  # of zlib: the best level takes six times as long for a tenth less
 
@@ -34,18 +40,18 @@ class Content(NamedTuple):
         return {
             row[name]
             for table, names in _NODES.items()
-            for row in self.tables[table.name]
+            for row in self.tables.get(table.name, ())
             for name in names
         }
 
     def rows(self, namespace: int, alive: set[int]) -> Iterator[tuple[sa.Table, list[Any]]]:
         """The rows to write, by table, of nodes that still exist; episodes wait for the index."""
         for table, names in _NODES.items():
-            found = self.tables[table.name]
+            found = self.tables.get(table.name, [])  # one of an older schema lacks some
             yield (
                 table,
                 [
-                    {**row, "namespace": namespace}
+                    {**_DEFAULTS.get(table, {}), **row, "namespace": namespace}
                     for row in found
                     if all(row[name] in alive for name in names)
                 ],

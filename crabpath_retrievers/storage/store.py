@@ -14,17 +14,23 @@ from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
-from crabpath_retrievers.storage.engine import open_engine, translated_errors
+from crabpath_retrievers.storage.dump import Dump
+from crabpath_retrievers.storage.engine import moment, open_engine, translated_errors
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
+from crabpath_retrievers.storage.health_queries import HealthQueries
 from crabpath_retrievers.storage.history_queries import HistoryQueries
 from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
 from crabpath_retrievers.storage.migrations import prepare
 from crabpath_retrievers.storage.note_queries import NoteQueries
+from crabpath_retrievers.storage.region_queries import RegionQueries
+from crabpath_retrievers.storage.trial_queries import TrialQueries
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
+from crabpath_retrievers.storage.typed_queries import TypedQueries
+from crabpath_retrievers.storage.upkeep_queries import UpkeepQueries
 from crabpath_retrievers.storage.walk_queries import WalkQueries
 from crabpath_retrievers.trajectory import Turn
 
@@ -43,6 +49,11 @@ class GraphStore:
         learned: What namespaces have learned, and feedback.
         history: What of it can be taken back, and snapshots.
         notes: Notes of namespaces.
+        regions: Hubs of regions, and what became of steps.
+        typed: Edges by their kind.
+        health: What health is measured on, and what was found before.
+        upkeep: What maintenance looks at.
+        trials: Turns and feedback of A/B trials, and where these stand.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -78,6 +89,11 @@ class GraphStore:
         self.learned = LearnedQueries(self)
         self.history = HistoryQueries(self)
         self.notes = NoteQueries(self)
+        self.regions = RegionQueries(self)
+        self.typed = TypedQueries(self)
+        self.health = HealthQueries(self)
+        self.upkeep = UpkeepQueries(self)
+        self.trials = TrialQueries(self)
 
     @property
     def name(self) -> str:
@@ -106,6 +122,19 @@ class GraphStore:
                 yield connection
             finally:
                 self._current.reset(token)
+
+    @contextmanager
+    def dumping(self) -> Iterator[Dump]:
+        """The store as it is now, however long it takes to read and whatever changes meanwhile.
+
+        Raises:
+            StoreError: Documents are half added.
+        """
+        self.settle()
+        with translated_errors(self._engine), moment(self._reader) as connection:
+            dump = Dump(connection)
+            dump.require_finished()
+            yield dump
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes in one transaction, or none of them, and journal them.

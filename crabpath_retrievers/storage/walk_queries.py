@@ -32,13 +32,19 @@ _KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of E
 
 
 class Clock(NamedTuple):
-    """Where a namespace stands: its key (0 if unseen), turns, decay, times learned, notes."""
+    """Where a namespace stands: its key (0 if unseen), turns, decay, times learned, notes.
+
+    ``hubs`` changes whenever the hubs of regions do; it is 0 in a corpus without any. ``knobs``
+    are those of its own, as JSON; see :mod:`crabpath_retrievers.knobs`.
+    """
 
     key: int
     turn: int
     exponent: float
     learned: int = 0
     notes: int = 0
+    hubs: int = 0
+    knobs: str | None = None
 
 
 class Frontier(NamedTuple):
@@ -54,6 +60,9 @@ _SEEN = sa.or_(nodes.c.owner == _NOBODY, nodes.c.owner == sa.bindparam("namespac
 _BY_ID = sa.select(*_HEAD).where(_SEEN, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 _BY_KEY = sa.select(*_HEAD).where(_SEEN, nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
+_HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(
+    meta.c.name == sa.literal_column("'hubs'")
+)
 _CLOCK = HotSelect(
     sa.select(
         namespaces.c.key,
@@ -61,6 +70,8 @@ _CLOCK = HotSelect(
         namespaces.c.exponent,
         namespaces.c.learned,
         namespaces.c.notes,
+        sa.func.coalesce(_HUBS.scalar_subquery(), _NOBODY),
+        namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _OWNERS = HotSelect(

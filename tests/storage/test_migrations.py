@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
+    AdvanceClock,
     ConsumeFeedback,
     Freeze,
     KeepEpisode,
@@ -16,6 +17,7 @@ from crabpath_retrievers.changes import (
     PutMeta,
     WeightDelta,
 )
+from crabpath_retrievers.changes_autotune import SetKnobs
 from crabpath_retrievers.changes_history import Taught, TaughtEpisode, UndoFeedback
 from crabpath_retrievers.changes_notes import KeepNote, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
@@ -150,8 +152,23 @@ def test_a_store_without_learning_learns_after_migration(location, store, graph,
     migrated = GraphStore(location)
     migrated.apply([Freeze("ann", frozen=True)])
     assert version_of(migrated) == VERSION
-    assert migrated.learned.learned("ann") == (0, None, True)
+    assert migrated.learned.learned("ann") == (0, None, True, None)
     assert [node.id for node in migrated.catalog.known(ids=["a"])] == ["a"]
+    migrated.close()
+
+
+def test_namespaces_of_version_5_have_no_knobs(location, store):
+    """They follow the settings, and can be set."""
+    store.apply([AdvanceClock("ann", turns=3)])
+    with store._engine.begin() as connection:
+        for column in ("knobs", "tuning"):
+            connection.execute(sa.text(f"ALTER TABLE crabpath_namespaces DROP COLUMN {column}"))
+    store.apply([PutMeta((("schema", "5"),))])
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    assert migrated.walk.clock("ann")[1:] == (3, 0.0, 0, 0, 0, None)
+    migrated.apply([SetKnobs("run", "ann", '{"reflex": 0.9}', None, (None, None))])
+    assert migrated.walk.clock("ann").knobs == '{"reflex": 0.9}'
     migrated.close()
 
 

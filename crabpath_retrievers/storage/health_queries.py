@@ -1,0 +1,159 @@
+"""Reads of what health is measured on: counters and samples, nothing that grows with the corpus."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sqlalchemy as sa
+from pydantic_core import from_json
+
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.health_edges import UNWALKED, HealthEdges
+from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.schema import (
+    contents,
+    edges,
+    health,
+    meta,
+    namespaces,
+    nodes,
+    overlay,
+    turns,
+)
+
+_SEED = 0
+_MOST_DRAWN = 20  # keys drawn per node that is wanted: in a store of which most is gone
+
+
+class Corpus(NamedTuple):
+    """How many document chunks there are, and the words of their titles and texts."""
+
+    nodes: int
+    tokens: int
+
+
+class Sampled(NamedTuple):
+    """A document chunk of the sample, and whether no pointer leads to it or away from it."""
+
+    id: str
+    document: str
+    isolated: bool
+
+
+class TurnFacts(NamedTuple):
+    """Of one turn: nodes entered by a pointer, documents returned, and their words."""
+
+    fired: int
+    returned: int
+    tokens: int
+
+
+class HealthQueries:
+    """Reads for health. Samples are drawn with a fixed seed.
+
+    Attributes:
+        edges: Reads of edges, and of what may become one.
+    """
+
+    def __init__(self, store: Readable) -> None:
+        """Read from ``store``."""
+        self._store = store
+        self.edges = HealthEdges(store)
+
+    def corpus(self) -> Corpus:
+        """Size of what all namespaces share; notes are not in it."""
+        query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
+        with self._store.reading() as connection:
+            found = {name: int(value) for name, value in connection.execute(query)}
+        return Corpus(found.get("nodes", 0), found.get("tokens", 0))
+
+    def sample(self, limit: int) -> list[int]:
+        """Keys of about ``limit`` document chunks, drawn evenly; of all when there are not more."""
+        own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
+        total = self.corpus().nodes
+        # One each: both of one query would be a scan.
+        ends = (sa.func.min(nodes.c.key), sa.func.max(nodes.c.key))
+        bounds = sa.select(*(sa.select(end).scalar_subquery() for end in ends))
+        with self._store.reading() as connection:
+            low, high = connection.execute(bounds).one()
+            if low is None or total <= limit:
+                return list(connection.scalars(own.limit(limit)))
+            drawn = _drawn(low, high, limit, total)
+            found = [
+                connection.scalars(own.where(nodes.c.key.in_(part))).all() for part in parts(drawn)
+            ]
+        return [key for part in found for key in part]
+
+    def sampled(self, keys: Sequence[int], namespace: int) -> list[Sampled]:
+        """The chunks with these keys, as a namespace (by key) sees them."""
+        mine = overlay.c.namespace == namespace
+        walked = overlay.c.kind.not_in(UNWALKED)
+        touched = sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.source == nodes.c.key),
+            sa.exists().where(mine, walked, overlay.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        with self._store.reading() as connection:
+            rows = [
+                row
+                for part in parts(keys)
+                for row in connection.execute(query.where(nodes.c.key.in_(part)))
+            ]
+        return [Sampled(node, document, bool(isolated)) for node, document, isolated in rows]
+
+    def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
+        """The latest turns of a namespace (by key), newest first; what is gone has no words."""
+        query = (
+            sa.select(turns.c.record)
+            .where(turns.c.namespace == namespace)
+            .order_by(turns.c.clock.desc())
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            records = [from_json(record) for record in connection.scalars(query)]
+        returned = [[item["node"] for item in record["returned"]] for record in records]
+        words = self._lengths({node for of_turn in returned for node in of_turn})
+        return [
+            TurnFacts(
+                len(record["visited"]) - len(record["seeds"]),
+                len(of_turn),
+                sum(words.get(node, 0) for node in of_turn),
+            )
+            for record, of_turn in zip(records, returned, strict=True)
+        ]
+
+    def _lengths(self, ids: set[str]) -> dict[str, int]:
+        query = sa.select(nodes.c.id, contents.c.length).join(
+            contents, contents.c.node == nodes.c.key
+        )
+        with self._store.reading() as connection:
+            return {
+                node: length
+                for part in parts(sorted(ids))
+                for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
+            }
+
+    def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
+        """The latest reports on a namespace, oldest first."""
+        query = (
+            sa.select(health.c.report)
+            .join(namespaces, namespaces.c.key == health.c.namespace)
+            .where(namespaces.c.name == namespace)
+            .order_by(health.c.sequence.desc())
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            return [json.loads(report) for report in connection.scalars(query)][::-1]
+
+
+def _drawn(low: int, high: int, limit: int, total: int) -> list[int]:
+    """Keys to look up, so many that about ``limit`` of them stand."""
+    span = high - low + 1
+    size = min(span, limit * _MOST_DRAWN, -(-limit * span // total))
+    drawn = np.random.default_rng(_SEED).choice(span, size=size, replace=False)
+    return [low + offset for offset in sorted(drawn.tolist())]

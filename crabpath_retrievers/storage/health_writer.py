@@ -1,0 +1,33 @@
+"""How reports on health are kept: the latest of each namespace."""
+
+import json
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes_health import RecordHealth
+from crabpath_retrievers.storage.schema import health, namespaces
+
+
+def record_health(connection: sa.Connection, change: RecordHealth) -> None:
+    """Keep a report, and drop those that are too old; an unknown namespace stays unknown.
+
+    Args:
+        connection: An open transaction.
+        change: The report.
+    """
+    query = sa.select(namespaces.c.key).where(namespaces.c.name == change.namespace)
+    key = connection.scalar(query)
+    if key is None:
+        return
+    row = {
+        "namespace": key,
+        "clock": change.clock,
+        "created": change.created,
+        "report": json.dumps(dict(change.report), allow_nan=False),
+    }
+    connection.execute(health.insert().values(row))
+    own = health.c.namespace == key
+    latest = sa.select(health.c.sequence).where(own).order_by(health.c.sequence.desc())
+    # The first one that is too many; nothing is older while there is none.
+    last = latest.offset(change.keep).limit(1).scalar_subquery()
+    connection.execute(health.delete().where(own, health.c.sequence <= last))

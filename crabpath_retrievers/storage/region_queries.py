@@ -1,0 +1,115 @@
+"""Reads of regions: their hubs, the nodes in them, and what became of steps."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.schema import meta, namespaces, nodes, steps
+
+_BLOCK = 4096
+_STEP = (
+    steps.c.level,
+    steps.c.region,
+    steps.c.task,
+    steps.c.action,
+    steps.c.next,
+    steps.c.trials,
+    steps.c.wins,
+    steps.c.ends,
+    steps.c.end_wins,
+)
+_STEPS = HotSelect(
+    sa.select(*_STEP).where(
+        steps.c.namespace == sa.bindparam("namespace"),
+        steps.c.level.in_(sa.bindparam("levels", expanding=True)),
+        steps.c.region.in_(sa.bindparam("regions", expanding=True)),
+    )
+)
+
+
+class Placed(NamedTuple):
+    """A node with its unit vector, shape ``[d]``, half precision."""
+
+    key: int
+    id: str
+    title: str
+    vector: Vector
+
+
+class RegionQueries:
+    """Reads of regions. Only :meth:`steps` stands on the way of a query."""
+
+    def __init__(self, store: Readable) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def version(self) -> int:
+        """Changes whenever the hubs do."""
+        query = sa.select(meta.c.value).where(meta.c.name == "hubs")
+        with self._store.reading() as connection:
+            return int(connection.scalar(query) or 0)
+
+    def sizes(self) -> dict[int, int]:
+        """How many hubs every level has that has any, from level 1 on."""
+        query = sa.select(nodes.c.level, sa.func.count()).where(nodes.c.level > 0)
+        with self._store.reading() as connection:
+            exact = {level: n for level, n in connection.execute(query.group_by(nodes.c.level))}
+        top = max(exact, default=0)
+        return {
+            level: sum(n for other, n in exact.items() if other >= level)
+            for level in range(1, top + 1)
+        }
+
+    def hubs(self, level: int) -> list[Placed]:
+        """The hubs of a level, in the order of their keys."""
+        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
+        query = query.where(nodes.c.level >= level).order_by(nodes.c.key)
+        with self._store.reading() as connection:
+            rows = connection.execute(query).all()
+        return [Placed(key, name, title, unpack(vector)) for key, name, title, vector in rows]
+
+    def placed(self) -> Iterator[list[Placed]]:
+        """All nodes but notes, block by block, in the order of their keys."""
+        query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
+        query = query.where(nodes.c.owner == 0).order_by(nodes.c.key).limit(_BLOCK)
+        last = 0
+        while True:
+            with self._store.reading() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [Placed(key, name, title, unpack(vector)) for key, name, title, vector in rows]
+
+    def steps(self, namespace: int, places: Sequence[tuple[int, int]]) -> list[Step]:
+        """What a namespace knows of the steps that were taken in these regions.
+
+        Args:
+            namespace: By key.
+            places: As ``(level, region)``.
+        """
+        wanted = {
+            "namespace": namespace,
+            "levels": list({level for level, _ in places}),
+            "regions": list({region for _, region in places}),
+        }
+        with self._store.reading() as connection:
+            rows = _STEPS.rows(connection, wanted)
+        known = set(places)
+        return [Step(*row) for row in rows if (row[0], row[1]) in known]
+
+    def all_steps(self, namespace: str, level: int) -> list[Step]:
+        """What a namespace knows of all steps of one level, and of all levels together."""
+        query = (
+            sa.select(*_STEP)
+            .join(namespaces, namespaces.c.key == steps.c.namespace)
+            .where(namespaces.c.name == namespace, steps.c.level.in_((0, level)))
+        )
+        with self._store.reading() as connection:
+            return [Step(*row) for row in connection.execute(query)]

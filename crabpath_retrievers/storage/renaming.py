@@ -1,0 +1,122 @@
+"""Rows of a namespace under another name, or with other ids where theirs are taken. Pure."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from crabpath_retrievers.changes_archive import Renames
+
+Row = dict[str, Any]
+_ONE = frozenset({"node", "source", "target"})  # of a turn record: what names a node
+_SEVERAL = frozenset({"chosen", "reflexes", "visited"})
+
+
+def renamed(table: str, row: Row, to: Renames) -> Row:
+    """A row as it stands here.
+
+    Args:
+        table: Whose row it is.
+        row: By former names; it may be changed.
+        to: What is called otherwise here.
+    """
+    return _OF[table](row, to) if to.any and table in _OF else row
+
+
+def _node(row: Row, to: Renames) -> Row:
+    return {**row, "id": to.notes.get(row["id"], row["id"])}
+
+
+def _note(row: Row, to: Renames) -> Row:
+    turn, feedback = (row[column] for column in ("turn", "feedback"))
+    return {
+        **row,
+        "turn": to.turns.get(turn, turn),
+        "feedback": to.feedback.get(feedback, feedback),
+    }
+
+
+def _move(row: Row, to: Renames) -> Row:
+    cause = row["cause"]  # feedback, or a note that somebody told
+    return {**row, "cause": to.feedback.get(cause, to.notes.get(cause, cause))}
+
+
+def _episode(row: Row, to: Renames) -> Row:
+    documents = {to.notes.get(n, n): credit for n, credit in json.loads(row["documents"]).items()}
+    return {**row, "id": _episode_id(row["id"], to), "documents": json.dumps(documents)}
+
+
+def _episode_id(episode: str, to: Renames) -> str:
+    return to.episodes.get(episode, episode)
+
+
+def _turn(row: Row, to: Renames) -> Row:
+    record = _nodes(json.loads(row["record"]), to.notes) if to.notes else json.loads(row["record"])
+    identity = to.turns.get(row["id"], row["id"])
+    # A run of a host is that of the turn which has its own id still.
+    run = row["run_id"] if identity == row["id"] else None
+    record |= {"id": identity, "namespace": to.namespace, "run_id": run}
+    return {**row, "id": identity, "run_id": run, "record": to_json(record).decode()}
+
+
+def _nodes(value: Any, notes: Mapping[str, str]) -> Any:
+    """A turn record with other ids of notes."""
+    if isinstance(value, list):
+        return [_nodes(item, notes) for item in value]
+    if not isinstance(value, dict):
+        return value
+    new: dict[str, Any] = {}
+    for name, item in value.items():
+        if name in _ONE and isinstance(item, str):
+            new[name] = notes.get(item, item)
+        elif name in _SEVERAL:
+            new[name] = [notes.get(node, node) for node in item]
+        else:
+            new[name] = _nodes(item, notes)
+    return new
+
+
+def _feedback(row: Row, to: Renames) -> Row:
+    said = json.loads(row["payload"])
+    identity = to.feedback.get(row["id"], row["id"])
+    for name in ("used", "unused"):
+        if said[name] is not None:
+            said[name] = [to.notes.get(node, node) for node in said[name]]
+    turn = to.turns.get(said["turn_id"], said["turn_id"])
+    said |= {"feedback_id": identity, "turn_id": turn, "namespace": to.namespace}
+    payload = json.dumps(said, ensure_ascii=False)
+    return {**row, "id": identity, "namespace": to.namespace, "payload": payload}
+
+
+def _consumed(row: Row, to: Renames) -> Row:
+    turn, feedback = row["turn"], row["feedback"]
+    return {"turn": to.turns.get(turn, turn), "feedback": to.feedback.get(feedback, feedback)}
+
+
+def _taught(row: Row, to: Renames) -> Row:
+    record = json.loads(row["record"])
+    for told in record["told"]:
+        told["note"] = to.notes.get(told["note"], told["note"])
+    for episode in record["episodes"]:
+        episode[0] = _episode_id(episode[0], to)
+    record["used"] = [to.notes.get(node, node) for node in record["used"]]
+    feedback = to.feedback.get(row["feedback"], row["feedback"])
+    return {**row, "feedback": feedback, "record": to_json(record).decode()}
+
+
+def _namespace(row: Row, to: Renames) -> Row:
+    return {**row, "name": to.namespace}
+
+
+_OF: Mapping[str, Callable[[Row, Renames], Row]] = {
+    "namespaces": _namespace,
+    "nodes": _node,
+    "notes": _note,
+    "moves": _move,
+    "episodes": _episode,
+    "turns": _turn,
+    "feedback": _feedback,
+    "consumed": _consumed,
+    "taught": _taught,
+}

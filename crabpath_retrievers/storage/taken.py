@@ -1,0 +1,46 @@
+"""Which ids are taken already, by another namespace than the one that comes."""
+
+from collections.abc import Callable, Iterable
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.batching import parts
+
+
+class Whose:
+    """Looks ids up beside one namespace."""
+
+    def __init__(self, connection: sa.Connection, namespace: str) -> None:
+        """Look up on ``connection``; the ids of ``namespace`` itself are free."""
+        self._connection = connection
+        key = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == namespace)
+        own = connection.scalar(key) or 0
+        self._others = {
+            "turns": (s.turns.c.id, s.turns.c.namespace != own),
+            "feedback": (
+                s.feedback.c.id,
+                sa.func.coalesce(s.feedback.c.namespace, "") != namespace,
+            ),
+            "nodes": (s.nodes.c.id, s.nodes.c.owner != own),
+        }
+
+    def taken(self, table: str, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that name turns, feedback or nodes of somebody else."""
+        if table not in self._others:
+            return set()
+        column, others = self._others[table]
+        return self._found(ids, lambda part: sa.select(column).where(column.in_(part), others))
+
+    def documents(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids that name documents."""
+        nodes, shared = s.nodes.c.id, s.nodes.c.owner == 0
+        return self._found(ids, lambda part: sa.select(nodes).where(nodes.in_(part), shared))
+
+    def _found(
+        self, ids: Iterable[str], query: Callable[[list[str]], sa.Select[tuple[str]]]
+    ) -> set[str]:
+        found: set[str] = set()
+        for part in parts(ids):
+            found |= set(self._connection.scalars(query(part)))
+        return found

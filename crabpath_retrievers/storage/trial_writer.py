@@ -1,0 +1,29 @@
+"""How the state of an A/B trial is kept: by whoever knew the state before."""
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.errors import ConflictError
+from crabpath_retrievers.storage.schema import meta
+from crabpath_retrievers.storage.trial_names import meta_name
+
+
+def keep_trial(connection: sa.Connection, change: KeepTrial, insert: Callable[..., Any]) -> None:
+    """Replace the state that was read, or add that of a new trial.
+
+    Raises:
+        ConflictError: The state is another one by now.
+    """
+    name = meta_name(change.name)
+    if change.before is None:
+        new = insert(meta).values(name=name, value=change.after)
+        statement = new.on_conflict_do_nothing().returning(meta.c.name)
+    else:
+        read = (meta.c.name == name) & (meta.c.value == change.before)
+        statement = meta.update().where(read).values(value=change.after).returning(meta.c.name)
+    if connection.execute(statement).one_or_none() is None:
+        msg = f"trial {change.name!r} was changed by somebody else meanwhile: try again"
+        raise ConflictError(msg)

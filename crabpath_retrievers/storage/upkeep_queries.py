@@ -1,0 +1,172 @@
+"""Reads of maintenance, in blocks: nothing here stands on the way of a query."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage.awaited import awaited
+from crabpath_retrievers.storage.journal import of_run
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.schema import (
+    edges,
+    journal,
+    namespaces,
+    nodes,
+    notes,
+    overlay,
+    turns,
+    usage,
+)
+
+_EDGE = ("source", "target", "kind")
+
+
+class LearnedWeight(NamedTuple):
+    """A weight that a namespace has learned, as it is stored.
+
+    Attributes:
+        weight: At its last touch, in [-1, 1].
+        mark: Decay exponent of the namespace then.
+        floor: Where forgetting leaves it; None where it stands on learning alone.
+        authority: Of the node that it leads to.
+    """
+
+    source: int
+    target: int
+    kind: int
+    weight: float
+    mark: float
+    floor: float | None
+    authority: int
+
+
+class NoteRow(NamedTuple):
+    """A note made from an answer, with its edges and uses."""
+
+    id: str
+    last: int
+    uses: float
+    passes: float
+    authority: int
+    degree: int
+    strongest: float
+
+
+class Lonely(NamedTuple):
+    """A node without any edge, with its unit vector, shape ``[d]``."""
+
+    key: int
+    vector: Vector
+
+
+class UpkeepQueries:
+    """Reads what maintenance looks at."""
+
+    def __init__(self, store: Readable) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def namespaces(self) -> list[str]:
+        """Names of all, in order."""
+        with self._store.reading() as connection:
+            query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
+            return list(connection.scalars(query))
+
+    def weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
+        """All that a namespace has learned of edges, in blocks of ``size`` rows."""
+        o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
+        authority = sa.func.coalesce(nodes.c.authority, 0)
+        joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
+        # The weight of STOP has no edge behind it, and is no edge that could be pruned.
+        floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
+        query = (
+            sa.select(o.source, o.target, o.kind, o.weight, o.mark, floor, authority)
+            .select_from(joined)
+            .where(o.namespace == namespace)
+            .order_by(o.source, o.target, o.kind)
+            .limit(size)
+        )
+        last = (-1, -1, -1)
+        while True:
+            after = sa.tuple_(o.source, o.target, o.kind) > sa.tuple_(*map(sa.literal, last))
+            with self._store.reading() as connection:
+                rows = [LearnedWeight(*row) for row in connection.execute(query.where(after))]
+            if not rows:
+                return
+            last = rows[-1][:3]
+            yield rows
+
+    def answers(self, namespace: int) -> list[NoteRow]:
+        """Notes of a namespace that were made from answers."""
+        near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
+        mine = sa.and_(overlay.c.namespace == namespace, near)
+        degree, strongest = (
+            sa.select(of).where(mine).correlate(notes).scalar_subquery()
+            for of in (
+                sa.func.count(),
+                sa.func.coalesce(sa.func.max(sa.func.abs(overlay.c.weight)), 0.0),
+            )
+        )
+        used = sa.and_(usage.c.node == notes.c.node, usage.c.namespace == namespace)
+        passes = sa.func.coalesce(usage.c.losses, 0.0)
+        columns = (nodes.c.id, notes.c.last, notes.c.uses, passes, nodes.c.authority)
+        query = (
+            sa.select(*columns, degree, strongest)
+            .select_from(notes.join(nodes, nodes.c.key == notes.c.node).outerjoin(usage, used))
+            .where(notes.c.namespace == namespace, notes.c.kind == "auto")
+            .order_by(notes.c.node)
+        )
+        with self._store.reading() as connection:
+            return [NoteRow(*row) for row in connection.execute(query)]
+
+    def lonely(self, size: int) -> Iterator[list[Lonely]]:
+        """Nodes of documents that no edge leaves or enters, in blocks."""
+        none = ~sa.or_(
+            sa.exists().where(edges.c.source == nodes.c.key),
+            sa.exists().where(edges.c.target == nodes.c.key),
+        )
+        query = sa.select(nodes.c.key, nodes.c.embedding).where(nodes.c.owner == 0, none)
+        query = query.order_by(nodes.c.key).limit(size)
+        last = 0
+        while True:
+            with self._store.reading() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [Lonely(key, unpack(vector)) for key, vector in rows]
+
+    def old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
+        """How many records lie beyond the last ``keep`` turns, and the clock of the latest of them.
+
+        Those of which feedback speaks that waits are none of them.
+        """
+        mine = turns.c.namespace == namespace
+        newest = sa.select(turns.c.clock).where(mine).order_by(turns.c.clock.desc())
+        with self._store.reading() as connection:
+            until = connection.scalar(newest.offset(keep).limit(1))
+            if until is None:
+                return 0, None
+            gone = sa.and_(mine, turns.c.clock <= until, turns.c.id.not_in(awaited(connection)))
+            return connection.scalar(sa.select(sa.func.count()).where(gone)) or 0, until
+
+    def turns(self, namespace: int) -> int:
+        """How many records of turns a namespace keeps."""
+        return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
+
+    def knows(self, run: str) -> bool:
+        """Whether the journal tells of a maintenance with this id."""
+        query = sa.select(journal.c.sequence).where(of_run(run))
+        with self._store.reading() as connection:
+            return connection.scalar(query.limit(1)) is not None
+
+    def journal(self) -> int:
+        """How many rows the journal has."""
+        return self._count(sa.select(sa.func.count()).select_from(journal))
+
+    def _count(self, query: sa.Select[Any]) -> int:
+        with self._store.reading() as connection:
+            return int(connection.scalar(query) or 0)

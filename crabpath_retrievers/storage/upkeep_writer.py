@@ -1,0 +1,175 @@
+"""How the changes of maintenance are carried out, and taken back by what the journal keeps."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import singledispatchmethod
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers import changes_maintenance as m
+from crabpath_retrievers.changes import PutEdges
+from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.alive import alive_of
+from crabpath_retrievers.storage.awaited import awaited
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.journal import of_run, write_down
+from crabpath_retrievers.storage.knob_writer import put_back
+
+_EDGE = ("source", "target", "kind")
+_AT_ONCE = 500  # rows of three values in one statement
+
+
+class UpkeepWriter:
+    """Writes on one open transaction."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        insert: Callable[..., Any],
+        then: Callable[[PutEdges], None],
+    ) -> None:
+        """Write on ``connection``; ``then`` applies the changes that follow from one."""
+        self._connection, self._insert, self._then = connection, insert, then
+
+    @singledispatchmethod
+    def apply(self, change: object) -> None:
+        """Carry out one change."""
+        msg = f"unknown change {type(change).__name__}"
+        raise TypeError(msg)
+
+    @apply.register
+    def _(self, change: m.DropWeights) -> None:
+        space = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
+        key = self._connection.scalar(space.with_for_update())
+        if key is None:  # forgotten in the meantime
+            return
+        rows = [row for part in parts(change.edges, _AT_ONCE) for row in self._standing(key, part)]
+        edges = [tuple(row[name] for name in _EDGE) for row in rows]
+        moves = [row for part in parts(edges, _AT_ONCE) for row in self._of(s.moves, key, part)]
+        for table in (s.overlay, s.moves):
+            for part in parts(edges, _AT_ONCE):
+                self._connection.execute(table.delete().where(_mine(table, key, part)))
+        self._learned(key)
+        dropped = {"overlay": rows, "moves": moves}
+        payload = {"run": change.run, "weights": len(rows)}
+        write_down(self._connection, "drop_weights", payload, change.namespace, dropped)
+
+    def _standing(self, namespace: int, edges: Sequence[m.Dropped]) -> list[dict[str, Any]]:
+        """Those of the weights that were not touched since they were read."""
+        marks = {edge[:3]: edge.mark for edge in edges}
+        rows = self._of(s.overlay, namespace, list(marks))
+        return [
+            row for row in rows if row["mark"] == marks[row["source"], row["target"], row["kind"]]
+        ]
+
+    def _of(self, table: sa.Table, namespace: int, edges: Sequence[Any]) -> list[dict[str, Any]]:
+        query = sa.select(table).where(_mine(table, namespace, edges))
+        return [dict(row) for row in self._connection.execute(query).mappings()]
+
+    def _learned(self, namespace: int) -> None:
+        """Whoever keeps what the namespace knew notices, and who learns just now begins again."""
+        own = s.namespaces.c.key == namespace
+        update = s.namespaces.update().where(own)
+        self._connection.execute(update.values(learned=s.namespaces.c.learned + 1))
+
+    @apply.register
+    def _(self, change: m.ConnectNodes) -> None:
+        self._then(PutEdges(change.edges))
+        made = [[e.source, e.target, e.kind.value] for e in change.edges]
+        payload = {"run": change.run, "edges": len(made)}
+        write_down(self._connection, "connect_nodes", payload, inverse={"edges": made})
+
+    @apply.register
+    def _(self, change: m.CompactTurns) -> None:
+        space = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
+        key = self._connection.scalar(space)
+        if key is None:
+            return
+        old = sa.and_(s.turns.c.namespace == key, s.turns.c.clock <= change.until)
+        gone = sa.and_(old, s.turns.c.id.not_in(awaited(self._connection)))
+        ids = sa.select(s.turns.c.id).where(gone)
+        self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(ids)))
+        done = self._connection.execute(s.turns.delete().where(gone))
+        payload = {"run": change.run, "turns": done.rowcount}
+        write_down(self._connection, "compact_turns", payload, change.namespace)
+
+    @apply.register
+    def _(self, change: m.CompactJournal) -> None:
+        newest = sa.select(s.journal.c.sequence).order_by(s.journal.c.sequence.desc())
+        last = self._connection.scalar(newest.offset(change.keep).limit(1))
+        if last is not None:
+            self._connection.execute(s.journal.delete().where(s.journal.c.sequence <= last))
+
+    @apply.register
+    def _(self, change: m.UndoMaintenance) -> None:
+        for row in self._of_run(change.run):
+            inverse = _parsed(row.inverse, change.run)
+            if row.change == "drop_weights":
+                self._again(inverse)
+            elif row.change == "set_knobs":
+                put_back(self._connection, row.namespace, inverse["before"], inverse["after"])
+            else:
+                self._part(inverse["edges"])
+            own = s.journal.c.sequence == row.sequence
+            update = s.journal.update().where(own)
+            self._connection.execute(update.values(change=f"{row.change}_undone", inverse=None))
+
+    def _of_run(self, run: str) -> Sequence[sa.Row[Any]]:
+        """What one maintenance has changed, newest first."""
+        query = (
+            sa.select(s.journal)
+            .where(
+                s.journal.c.change.in_(("drop_weights", "connect_nodes", "set_knobs")),
+                of_run(run),
+            )
+            .order_by(s.journal.c.sequence.desc())
+        )
+        return self._connection.execute(query).all()
+
+    def _again(self, dropped: dict[str, list[dict[str, Any]]]) -> None:
+        """Weights that were dropped, unless they were learned anew or their nodes are gone."""
+        rows = dropped["overlay"]
+        alive = alive_of(self._connection, {row[end] for row in rows for end in _EDGE[:2]}) | {0}
+        known = set(
+            self._connection.scalars(
+                sa.select(s.namespaces.c.key).where(
+                    s.namespaces.c.key.in_({row["namespace"] for row in rows})
+                )
+            )
+        )
+        back: set[tuple[int, ...]] = set()
+        for row in rows:
+            if row["namespace"] in known and {row["source"], row["target"]} <= alive:
+                insert = self._insert(s.overlay).values(row).on_conflict_do_nothing()
+                if self._connection.execute(insert).rowcount:
+                    back.add(tuple(row[name] for name in _EDGE))
+        moves = [row for row in dropped["moves"] if tuple(row[n] for n in _EDGE) in back]
+        if moves:
+            self._connection.execute(self._insert(s.moves).on_conflict_do_nothing(), moves)
+        for key in known:
+            self._learned(key)
+
+    def _part(self, edges: Sequence[tuple[int, int, int]]) -> None:
+        for part in parts([tuple(edge) for edge in edges], _AT_ONCE):
+            own = sa.tuple_(*(s.edges.c[name] for name in _EDGE)).in_(part)
+            near = s.edges.c.source.in_({edge[0] for edge in part})
+            self._connection.execute(s.edges.delete().where(near, own))
+
+
+def _mine(table: sa.Table, namespace: int, edges: Sequence[Any]) -> sa.ColumnElement[bool]:
+    """Whether a row is of one of these edges of a namespace."""
+    keys = [tuple(edge[:3]) for edge in edges]
+    edge = sa.tuple_(*(table.c[name] for name in _EDGE)).in_(keys)
+    near = table.c.source.in_({source for source, *_ in keys})
+    return sa.and_(table.c.namespace == namespace, near, edge)
+
+
+def _parsed(inverse: str | None, run: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(inverse or "")
+    except ValueError:
+        msg = f"the journal of maintenance {run!r} is damaged: restore a snapshot or an archive"
+        raise StoreError(msg) from None
+    return found
