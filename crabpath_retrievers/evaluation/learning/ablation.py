@@ -15,8 +15,8 @@ from crabpath_retrievers.evaluation.streams.signals import Judge, Kind
 
 METRIC = f"full@{READ}"
 EPOCHS = 2
-_LEARNING = ("policy_gradient", "hebbian", "ranker", "usage", "episodes")
-_SWITCHES = (*_LEARNING, "decay")
+_LEARNING = ("policy_gradient", "hebbian", "ranker", "usage", "episodes", "regions")
+_SWITCHES = (*_LEARNING, "decay", "typed", "region_baseline")
 _DEFAULT = LearningSettings()
 
 
@@ -36,10 +36,13 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
         **{f"without {name}": _without(name) for name in _SWITCHES},
         "rule myopic": replace(_DEFAULT, rule="myopic"),
         "rule heuristic": replace(_DEFAULT, rule="heuristic"),
+        "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
+        "reward_decay none": replace(_DEFAULT, reward_decay="none"),
+        "experience all": replace(_DEFAULT, experience="all"),
         **{f"only {name}": _only(name) for name in _LEARNING},
     }
 )
-"""Decay forgets and learns nothing, so it never stands alone."""
+"""What only forgets, or serves another mechanism, never stands alone."""
 
 TOLD: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
     {

@@ -21,8 +21,9 @@ def cells(subject: Subject, plan: LearningPlan) -> Iterator[dict[str, Any]]:
         question counts once with its mean; ``orders``: the same for each order, by ``seed``.
     """
     frozen = subject.scores_in_order(subject.frozen()[0])
-    for kind, noise in product(usable(subject, plan), plan.noise):
-        orders = [_one_order(subject, kind, noise, seed) for seed in range(plan.orders)]
+    seeds = range(plan.orders_of("grid"))
+    for kind, noise in product(usable(subject, plan), plan.noise_of("grid")):
+        orders = [_one_order(subject, kind, noise, seed) for seed in seeds]
         yield {
             "dataset": subject.name,
             "feedback": kind,

@@ -1,7 +1,8 @@
 """``crabpath eval-learning``: data sets, parts, figures."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -10,9 +11,18 @@ from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
 from crabpath_retrievers.evaluation.learning.ablation import EPOCHS, METRIC, ablated
 from crabpath_retrievers.evaluation.learning.compression import DEPTH, compressed
+from crabpath_retrievers.evaluation.learning.contamination import METRIC as SPOILED
+from crabpath_retrievers.evaluation.learning.contamination import contaminated, ordered
 from crabpath_retrievers.evaluation.learning.endurance import WINDOW, endured, slopes
 from crabpath_retrievers.evaluation.learning.grid import by_kind, cells, usable
-from crabpath_retrievers.evaluation.learning.plan import KS, LearningPlan
+from crabpath_retrievers.evaluation.learning.plan import (
+    KS,
+    NOISE,
+    ORDERS,
+    REGION_VARIANTS,
+    LearningPlan,
+)
+from crabpath_retrievers.evaluation.learning.regions import TOLD, region_rows
 from crabpath_retrievers.evaluation.learning.routing_calls import METRIC as FULL
 from crabpath_retrievers.evaluation.learning.routing_calls import MODEL as ROUTER
 from crabpath_retrievers.evaluation.learning.routing_calls import routing_rows
@@ -68,18 +78,33 @@ def _measure(
             grid["cells"].append(cell)
             grid["kinds"] = by_kind(grid["cells"])
             added()
-    if "ablation" in plan.parts:
-        for row in ablated(subject):
-            figures["ablation"]["rows"].append(row)
+    for part, rows in _rows(subject, plan).items():
+        for row in rows:
+            figures[part]["rows"].append(row)
+            if part == "contamination":
+                figures[part]["ordered"] = ordered(figures[part]["rows"])
             added()
-    if "routing" in plan.parts:
-        for row in routing_rows(subject):
-            figures["routing"]["rows"].append(row)
-            added()
-    if "compression" in plan.parts and subject.name == plan.longest:
-        for row in compressed(subject):
-            figures["compression"]["rows"].append(row)
-            added()
+
+
+def _rows(subject: Subject, plan: LearningPlan) -> dict[str, Iterator[dict[str, Any]]]:
+    """What each part that consists of rows will yield, in the order in which they are measured."""
+    parts = {
+        "ablation": ablated(subject),
+        "routing": routing_rows(subject),
+        "contamination": chain.from_iterable(
+            contaminated(subject, noise, plan.orders_of("contamination"))
+            for noise in plan.noise_of("contamination")
+        ),
+        "regions": region_rows(
+            subject,
+            plan.orders_of("regions"),
+            [kind for kind in TOLD if kind in plan.feedback],
+            plan.variants or REGION_VARIANTS,
+        ),
+    }
+    if subject.name == plan.longest:
+        parts["compression"] = compressed(subject)
+    return {part: rows for part, rows in parts.items() if part in plan.parts}
 
 
 def _endure(
@@ -103,16 +128,26 @@ def _empty(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any
         "compression": {"dataset": plan.longest, "k": DEPTH, "rows": []},
         "routing": {"metric": FULL, "model": ROUTER, "rows": []},
         "endurance": {"dataset": plan.longest, "window": WINDOW, "windows": [], "slopes": {}},
+        "contamination": {"metric": SPOILED, "rows": [], "ordered": []},
+        "regions": {"rows": []},
     }
-    names = ("limit", "orders", "turns")
-    asked: dict[str, Any] = {name: getattr(plan, name) for name in names}
-    lists = {name: list(getattr(plan, name)) for name in ("parts", "feedback", "noise")}
     return {
         "embedding": MODEL,
-        "plan": asked | lists,
+        "plan": _asked(plan),
         "datasets": {name: _described(plan, name, dataset) for name, dataset in datasets.items()},
         **{part: parts[part] for part in parts if part in plan.parts},
         "wall_s": 0.0,
+    }
+
+
+def _asked(plan: LearningPlan) -> dict[str, Any]:
+    return {
+        "limit": plan.limit,
+        "turns": plan.turns,
+        "parts": list(plan.parts),
+        "feedback": list(plan.feedback),
+        "orders": {part: plan.orders_of(part) for part in ORDERS if part in plan.parts},
+        "noise": {part: list(plan.noise_of(part)) for part in NOISE if part in plan.parts},
     }
 
 

@@ -9,12 +9,38 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.plan import names
 from crabpath_retrievers.evaluation.streams.signals import KINDS, Kind
 
-PARTS = ("grid", "ablation", "compression", "endurance", "routing")
+PARTS = (
+    "grid",
+    "ablation",
+    "compression",
+    "endurance",
+    "routing",
+    "contamination",
+    "regions",
+)
 KS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"hotpotqa": (5,), "2wiki": (5,), "multihoprag": (5, 10)}
 )
 """Cut-offs by data set, rising; as many documents are asked for as the last one says."""
 
+ORDERS: Mapping[str, int] = MappingProxyType({"grid": 3, "contamination": 5, "regions": 3})
+"""Orders of the questions by part, where none are given."""
+
+NOISE: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {"grid": (0.0, 0.1, 0.2), "contamination": (0.2,)}
+)
+"""Shares of feedback that are flipped by part, where none are given."""
+
+REGION_VARIANTS = (
+    "regions off",
+    "without typed",
+    "without region_baseline",
+    "reward_decay none",
+    "reward_decay blind",
+)
+"""What the region MDP, and what rests on it, is compared with."""
+
+_TOLD: tuple[Kind, ...] = ("used", "answer", "outcome")
 _MOST_NOISE = 0.5  # above it, feedback says the opposite of what is true
 
 
@@ -26,9 +52,11 @@ class LearningPlan:
         paths: File or folder by data set; names are those in ``KS``.
         parts: Which of ``PARTS`` are measured.
         limit: Most questions of each data set, the first ones; None asks all.
-        feedback: What learners are told in the grid.
-        noise: Shares of it that are flipped, each in [0, 0.5].
-        orders: Orders of the questions in the grid, drawn with seeds 0, 1, …; at least 1.
+        feedback: What learners are told in the grid, and on and off the regions.
+        variants: Of the part ``regions``, beside the default; None for all.
+        noise: Shares of feedback that are flipped, each in [0, 0.5]; None for those in ``NOISE``.
+        orders: Orders of the questions, drawn with seeds 0, 1, …; at least 1; None for those in
+            ``ORDERS``.
         turns: Length of the endurance run, at least 1.
         cache: Directory that keeps embeddings between runs.
     """
@@ -36,9 +64,10 @@ class LearningPlan:
     paths: Mapping[str, Path]
     parts: tuple[str, ...] = PARTS
     limit: int | None = None
-    feedback: tuple[Kind, ...] = KINDS
-    noise: tuple[float, ...] = (0.0, 0.1, 0.2)
-    orders: int = 3
+    feedback: tuple[Kind, ...] = _TOLD
+    variants: tuple[str, ...] | None = None
+    noise: tuple[float, ...] | None = None
+    orders: int | None = None
     turns: int = 10_000
     cache: Path | None = None
 
@@ -53,10 +82,20 @@ class LearningPlan:
             raise InvalidInputError(msg)
         _require_among("--part", self.parts, PARTS)
         _require_among("--feedback", self.feedback, KINDS)
+        if self.variants is not None:
+            _require_among("--variants", self.variants, REGION_VARIANTS)
         for option, value in (("--orders", self.orders), ("--turns", self.turns)):
-            if value < 1:
+            if value is not None and value < 1:
                 msg = f"{option} must be at least 1, not {value}"
                 raise InvalidInputError(msg)
+
+    def orders_of(self, part: str) -> int:
+        """Orders of the questions in one of the parts in ``ORDERS``."""
+        return ORDERS[part] if self.orders is None else self.orders
+
+    def noise_of(self, part: str) -> tuple[float, ...]:
+        """Shares of feedback that are flipped in one of the parts in ``NOISE``."""
+        return NOISE[part] if self.noise is None else self.noise
 
     @property
     def longest(self) -> str:

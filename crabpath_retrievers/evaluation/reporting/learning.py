@@ -6,6 +6,10 @@ from typing import Any
 
 from crabpath_retrievers.evaluation.reporting.figures import Figures
 from crabpath_retrievers.evaluation.reporting.learning_plots import write_learning_plots
+from crabpath_retrievers.evaluation.reporting.memory_tables import (
+    contamination_tables,
+    region_tables,
+)
 from crabpath_retrievers.evaluation.reporting.tables import table, with_interval
 
 _NOTE = """\
@@ -52,6 +56,8 @@ def learning_tables(figures: Figures) -> str:
         "compression": ("Shorter answers", _compression),
         "endurance": ("Endurance", _endurance),
         "routing": ("Calls of a chat model", _routing),
+        "contamination": ("Contamination", contamination_tables),
+        "regions": ("Regions", region_tables),
     }
     for name, (title, shown) in sections.items():
         if name in figures:

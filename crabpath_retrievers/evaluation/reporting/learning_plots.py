@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _SHOWN = "full@5"
 _ROW = 0.28  # inches of a row of the grid
+_ASIDE = 0.03  # of a pass, from one variant to the next
 
 
 def write_learning_plots(figures: Figures, folder: Path) -> dict[str, str]:
@@ -32,6 +33,10 @@ def write_learning_plots(figures: Figures, folder: Path) -> dict[str, str]:
         plots["endurance.png"] = "A long stream: time and size"
         path, windows = folder / "endurance.png", figures["endurance"]["windows"]
         _draw_endurance(path, plots["endurance.png"], windows)
+    if figures.get("contamination", {}).get("rows"):
+        of = figures["contamination"]
+        plots["contamination.png"] = f"{of['metric']} over the passes, with 95 % intervals"
+        _draw_contamination(folder / "contamination.png", plots["contamination.png"], of)
     return plots
 
 
@@ -53,6 +58,30 @@ def _draw_grid(path: Path, title: str, cells: Sequence[Mapping[str, Any]]) -> No
     axes.set_yticks(range(len(cells)), names, fontsize=8)
     axes.invert_yaxis()
     axes.legend()
+    figure.savefig(path, dpi=DPI)
+
+
+def _draw_contamination(path: Path, title: str, of: Mapping[str, Any]) -> None:
+    """One panel per data set and share of noise, one line per variant."""
+    from matplotlib.figure import Figure
+
+    rows = of["rows"]
+    panels = list(dict.fromkeys((row["dataset"], row["noise"]) for row in rows))
+    figure = Figure(figsize=(4.5 * len(panels), 5), layout="constrained")
+    figure.suptitle(title)
+    drawn = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (dataset, noise) in zip(drawn, panels, strict=True):
+        own = [row for row in rows if (row["dataset"], row["noise"]) == (dataset, noise)]
+        for place, row in enumerate(own):
+            values = [epoch["mean"] for epoch in row["epochs"]]
+            ends = reach(values, [epoch["mean_ci95"] for epoch in row["epochs"]])
+            # Side by side, as intervals on top of each other cannot be told apart.
+            passes = [n + 1 + _ASIDE * (place - len(own) / 2) for n in range(len(values))]
+            axes.errorbar(passes, values, yerr=ends, marker=".", capsize=2, label=row["variant"])
+        axes.set_title(f"{dataset}, noise {noise}", fontsize=9)
+        axes.set_xticks(range(1, 1 + len(own[0]["epochs"])))
+        axes.set_xlabel("pass")
+    figure.legend(*drawn[0].get_legend_handles_labels(), loc="outside lower center", fontsize=8)
     figure.savefig(path, dpi=DPI)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.attribution import evaluate_attribution
+from crabpath_retrievers.evaluation.episodes.evaluate import evaluate_episodes
 from crabpath_retrievers.evaluation.evaluate import evaluate
 from crabpath_retrievers.evaluation.folders import usable_file, usable_folder
 from crabpath_retrievers.evaluation.learning.measuring import measure_learning
 from crabpath_retrievers.evaluation.learning.plan import LearningPlan
 from crabpath_retrievers.evaluation.plan import Plan
 from crabpath_retrievers.evaluation.reporting.attribution_table import attribution_table
+from crabpath_retrievers.evaluation.reporting.episodes_table import episodes_tables
 from crabpath_retrievers.evaluation.reporting.learning import learning_tables, write_learning_report
 from crabpath_retrievers.evaluation.reporting.report import summary, write_report
 
@@ -64,6 +66,29 @@ def attribute_and_write(
     figures = evaluate_attribution(paths, cache=cache)
     _write(figures, json_file)
     return attribution_table(figures)
+
+
+def foretell_and_write(
+    path: Path, *, cache: Path | None = None, json_file: Path | None = None
+) -> str:
+    """Measure what the region MDP foretells and write the figures.
+
+    Args:
+        path: Trajectories of tau-bench.
+        cache: Directory that keeps embeddings.
+        json_file: File for all figures.
+
+    Returns:
+        The tables, as Markdown.
+
+    Raises:
+        InvalidInputError: The data or the place to write to cannot be used.
+    """
+    usable_file(json_file)
+    with _whole_vectors(cache):
+        figures = evaluate_episodes(path, cache=cache)
+    _write(figures, json_file)
+    return episodes_tables(figures)
 
 
 def measure_learning_and_write(

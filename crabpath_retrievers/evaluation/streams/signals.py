@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-Kind = Literal["used", "answer", "outcome"]
-KINDS: tuple[Kind, ...] = ("used", "answer", "outcome")
+Kind = Literal["used", "answer", "outcome", "followed"]
+KINDS: tuple[Kind, ...] = ("used", "answer", "outcome", "followed")
 
 
 class Shown(NamedTuple):
@@ -32,6 +32,9 @@ class Judge:
     ``used``: the relevant ones among the returned documents; a success when there are any.
     ``answer``: a chain that had all evidence gave the right answer; otherwise it failed.
     ``outcome``: whether all evidence was returned, and nothing else.
+    ``followed``: the same outcome, and the documents that the chain followed (document 004 E): the
+    relevant ones that it read and, for each that it missed, the best other one. A wrong outcome
+    changes nothing of what it followed, so a failure blames relevant documents too.
 
     Attributes:
         kind: What is reported.
@@ -62,7 +65,24 @@ class Judge:
             told = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
             used = tuple(s.chunk for s, is_used in zip(shown, told, strict=True) if is_used)
             return Signal(1.0 if used else -1.0, used)
-        success = gold <= {s.document for s in shown[: self.needed]}
+        read = shown[: self.needed]
+        success = gold <= {s.document for s in read}
+        # One draw per turn, whatever was returned: the same turns are wrong for all learners.
         success ^= bool(rng.random() < self.noise)
         outcome = 1.0 if success else -1.0
+        if self.kind == "followed":
+            return Signal(outcome, followed(read, gold))
         return Signal(outcome, answer=answer if self.kind == "answer" and success else None)
+
+
+def followed(read: Sequence[Shown], gold: frozenset[str]) -> tuple[str, ...]:
+    """Chunks that a chain follows which looks for as many documents as its answer needs.
+
+    Args:
+        read: What it reads, best first.
+        gold: What it needs.
+    """
+    had = {s.document for s in read} & gold
+    others = dict.fromkeys(s.document for s in read if s.document not in gold)
+    instead = list(others)[: len(gold) - len(had)]
+    return tuple(s.chunk for s in read if s.document in had or s.document in instead)

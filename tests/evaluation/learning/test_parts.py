@@ -7,7 +7,7 @@ import pytest
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.evaluation.learning import grid
-from crabpath_retrievers.evaluation.learning.ablation import VARIANTS, ablated
+from crabpath_retrievers.evaluation.learning.ablation import _SWITCHES, VARIANTS, ablated
 from crabpath_retrievers.evaluation.learning.compression import THRESHOLDS, compressed
 from crabpath_retrievers.evaluation.learning.endurance import endured, slopes
 from crabpath_retrievers.evaluation.learning.measuring import measure_learning
@@ -133,7 +133,7 @@ def test_every_mechanism_is_switched_off_once(subject):
     # What is off by default has nothing to be measured without.
     switches = {name for name in named if getattr(default, name) is True}
     assert {name.split()[1] for name in VARIANTS if name.startswith("without")} == switches
-    for name in switches - {"decay"}:
+    for name in switches - {"decay", "typed", "region_baseline"}:
         alone = VARIANTS[f"only {name}"]
         assert [other for other in switches if getattr(alone, other)] == [name]
     before = subject.memory.info()
@@ -144,14 +144,23 @@ def test_every_mechanism_is_switched_off_once(subject):
 
 def test_a_variant_with_nothing_on_is_the_frozen_twin(subject, monkeypatch):
     """So what a variant shows comes from what is on."""
-    off = dict.fromkeys(("hebbian", "ranker", "usage", "episodes", "decay"), False)
-    nothing = LearningSettings(policy_gradient=False, **off)
+    nothing = LearningSettings(**dict.fromkeys(_SWITCHES, False))
     monkeypatch.setattr(
         "crabpath_retrievers.evaluation.learning.ablation.VARIANTS",
         {"all": LearningSettings(), "nothing": nothing},
     )
     _, frozen, untaught = ablated(subject, {"used": ("all", "nothing")})
     assert frozen["parts"] == untaught["parts"]
+
+
+def test_each_part_has_orders_and_noise_of_its_own_until_they_are_given():
+    """Five orders and a fifth of noise for contamination; what is given goes for all."""
+    plan = LearningPlan(paths={"small": "x"})
+    assert (plan.orders_of("grid"), plan.orders_of("regions")) == (3, 3)
+    assert (plan.orders_of("contamination"), plan.noise_of("contamination")) == (5, (0.2,))
+    given = replace(plan, orders=2, noise=(0.1,))
+    assert given.orders_of("contamination") == given.orders_of("grid") == 2
+    assert given.noise_of("contamination") == given.noise_of("grid") == (0.1,)
 
 
 def test_the_usual_threshold_is_among_those_of_compression():

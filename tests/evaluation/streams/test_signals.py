@@ -47,3 +47,40 @@ def test_noise_flips_its_share(kind):
     else:
         wrong = np.mean(["a-chunk" not in found.used for found in noisy])
     assert wrong == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("gold", "outcome", "used"),
+    [
+        ("ab", 1.0, "ab"),
+        ("b", 1.0, "b"),
+        ("bz", -1.0, "ab"),
+        ("yz", -1.0, "ab"),
+        ("bc", -1.0, "ab"),
+        ("xyz", -1.0, "ab"),
+    ],
+)
+def test_a_chain_follows_as_many_documents_as_it_needs(gold, outcome, used):
+    """What is relevant among those it reads; for each that is missing, the best other one."""
+    assert signal("followed", gold) == (outcome, tuple(f"{d}-chunk" for d in used), None)
+
+
+def test_a_wrong_outcome_changes_nothing_of_what_was_followed():
+    """So a failure blames relevant documents, and a success praises others."""
+    for gold in ("ab", "az"):
+        clean = signal("followed", gold)
+        noisy = [signal("followed", gold, noise=0.2, seed=seed) for seed in range(2000)]
+        assert {found.used for found in noisy} == {clean.used}
+        wrong = np.mean([found.outcome != clean.outcome for found in noisy])
+        assert wrong == pytest.approx(0.2, abs=0.03)
+
+
+@pytest.mark.parametrize("shown", [[], SHOWN[:1], SHOWN])
+def test_the_same_turns_are_wrong_whatever_was_returned(shown):
+    """One draw per turn, so that learners that return different documents stay paired."""
+    judge, rng = Judge("followed", 0.2, 2), np.random.default_rng(7)
+    for _ in range(20):
+        judge.signal(shown, frozenset("a"), None, rng)
+    other = np.random.default_rng(7)
+    other.random(20)
+    assert rng.random() == other.random()

@@ -1,0 +1,1 @@
+"""Episodes of agents: what the region MDP foretells of them."""

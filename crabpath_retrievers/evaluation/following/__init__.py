@@ -1,0 +1,1 @@
+"""Whether a memory follows its sources as they change."""
