@@ -1,0 +1,79 @@
+"""Checks of the embedder that a store was built with."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.doctor.finding import Finding
+from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.embedder import MODEL, Embedder, require_same
+from crabpath_retrievers.storage.readonly import ReadOnlyStore
+
+_REBUILD = "add the documents again to a new directory, with one embedder"
+
+
+class _Identity(NamedTuple):
+    model: str
+    probe: Vector
+
+
+def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
+    """Whether the stored identity fits the stored vectors, and the embedder at hand.
+
+    Args:
+        store: What was built with it.
+        embeddings: The embedder to be used with it; None for the one of the commands.
+    """
+    meta = store.checks.meta()
+    if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
+        return
+    try:
+        identity = _identity(meta["embedder"])
+    except (KeyError, TypeError, ValueError):
+        message = "the store does not say which embedder it was built with"
+        yield Finding("embedder", "error", message, _REBUILD)
+        return
+    if other := store.checks.other_sizes(identity.probe.size):
+        message = (
+            f"{other} vectors have another dimension than {identity.probe.size} of "
+            f"{identity.model!r}"
+        )
+        yield Finding("embedder", "error", message, _REBUILD)
+    if embeddings is None and identity.model != MODEL:
+        yield Finding(
+            "embedder",
+            "warning",
+            f"the store was built with {identity.model!r}; `crabpath add` and `crabpath query` "
+            f"use {MODEL!r} and refuse it",
+            "use it from Python: CrabPath.open(path, embeddings=...)",
+        )
+        return
+    yield from _compared(identity, Embedder(embeddings))
+
+
+def _identity(text: str) -> _Identity:
+    data = json.loads(text)
+    probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
+    return _Identity(str(data["model"]), probe)
+
+
+def _compared(identity: _Identity, at_hand: Embedder) -> Iterator[Finding]:
+    try:
+        require_same(
+            identity.probe,
+            at_hand.fingerprint(),
+            stored_model=identity.model,
+            model=at_hand.model,
+        )
+    except EmbeddingMismatchError as error:
+        fix = "open the store with the embedder that it was built with"
+        yield Finding("embedder", "error", str(error), fix)
+    except CrabPathError as error:
+        yield Finding("embedder", "info", f"the embedder was not compared: {error}", "see there")
+    except Exception as error:
+        message = f"the embedder does not answer ({type(error).__name__}: {error!s:.200})"
+        yield Finding("embedder", "warning", message, "check its service and its key")

@@ -1,0 +1,123 @@
+"""The examination: one check after the other, each of which may find the store broken."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.doctor import graph, place
+from crabpath_retrievers.doctor.embedder import embedder
+from crabpath_retrievers.doctor.finding import Diagnosis, Finding
+from crabpath_retrievers.doctor.vectors import agreement, in_use
+from crabpath_retrievers.errors import (
+    ConfigurationError,
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
+from crabpath_retrievers.opening import place_of
+from crabpath_retrievers.storage.readonly import ReadOnlyStore, database_file
+
+_WORST = ("error", "warning", "info")
+_FIXES = (
+    (StoreLockedError, "end the process that holds it, or wait until it is done"),
+    (StoreUnavailableError, "start the database, or correct its path or URL"),
+    (PermissionError, "run as the user who owns the memory, or give that user its permissions"),
+)
+_RESTORE = "restore the store from a backup, or add the documents again to a new directory"
+
+
+def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None) -> Diagnosis:
+    """Look for all that is wrong with a memory. Nothing is created, migrated or written.
+
+    Args:
+        location: A directory or an SQLAlchemy URL.
+        vectors: Directory of the vectors, or a Chroma client; None for the one in the directory.
+        embeddings: The embedder that is used with it; None for the default one.
+
+    Raises:
+        ConfigurationError: The location is empty.
+    """
+    where = place_of(location)
+    return _Examination(where, vectors, embeddings).made()
+
+
+class _Examination:
+    """What was found so far."""
+
+    def __init__(self, where: str, vectors: Any, embeddings: Any) -> None:
+        """Begin with nothing."""
+        self._where, self._embeddings = where, embeddings
+        directory = "://" not in where
+        self._vectors = Path(where) / "vectors" if vectors is None and directory else vectors
+        self._checked: list[str] = []
+        self._findings: list[Finding] = []
+
+    def made(self) -> Diagnosis:
+        """Make every check that can be made."""
+        file, there = database_file(self._where), True
+        if file is not None:
+            there = self._check("place", place.there, file)
+            if file.parent.is_dir():
+                self._check("permissions", place.permissions, file.parent)
+                self._check("disk", place.disk, file.parent)
+        if there:
+            self._look_inside()
+        ranked = sorted(self._findings, key=lambda finding: _WORST.index(finding.severity))
+        return Diagnosis(_shown(self._where), tuple(self._checked), tuple(ranked))
+
+    def _look_inside(self) -> None:
+        try:
+            opened = ReadOnlyStore(self._where)
+        except (ConfigurationError, StoreError) as error:
+            self._findings.append(Finding("place", "error", str(error), "correct the URL"))
+            return
+        with closing(opened) as store:
+            if not self._check("schema", graph.version, store):
+                return
+            if not self._check("integrity", graph.sound, store):
+                return
+            for name, check in graph.CHECKS.items():
+                self._check(name, check, store)
+            self._look_at_vectors(store)
+            self._check("embedder", embedder, store, self._embeddings)
+
+    def _look_at_vectors(self, store: ReadOnlyStore) -> None:
+        if self._vectors is None:
+            message = "the vectors were not looked at: a URL does not say where they are"
+            fix = "give their directory: --vectors, or CRABPATH_VECTORS"
+            self._findings.append(Finding("vectors", "info", message, fix))
+            return
+        if isinstance(self._vectors, (str, Path)):
+            self._check("in use", in_use, Path(self._vectors))
+        self._check("vectors", agreement, store, self._vectors)
+
+    def _check(self, name: str, check: Callable[..., Iterator[Finding]], *given: Any) -> bool:
+        """Make a check, and tell whether it found nothing.
+
+        What keeps it from being made is a finding, too.
+        """
+        before = len(self._findings)
+        try:
+            self._findings += check(*given)
+            self._checked.append(name)
+        except (StoreError, sa.exc.SQLAlchemyError, OSError) as error:
+            fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), _RESTORE)
+            self._findings.append(Finding(name, "error", _sentence(error), fix))
+        return len(self._findings) == before
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _shown(where: str) -> str:
+    """A place without password."""
+    if "://" not in where:
+        return where
+    try:
+        return sa.make_url(where).render_as_string(hide_password=True)
+    except (sa.exc.ArgumentError, ValueError):
+        return "a URL that cannot be read"

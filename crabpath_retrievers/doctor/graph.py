@@ -1,0 +1,151 @@
+"""Checks of the graph store by itself."""
+
+import time
+from collections.abc import Iterator
+
+from crabpath_retrievers.doctor.finding import Finding
+from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.storage.migrations import VERSION, stored_version
+from crabpath_retrievers.storage.readonly import ReadOnlyStore
+
+_DAY = 86_400.0
+_READD = "forget these documents and add them again (`crabpath forget`, `crabpath add`)"
+_REOPEN = "open the memory once, for example with `crabpath info`: it finishes the work"
+
+
+def version(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Whether this release can read the store at all; nothing else can be checked where not."""
+    with store.reading() as connection:
+        found = stored_version(connection)
+    if found is None:
+        yield Finding(
+            "schema",
+            "error",
+            "the database holds no memory, or only half of one",
+            "check the path or URL; where a first `crabpath add` was killed, run it again",
+        )
+    elif found > VERSION:
+        yield Finding(
+            "schema",
+            "error",
+            f"the store has schema {found}, this release knows {VERSION}",
+            "upgrade crabpath-retrievers",
+        )
+    elif found < VERSION:
+        yield Finding(
+            "schema",
+            "info",
+            f"the store has schema {found}, this release writes {VERSION}; not all was checked",
+            "open it once with this release, for example with `crabpath info`: it is migrated",
+        )
+
+
+def sound(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Whether the file is whole and all tables are there."""
+    if damage := store.checks.damage():
+        yield Finding(
+            "integrity",
+            "error",
+            f"the database file is damaged ({damage})",
+            "restore it from a backup, or add the documents again to a new directory",
+        )
+    if missing := store.checks.missing_tables():
+        yield Finding(
+            "integrity",
+            "error",
+            f"the database lacks {', '.join(missing)}",
+            "restore it from a backup, or add the documents again to a new directory",
+        )
+
+
+def references(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Whether everything refers to something that is there."""
+    for table, count in store.checks.dangling().items():
+        yield Finding(
+            "references", "error", f"{count} rows of {table} belong to no document", _READD
+        )
+
+
+def unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Whether an ingest was interrupted."""
+    staged, trash = store.checks.staged(), store.catalog.trash()
+    count = sum(map(len, staged.values())) + len(trash)
+    if count:
+        message = f"an ingest was interrupted, or goes on: {count} chunks wait"
+        yield Finding("unfinished", "warning", message, _REOPEN)
+
+
+def drift(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Whether indexes and counters of the graph store agree with its documents."""
+    chunks, texts, meta = store.checks.chunks(), store.checks.texts(), store.checks.meta()
+    if unread := sum(chunk.key not in texts for chunk in chunks):
+        message = f"{unread} chunks are not in the full-text index: no word finds them"
+        yield Finding("full text", "error", message, _READD)
+    counted = int(meta.get("nodes", 0))
+    if counted != len(chunks):
+        message = f"{counted} chunks are counted, {len(chunks)} are there: words are weighed wrong"
+        yield Finding("statistics", "warning", message, _READD)
+    wrong = sum(level_of(chunk.id) != chunk.level for chunk in chunks)
+    if wrong:
+        message = f"{wrong} chunks have another level than their id gives them: regions are off"
+        yield Finding("regions", "warning", message, _READD)
+    if any(chunk.level for chunk in chunks) and not int(meta.get("hubs", 0)):
+        message = "there are hubs of regions, but queries are not told of them"
+        fix = "add a few more documents: the next hub among them makes all of them known"
+        yield Finding("regions", "warning", message, fix)
+
+
+def orphans(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Chunks that only a search finds."""
+    if count := store.checks.isolated():
+        yield Finding(
+            "orphans",
+            "info",
+            f"{count} chunks have no pointer of the text in or out: search alone finds them",
+            "nothing needs to be done; titles, links and aliases in the documents would join them",
+        )
+
+
+def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Namespaces that do not learn."""
+    frozen = store.checks.frozen()
+    if frozen:
+        shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
+        yield Finding(
+            "namespaces",
+            "info",
+            f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
+            "run `crabpath unfreeze --namespace NAME` where one is to learn again",
+        )
+
+
+def feedback(store: ReadOnlyStore) -> Iterator[Finding]:
+    """Feedback that was not learned from."""
+    found = store.checks.feedback()
+    if found.waiting:
+        late = found.since is not None and time.time() - found.since > _DAY
+        since = ", the oldest for more than a day" if late else ""
+        yield Finding(
+            "feedback",
+            "warning" if late else "info",
+            f"{found.waiting} pieces of feedback wait to be learned from{since}",
+            "run `crabpath learn`",
+        )
+    if found.refused:
+        yield Finding(
+            "feedback",
+            "info",
+            f"{found.refused} pieces of feedback were refused, each with a note that says why",
+            "read the note: tell the same feedback again (`crabpath feedback ... --id ID`)",
+        )
+
+
+CHECKS = {
+    "references": references,
+    "unfinished": unfinished,
+    "drift": drift,
+    "orphans": orphans,
+    "namespaces": namespaces,
+    "feedback": feedback,
+}
+"""By name; each needs a store of this release's schema, whole."""

@@ -1,0 +1,86 @@
+"""Checks of a directory: what is there, who may read it, how much room is left."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from crabpath_retrievers.doctor.finding import Finding
+
+_FULL, _LOW = 10 * 2**20, 100 * 2**20  # bytes
+
+
+def there(file: Path) -> Iterator[Finding]:
+    """Whether the file of the graph store is there and may be used.
+
+    Args:
+        file: Of the graph store, in the directory of the memory.
+    """
+    place = file.parent
+    if not place.exists():
+        message = f"there is no memory at {place}"
+        yield _broken(message, "check the path, or create a memory there with `crabpath add`")
+    elif not place.is_dir():
+        yield _broken(f"{place} is not a directory", "give the directory of a memory")
+    elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        yield _denied(place)
+    elif not file.is_file():
+        half = any(place.iterdir())
+        yield _broken(
+            f"{place} holds no {file.name}" + (", but other files" if half else ""),
+            "check the path; where the file was lost, restore it, or empty the directory and add "
+            "the documents again",
+        )
+    elif not os.access(file, os.R_OK | os.W_OK):
+        yield _denied(file)
+    elif file.stat().st_size == 0:
+        yield _broken(
+            f"{file} is empty: a memory was begun here and never made",
+            "delete the file and add the documents",
+        )
+
+
+def permissions(place: Path) -> Iterator[Finding]:
+    """Whether others than the owner can come at a file."""
+    exposed = sorted(_exposed(place))
+    if exposed:
+        more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
+        yield Finding(
+            "permissions",
+            "warning",
+            f"other users of this machine can read or change {exposed[0]}{more}",
+            f"run `chmod -R go-rwx {place}`",
+        )
+
+
+def disk(place: Path) -> Iterator[Finding]:
+    """Whether there is room to go on."""
+    free = shutil.disk_usage(place).free
+    if free < _LOW:
+        yield Finding(
+            "disk",
+            "error" if free < _FULL else "warning",
+            f"only {free / 2**20:.0f} MiB are free on the disk of {place}",
+            "make room, or move the memory to a larger disk",
+        )
+
+
+def _exposed(path: Path) -> Iterator[Path]:
+    """Files under a path that others can open; a private directory keeps all that is in it."""
+    mode = path.lstat().st_mode
+    if stat.S_ISDIR(mode):
+        if mode & (stat.S_IXGRP | stat.S_IXOTH) and os.access(path, os.R_OK):
+            for entry in path.iterdir():
+                yield from _exposed(entry)
+    elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield path
+
+
+def _broken(message: str, fix: str) -> Finding:
+    return Finding("place", "error", message, fix)
+
+
+def _denied(path: Path) -> Finding:
+    fix = "run as the user who owns it, or give that user its permissions back with chmod"
+    return _broken(f"{path} cannot be read and written by this user", fix)

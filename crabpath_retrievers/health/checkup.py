@@ -1,0 +1,100 @@
+"""Measuring a namespace of a store, and keeping what was found."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from crabpath_retrievers.changes_health import RecordHealth
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.graph import DECAY_RATES, effective_weight
+from crabpath_retrievers.health.measured import Measured, tally
+from crabpath_retrievers.health.report import HealthReport, assess
+from crabpath_retrievers.knobs import tuned
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
+
+Held = Callable[[Sequence[str]], set[str] | None]
+"""Which of these ids the vector index holds; None where it cannot tell."""
+
+
+def checkup(
+    store: GraphStore,
+    namespace: str,
+    settings: Settings,
+    held: Held | None = None,
+    *,
+    record: bool = True,
+) -> HealthReport:
+    """How well a namespace is.
+
+    Args:
+        store: Where it is.
+        namespace: By name.
+        settings: Ranges, sizes of samples, bars between tiers.
+        held: Asks the vector index; None where there is none at hand.
+        record: Whether the report is kept; of a namespace that was never used none is.
+    """
+    store.settle()
+    clock = store.walk.clock(namespace)
+    measured = measure(store, clock, tuned(settings, clock.knobs), held)
+    report = assess(
+        measured, settings.health, namespace=namespace, turn=clock.turn, created=time.time()
+    )
+    if record and clock.key:
+        kept = settings.health.kept
+        facts = report.to_dict()
+        store.apply([RecordHealth(namespace, clock.turn, report.created, facts, kept)])
+    return report
+
+
+def past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:
+    """The latest reports that were kept of a namespace, oldest first."""
+    return [HealthReport.from_dict(kept) for kept in store.health.history(namespace, limit)]
+
+
+def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | None) -> Measured:
+    """The numbers that health is judged by, for the namespace of ``clock``."""
+    health, tiers = settings.health, settings.tiers
+    corpus, keys = store.health.corpus(), store.health.sample(health.nodes)
+    nodes = store.health.sampled(keys, clock.key)
+    edges = store.health.edges
+    seen = len(nodes) / corpus.nodes if corpus.nodes else 1.0
+    learned, pairs = (
+        edges.learned(clock.key, health.learned),
+        edges.pairs(clock.key, health.learned),
+    )
+    pieces = edges.pieces()
+    there = held([node.id for node in nodes]) if held and nodes else None
+    return Measured(
+        turns=store.health.turns(clock.key, health.turns),
+        nodes=corpus.nodes,
+        tokens=corpus.tokens,
+        sampled=len(nodes),
+        documents=len({node.document for node in nodes}),
+        isolated=sum(node.isolated for node in nodes),
+        missing=None if there is None else sum(node.id not in there for node in nodes),
+        structure=tally(
+            edges.structure(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
+        ),
+        learned=tally(learned.found, clock.exponent, tiers, learned.share),
+        pairs=pairs.found[0],
+        promoted=pairs.found[1],
+        splits=len(set(pieces.values())),
+        rejoined=len(_rejoined(store, clock, pieces, tiers.habitual)),
+    )
+
+
+def _rejoined(
+    store: GraphStore, clock: Clock, pieces: Mapping[int, str], habitual: float
+) -> set[str]:
+    """Split nodes of which one piece is left, or two are used together again."""
+    alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
+    return alone | {
+        pieces[joint.source]
+        for joint in store.health.edges.together(clock.key, pieces)
+        if pieces.get(joint.target) == pieces[joint.source]
+        and effective_weight(
+            joint.weight, 0.0, joint.mark, clock.exponent, DECAY_RATES[joint.authority]
+        )
+        >= habitual
+    }

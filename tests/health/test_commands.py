@@ -1,0 +1,168 @@
+"""``crabpath health`` and ``crabpath doctor`` as a user runs them."""
+
+import json
+import shutil
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from typer.testing import CliRunner
+
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.cli import app
+from crabpath_retrievers.cli_health import sparkline
+from crabpath_retrievers.config import HealthSettings, LearningSettings
+from crabpath_retrievers.config_health import METRICS
+from crabpath_retrievers.feedback.published import publish, published, settings_of
+
+PLAIN = DeterministicFakeEmbedding(size=16)
+
+
+def run(*given):
+    """What a command prints and how it ends."""
+    return CliRunner().invoke(app, [str(part) for part in given])
+
+
+def read(*given, code=0):
+    """The JSON that a command prints."""
+    result = run(*given, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_health_in_json(place):
+    """The report of the library, and those before it; orphans are known from files."""
+    first, second = (read("health", place.path, "-n", "ann") for _ in range(2))
+    assert [metric["name"] for metric in first["metrics"]] == list(METRICS)
+    assert first["metrics"][-1]["value"] == 0.0
+    assert (first["history"], len(second["history"])) == ([], 1)
+    assert second["history"][0]["metrics"] == first["metrics"]
+    with place.open() as memory:
+        report = memory.health("ann", record=False).to_dict()
+        assert len(memory.health_history("ann")) == 2
+    assert list(report["metrics"]) == second["metrics"]
+    assert (report["edges"], report["turn"]) == (second["edges"], 1)
+
+
+def test_health_for_people(place):
+    """Every metric with its value, its range and a sparkline; what is not well says why."""
+    for _ in range(3):
+        shown = run("health", "--store", place.path, "--namespace", "ann")
+    assert shown.exit_code == 0
+    assert all(name in shown.stdout for name in METRICS)
+    assert "▁▁▁" in shown.stdout
+    assert "fewer than 10, not judged" in shown.stdout
+    assert "learned edges: " in shown.stdout
+
+
+def test_health_is_bad_and_the_exit_code_good(place):
+    """It is a measurement; a memory that is ill still answers."""
+    with place.open() as memory:
+        memory.index.delete(["d1"])
+    shown = run("health", place.path)
+    assert shown.exit_code == 0
+    assert "✗" in shown.stdout
+    assert "1 of 40 are not in the vector index" in shown.stdout
+
+
+def test_health_beside_the_process_that_serves(place):
+    """It may go on; nothing is kept where that is not wanted, nor of a stranger."""
+    with place.open() as memory:
+        assert read("health", place.path, "-n", "ann", "--no-record")["turn"] == 1
+        assert read("health", place.path, "-n", "stranger")["turn"] == 0
+        assert memory.health_history("ann") == []
+        assert set(memory.info()["namespaces"]) == {"ann"}
+
+
+def test_health_by_the_settings_of_the_server(place):
+    """Ranges that a serving process has published hold for the command."""
+    ranges = {"reflex_pct": (0.5, 0.6)}
+    given = Settings(
+        health=HealthSettings(ranges=ranges, least=1), learning=LearningSettings(apply="external")
+    )
+    CrabPath.open(place.path, embeddings=PLAIN, settings=given).close()
+    report = {metric["name"]: metric for metric in read("health", place.path)["metrics"]}
+    assert (report["reflex_pct"]["low"], report["reflex_pct"]["in_range"]) == (0.5, False)
+    assert report["dormant_pct"]["high"] == 0.95
+
+
+def test_settings_of_health_are_published_whole(store):
+    """Ranges survive JSON."""
+    given = Settings(health=HealthSettings(ranges={"orphan_nodes": (0.0, 3.0)}, kept=7))
+    publish(store, given)
+    assert settings_of(published(store)).health == given.health
+
+
+def test_health_without_vectors(place):
+    """Orphans are not judged; the rest is."""
+    shutil.rmtree(place.path / "vectors")
+    orphans = read("health", place.path)["metrics"][-1]
+    assert (orphans["value"], orphans["in_range"]) == (None, None)
+
+
+def test_health_at_a_url(postgres_url, tmp_path):
+    """With the directory of its vectors, and without."""
+    with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
+        memory.add_documents([Document("Zebra.", id="z")], progress=None)
+    assert read("health", postgres_url)["metrics"][-1]["value"] is None
+    assert read("health", postgres_url, "--vectors", tmp_path / "v")["metrics"][-1]["value"] == 0.0
+
+
+@pytest.mark.parametrize("given", [("none",), ("none", "--json")])
+def test_health_of_nothing(tmp_path, given):
+    """Looking creates nothing."""
+    result = run("health", tmp_path / given[0], *given[1:])
+    assert result.exit_code == 2
+    assert "there is no memory" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_finds_nothing_broken(place):
+    """Another embedder than the commands' own is worth a warning; the exit code is 0."""
+    found = read("doctor", place.path)
+    assert (found["broken"], len(found["checked"])) == (False, 14)
+    assert [one["severity"] for one in found["findings"]] == ["warning"]
+    shown = run("doctor", "--store", place.path)
+    assert shown.exit_code == 0
+    assert "1 found in 14 checks" in " ".join(shown.stdout.split())
+
+
+def test_doctor_finds_something_broken(place):
+    """Each finding stands with its fix, the worst first; the exit code is 1."""
+    with place.open() as memory:
+        memory.index.delete(["d1"])
+    found = read("doctor", place.path, code=1)
+    assert found["broken"]
+    assert [one["severity"] for one in found["findings"]] == ["error", "warning"]
+    shown = run("doctor", place.path)
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith("broken vectors: 1 chunks are not in the vector index: d1")
+    assert "→ forget these documents" in shown.stdout
+
+
+def test_doctor_of_nothing(tmp_path):
+    """What is not there is broken, too, and is not made."""
+    assert read("doctor", tmp_path / "none", code=1)["findings"][0]["check"] == "place"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_shows_names_as_they_are(place):
+    """Markup in the name of a namespace is only a name."""
+    with place.open() as memory:
+        memory.freeze("[red]ann")
+    assert "learn nothing: [red]ann" in " ".join(run("doctor", place.path).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("values", "drawn"),
+    [
+        ([], ""),
+        ([None], " "),
+        ([2.0, 2.0], "▁▁"),
+        ([0.0, None, 0.5, 1.0], "▁ ▅█"),
+        ([3.0, 1.0, 2.0], "█▁▅"),
+    ],
+)
+def test_sparklines(values, drawn):
+    """The least is the lowest bar, the greatest the highest, nothing is a gap."""
+    assert sparkline(values) == drawn

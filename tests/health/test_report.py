@@ -1,0 +1,234 @@
+"""Each metric by hand, in and out of its range; what cannot be judged says so."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.config import HealthSettings, TierSettings
+from crabpath_retrievers.config_health import METRICS, OURS, PAPER
+from crabpath_retrievers.graph import Authority, Tier
+from crabpath_retrievers.health.measured import Measured, Tally, tally
+from crabpath_retrievers.health.report import HealthReport, assess
+from crabpath_retrievers.storage.health_edges import EdgeRow
+from crabpath_retrievers.storage.health_queries import TurnFacts
+
+LN2 = math.log(2)
+
+
+def report(measured, settings=None):
+    """What is said of it."""
+    return assess(measured, settings or HealthSettings(), namespace="ann", turn=3, created=1.0)
+
+
+def edges(reflex=0, habitual=0, dormant=0, **more):
+    """A tally of so many edges."""
+    return Tally({Tier.REFLEX: reflex, Tier.HABITUAL: habitual, Tier.DORMANT: dormant}, **more)
+
+
+def turns(*facts):
+    """Ten times each of these turns."""
+    return [TurnFacts(*fact) for fact in facts for _ in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "value", "in_range"),
+    [
+        # (3 + 5) / 2 nodes a query.
+        ("avg_nodes_fired_per_query", {"turns": turns((3, 4, 9), (5, 4, 9))}, 4.0, True),
+        ("avg_nodes_fired_per_query", {"turns": turns((0, 4, 9))}, 0.0, False),
+        ("avg_nodes_fired_per_query", {"turns": turns((16, 4, 9))}, 16.0, False),
+        # 10 of 40, and 20 of 20: 30 of 60.
+        (
+            "cross_file_edge_pct",
+            {
+                "documents": 9,
+                "structure": edges(within=40, crossing=10),
+                "learned": edges(within=20, crossing=20),
+            },
+            0.5,
+            True,
+        ),
+        ("cross_file_edge_pct", {"documents": 9, "structure": edges(within=40)}, 0.0, False),
+        # A tenth of the structure was looked at: 0 · 10 + 6 of 10 · 10 + 20.
+        (
+            "dormant_pct",
+            {
+                "structure": edges(fading=10, share=0.1),
+                "learned": edges(fading=20, faded=6),
+            },
+            0.05,
+            True,
+        ),
+        ("dormant_pct", {"learned": edges(fading=20, faded=20)}, 1.0, False),
+        # 2 of 100 + 100, where half of the learned edges was looked at.
+        (
+            "reflex_pct",
+            {"structure": edges(0, 100), "learned": edges(1, 49, share=0.5)},
+            0.01,
+            True,
+        ),
+        ("reflex_pct", {"learned": edges(11, 89)}, 0.11, False),
+        # 9 words an answer of 90.
+        (
+            "context_compression",
+            {"turns": turns((1, 2, 9)), "tokens": 90, "nodes": 10},
+            0.1,
+            True,
+        ),
+        (
+            "context_compression",
+            {"turns": turns((1, 2, 30)), "tokens": 90, "nodes": 10},
+            0.333333,
+            False,
+        ),
+        ("proto_promotion_rate", {"pairs": 20, "promoted": 5}, 0.25, True),
+        ("proto_promotion_rate", {"pairs": 20, "promoted": 19}, 0.95, False),
+        ("reconvergence_rate", {"splits": 4}, 0.0, True),
+        ("reconvergence_rate", {"splits": 4, "rejoined": 1}, 0.25, False),
+        ("orphan_nodes", {"nodes": 8, "sampled": 8, "missing": 0}, 0.0, True),
+        # Three of a tenth of all chunks.
+        ("orphan_nodes", {"nodes": 80, "sampled": 8, "missing": 3}, 30.0, False),
+    ],
+)
+def test_each_metric(name, measured, value, in_range):
+    """Its value and whether it is well."""
+    metric = report(Measured(**measured))[name]
+    assert (metric.value, metric.in_range) == (value, in_range)
+
+
+def test_an_empty_memory_is_not_ill():
+    """There is nothing to judge but that nothing was split and nothing is lost."""
+    found = report(Measured())
+    assert [metric.name for metric in found.metrics] == list(METRICS)
+    assert (found.healthy, found.judged) == (2, 2)
+    assert found["avg_nodes_fired_per_query"].value is None
+    assert found["reconvergence_rate"].value == found["orphan_nodes"].value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "note"),
+    [
+        ("avg_nodes_fired_per_query", {"turns": [TurnFacts(0, 4, 9)]}, "fewer than 10"),
+        ("cross_file_edge_pct", {"documents": 1, "structure": edges(within=40)}, "one document"),
+        ("dormant_pct", {"learned": edges(fading=9, faded=9)}, "fewer than 10"),
+        ("dormant_pct", {"structure": edges(0, 100)}, "no edges that can fade"),
+        (
+            "context_compression",
+            {"turns": turns((1, 4, 30)), "tokens": 90, "nodes": 19},
+            "smaller than five answers",
+        ),
+        ("proto_promotion_rate", {"pairs": 9, "promoted": 9}, "fewer than 10"),
+        ("orphan_nodes", {"nodes": 9, "sampled": 9}, "the vector index was not asked"),
+    ],
+)
+def test_what_cannot_be_judged(name, measured, note):
+    """It is told and left out of the count."""
+    metric = report(Measured(**measured))[name]
+    assert metric.in_range is None
+    assert note in metric.note
+
+
+def test_one_is_enough_where_that_is_said():
+    """Small memories may be judged, too."""
+    measured = Measured(turns=[TurnFacts(0, 4, 9)])
+    metric = report(measured, HealthSettings(least=1))["avg_nodes_fired_per_query"]
+    assert metric.in_range is False
+
+
+def test_ends_of_a_range_are_in_it():
+    """Of both."""
+    for share in OURS["proto_promotion_rate"]:
+        measured = Measured(pairs=100, promoted=int(share * 100))
+        assert report(measured)["proto_promotion_rate"].in_range is True
+
+
+def test_a_report_survives_json():
+    """Nothing in it is NaN or infinite."""
+    found = report(Measured(turns=turns((3, 4, 9)), tokens=90, nodes=99, sampled=9, missing=1))
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert HealthReport.from_dict(json.loads(text)) == found
+
+
+def test_tiers_are_told_for_all_edges():
+    """As many as there are, not as were looked at."""
+    found = report(Measured(structure=edges(1, 2, 3, share=0.5), learned=edges(4)))
+    assert found.edges["structure"] == {"reflex": 2, "habitual": 4, "dormant": 6, "inhibitory": 0}
+    assert found.edges["learned"]["reflex"] == 4
+
+
+def test_an_unknown_metric():
+    """It is told which there are."""
+    with pytest.raises(InvalidInputError, match="no metric of health: use avg_nodes"):
+        report(Measured())["bounce_rate"]
+
+
+ROW = EdgeRow(weight=0.9, floor=0.0, mark=1.0, authority=0, crossing=True, number=1)
+
+
+@pytest.mark.parametrize(
+    ("row", "tier"),
+    [
+        (ROW, Tier.REFLEX),  # exponent 1: nothing has faded yet
+        (ROW._replace(weight=0.6), Tier.HABITUAL),
+        (ROW._replace(weight=0.8, mark=1.0 - LN2), Tier.HABITUAL),  # half of .8
+        (ROW._replace(weight=0.8, mark=1.0 - 2 * LN2), Tier.DORMANT),  # a quarter of .8
+        (
+            ROW._replace(weight=0.8, mark=1.0 - 2 * LN2, authority=Authority.CANONICAL.value),
+            Tier.HABITUAL,  # fades at a quarter of the speed: .8 / √2
+        ),
+        (ROW._replace(weight=-0.5), Tier.INHIBITORY),
+        (ROW._replace(weight=0.9, floor=0.5, mark=-99.0), Tier.HABITUAL),  # back at its floor
+    ],
+)
+def test_tiers_are_those_after_decay(row, tier):
+    """As a walk sees the edge now."""
+    assert tally([row], 1.0, TierSettings()).tiers[tier] == 1
+
+
+def test_what_can_fade_and_what_crosses():
+    """An edge that the text keeps habitual cannot; one of a note is between no documents."""
+    rows = [
+        ROW,
+        ROW._replace(floor=0.3, crossing=False, number=5),
+        ROW._replace(crossing=None, weight=0.1, floor=0.29, number=2),
+    ]
+    found = tally(rows, 1.0, TierSettings())
+    assert (found.edges, found.fading, found.faded) == (8, 3, 2)
+    assert (found.within, found.crossing) == (6, 1)
+
+
+def test_the_presets():
+    """The paper's ranges are there by name; ours differ where they must."""
+    assert HealthSettings.preset("paper").ranges == PAPER
+    assert HealthSettings.preset("default").ranges == HealthSettings().ranges == OURS
+    assert OURS["dormant_pct"] == (0.0, 0.95)
+    with pytest.raises(InvalidInputError, match="use 'default' or 'paper'"):
+        HealthSettings.preset("best")
+
+
+def test_one_range_may_be_set():
+    """The others stay, also in a copy, and as lists that come from JSON."""
+    settings = replace(HealthSettings(ranges={"reflex_pct": [0, 0.5]}), least=3)
+    assert settings.ranges == {**OURS, "reflex_pct": (0.0, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"ranges": {"bounce_rate": (0, 1)}}, "'bounce_rate' is no metric"),
+        ({"ranges": {"reflex_pct": (1, 0)}}, "the range of reflex_pct must be two numbers"),
+        ({"ranges": {"reflex_pct": (0, math.nan)}}, "must be two numbers"),
+        ({"ranges": {"reflex_pct": 1}}, "must be two numbers"),
+        ({"ranges": {"reflex_pct": "ab"}}, "must be two numbers"),
+        ({"least": 0}, "health.least must be a whole number of at least 1"),
+        ({"kept": True}, "health.kept must be"),
+        ({"nodes": 2.5}, "health.nodes must be"),
+    ],
+)
+def test_settings_that_cannot_be_used(given, sentence):
+    """A sentence says what to do."""
+    with pytest.raises(InvalidInputError, match=sentence):
+        HealthSettings(**given)
