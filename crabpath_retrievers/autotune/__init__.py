@@ -1,0 +1,7 @@
+"""The autotuner: four knobs per namespace, turned within guard rails by what health says."""
+
+from crabpath_retrievers.autotune.autotuner import Autotuner, TuneReport
+from crabpath_retrievers.autotune.deciding import tune
+from crabpath_retrievers.autotune.past import Adjustment, Past
+
+__all__ = ["Adjustment", "Autotuner", "Past", "TuneReport", "tune"]

@@ -1,0 +1,171 @@
+"""Knobs take effect in learner, walk, health and maintenance; they are kept per namespace."""
+
+import json
+import math
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers import Feedback
+from crabpath_retrievers.changes import AdjustWeights, WeightDelta
+from crabpath_retrievers.changes_autotune import SetKnobs
+from crabpath_retrievers.config import AutotuneSettings, LearningSettings
+from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.knobs import _own, knobs_of, tuned
+from crabpath_retrievers.storage import schema as s
+
+
+def together(memory, number, namespace="ann"):
+    """A success that used both pages of a topic."""
+    turn = memory.retrieve(f"question{number} guide{number}", k=12, namespace=namespace).turn
+    memory.record(Feedback(turn.id, 1.0, used=[f"a{number}", f"b{number}"], namespace=namespace))
+
+
+def joint(memory, number, namespace="ann"):
+    """Weight of the edge between the pages of a topic; None where there is none."""
+    keys = memory.store.learned.keys([f"a{number}", f"b{number}"])
+    found = memory.store.learned.weights(namespace, list(keys.values()))
+    return found.get((keys[f"a{number}"], keys[f"b{number}"], EdgeKind.CO_USED))
+
+
+def test_the_learner_reads_them(opens_both):
+    """Ann's half-life, step and threshold are hers; Bob's are those of the settings."""
+    with opens_both() as memory:
+        memory.set_knobs("ann", half_life=40, hebbian_rate=0.05, promotion_threshold=3)
+        for name in ("ann", "bob"):
+            for _ in range(2):
+                together(memory, 1, name)
+        assert joint(memory, 1, "ann") is None
+        assert joint(memory, 1, "bob") == pytest.approx(0.37)
+        together(memory, 1, "ann")
+        assert joint(memory, 1, "ann") == pytest.approx(0.335)
+        ann, bob = (memory.store.walk.clock(name).exponent for name in ("ann", "bob"))
+        assert ann == pytest.approx(3 * math.log(2) / 40)
+        assert bob == pytest.approx(2 * math.log(2) / 2000)
+
+
+def test_the_walk_and_health_read_them(opens):
+    """The same weight is a reflex or not, by whose bar it is measured."""
+    with opens() as memory:
+        keys = memory.store.learned.keys(["a1", "b9"])
+        delta = WeightDelta(keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
+        for name in ("ann", "bob"):
+            memory.store.apply([AdjustWeights(name, (delta,))])
+        memory.set_knobs("ann", reflex=0.9)
+
+        def reflexes(name):
+            turn = memory.retrieve("question1 guide1", k=2, namespace=name, record=False).turn
+            step = next(step for step in turn.steps if step.node == "a1")
+            return step.reflexes
+
+        assert (reflexes("ann"), reflexes("bob")) == ((), ("b9",))
+        tiers = {name: memory.health(name).edges["learned"] for name in ("ann", "bob")}
+        assert tiers["ann"]["habitual"] == tiers["bob"]["reflex"] == 1
+
+
+def test_they_follow_the_settings_until_they_are_turned(opens_both):
+    """And again once they are put back."""
+    with opens_both(learning=LearningSettings(half_life=500.0)) as memory:
+        assert memory.knobs("ann").half_life == 500.0
+        run = memory.set_knobs("ann", reflex=0.9)
+        assert memory.store.learned.tuning("ann")[0] == '{"reflex": 0.9}'
+        again = memory.set_knobs("ann", reflex=0.82)
+        memory.undo_maintenance(run)  # they were turned again since
+        assert memory.knobs("ann").reflex == 0.82
+        memory.undo_maintenance(again)
+        assert memory.knobs("ann").reflex == 0.9
+        memory.reset_knobs("ann")
+        assert memory.store.learned.tuning("ann") == (None, None)
+        assert memory.knobs("ann") == memory.settings.knobs
+
+
+def test_what_is_beyond_the_rails_changes_nothing(opens):
+    """Neither that knob nor the others."""
+    with opens() as memory:
+        with pytest.raises(InvalidInputError, match="reflex must be a number from"):
+            memory.set_knobs("ann", half_life=100, reflex=0.99)
+        with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
+            memory.set_knobs("ann", speed=1)
+        assert memory.knobs("ann") == memory.settings.knobs
+        assert memory.store.learned.tuning("ann") == (None, None)
+
+
+def test_every_change_is_journaled(opens_both):
+    """With what turned it; what changes nothing is not."""
+    with opens_both() as memory:
+        for _ in range(2):
+            memory.set_knobs("ann", half_life=100)
+        query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
+        with memory.store.reading() as connection:
+            (row,) = connection.execute(query).all()
+        assert row.namespace == "ann"
+        assert json.loads(row.inverse)["before"] is None
+        assert json.loads(json.loads(row.inverse)["after"]) == {"half_life": 100.0}
+
+
+def test_two_that_turn_at_once(opens_both):
+    """The second one is told, and nothing of its own is written."""
+    with opens_both() as memory:
+        before = memory.store.learned.tuning("ann")
+        memory.store.apply([SetKnobs("1", "ann", '{"reflex": 0.9}', None, before)])
+        with pytest.raises(ConflictError, match="met another change"):
+            memory.store.apply([SetKnobs("2", "ann", '{"reflex": 0.95}', None, before)])
+        assert memory.knobs("ann").reflex == 0.9
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"half_life": 0}', '{"speed": 1}', '{"reflex": 2}'])
+def test_damaged_knobs(opens, text, caplog):
+    """Who asks for them is told the way out; answers and lessons go on without them."""
+    _own.cache_clear()  # it warns once of each
+    with opens() as memory:
+        memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
+        with pytest.raises(StoreError, match="tune --reset"):
+            memory.knobs("ann")
+        together(memory, 1)
+        assert memory.store.learned.learned("ann").version == 1
+        assert tuned(memory.settings, text) == memory.settings
+        assert "passed over" in caplog.text
+        memory.reset_knobs("ann")
+        assert memory.knobs("ann") == memory.settings.knobs
+
+
+def test_they_go_with_their_namespace(opens):
+    """And it starts anew."""
+    with opens() as memory:
+        memory.set_knobs("ann", reflex=0.9)
+        memory.set_knobs("bob", reflex=0.82)
+        memory.forget(namespace="ann")
+        assert memory.knobs("ann").reflex == 0.8
+        assert memory.knobs("bob").reflex == 0.82
+
+
+def test_narrower_rails_later_leave_what_stands(opens):
+    """A knob that was set before is used; it is turned back only step by step."""
+    with opens() as memory:
+        memory.set_knobs("ann", half_life=100)
+        text = memory.store.learned.tuning("ann")[0]
+        narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
+        assert knobs_of(text, memory.settings).half_life == 100.0
+        with pytest.raises(InvalidInputError):
+            narrow.checked({"half_life": 100})
+
+
+def test_no_query_more_on_the_way_of_an_answer(opens):
+    """Tuned knobs come with the clock that a query reads anyway."""
+    with opens() as memory:
+
+        def statements():
+            counted = []
+            listen = memory.store.walk.clock
+            memory.store.walk.clock = lambda name: counted.append(name) or listen(name)
+            tuning = memory.store.learned.tuning
+            memory.store.learned.tuning = lambda name: counted.append("tuning") or tuning(name)
+            memory.retrieve("question1", namespace="ann", record=False)
+            memory.store.walk.clock, memory.store.learned.tuning = listen, tuning
+            return counted
+
+        before = statements()
+        memory.set_knobs("ann", reflex=0.9)
+        assert statements() == before
+        assert "tuning" not in before

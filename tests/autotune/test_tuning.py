@@ -1,0 +1,211 @@
+"""The loop on a real memory: after lessons, in maintenance, asked for; brain death is survived."""
+
+import pytest
+import sqlalchemy as sa
+
+from crabpath_retrievers import Feedback
+from crabpath_retrievers.changes import AdvanceClock
+from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
+from crabpath_retrievers.errors import InvalidInputError, NotFoundError
+from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.storage import schema as s
+
+TOPICS = 14
+
+
+def stream(memory, turns, namespace="ann", begin=0):
+    """Questions in turn, each of which needs two pages, one of them less like it than two others.
+
+    Returns how many of both stood first in each answer, and how many plain search puts there.
+    """
+    ours, plain = [], []
+    for number in range(begin, begin + turns):
+        topic = number % TOPICS
+        query, wanted = f"question{topic} guide{topic}", {f"a{topic}", f"b{topic}"}
+        turn = memory.retrieve(query, k=4, namespace=namespace).turn
+        ours.append(len(wanted & {item.node for item in turn.returned[:2]}))
+        vector = memory.embedder.query(query)
+        plain.append(len(wanted & set(memory.index.search(vector, 2))))
+        feedback = Feedback(turn.id, 1.0, used=sorted(wanted), namespace=namespace)
+        memory.record(feedback)
+    return ours, plain
+
+
+def looks(memory, namespace="ann"):
+    """Dormant share and half-life at each look, oldest first."""
+    return [report["dormant_pct"].value for report in memory.health_history(namespace)]
+
+
+AUTOTUNE = AutotuneSettings(enabled=True)
+
+
+def test_brain_death_and_recovery(opens):
+    """Document 000 §5.4: a half-life of 20 kills the memory; within 100 turns it is well again.
+
+    Answers are never worse than plain search, dead or not.
+    """
+    learning = LearningSettings(half_life=20.0)
+    with opens(learning=learning, autotune=AUTOTUNE) as memory:
+        found = stream(memory, 125)
+        dormant = looks(memory)
+        knobs = memory.knobs("ann")
+        well = memory.health("ann", record=False)["dormant_pct"]
+    assert len(dormant) == 5
+    dead = [n for n, share in enumerate(dormant) if share is not None and share > 0.95]
+    assert dead, "the memory never died: this test shows nothing"
+    assert well.in_range is True
+    assert knobs.half_life > 20.0
+    assert all(ours >= plain for ours, plain in zip(*found, strict=True))
+
+
+def test_without_it_the_memory_stays_dead(opens):
+    """What the test before has mended, does not mend itself."""
+    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+        stream(memory, 100)
+        assert looks(memory) == []
+        assert memory.health("ann")["dormant_pct"].in_range is False
+        assert memory.knobs("ann").half_life == 20.0
+
+
+def test_the_brake_on_a_memory_that_was_well(opens):
+    """Somebody sets the half-life to 20: the next look finds death, and what was good."""
+    with opens(autotune=AUTOTUNE) as memory:
+        stream(memory, 50)
+        assert memory.knobs("ann") == memory.settings.knobs
+        memory.set_knobs("ann", half_life=20)
+        memory.store.apply([AdvanceClock("ann", exponent=9.0)])
+        memory.retrieve("question1", namespace="ann")
+        dry = memory.tune("ann", dry_run=True)
+        assert (dry.braked, dry.run, memory.knobs("ann").half_life) == (True, "", 20.0)
+        report = memory.tune("ann")
+        assert report.adjustments == dry.adjustments
+        assert report.to_dict()["braked"]
+        assert memory.knobs("ann") == report.knobs == memory.settings.knobs
+        assert (report.snapshot, report.restored) == (None, False)
+        memory.undo_maintenance(report.run)
+        assert memory.knobs("ann").half_life == 20.0
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_the_brake_and_snapshots(opens, restore):
+    """One from then is told of; with ``restore`` one is kept, and gone back to."""
+    rules = AutotuneSettings(enabled=True, restore=restore)
+    with opens(autotune=rules) as memory:
+        stream(memory, 25)
+        mine = memory.snapshot("ann") if not restore else None
+        stream(memory, 25, begin=25)
+        memory.set_knobs("ann", half_life=20)
+        memory.store.apply([AdvanceClock("ann", exponent=9.0)])
+        memory.retrieve("question1", namespace="ann")
+        report = memory.tune("ann")
+        assert report.braked
+        assert report.restored is restore
+        assert (report.snapshot == mine) is not restore
+        assert memory.health("ann")["dormant_pct"].in_range is restore
+        kept = [one.name for one in memory.snapshots("ann")]
+        assert sorted(map(str, kept)) == (["None", "autotune: last good"] if restore else ["None"])
+
+
+def test_a_dry_run_changes_nothing(opens):
+    """And finds what the run will find; asked for in maintenance it is the same."""
+    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+        stream(memory, 60)
+
+        def everything():
+            with memory.store.reading() as connection:
+                return {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
+
+        before = everything()
+        dry = memory.tune("ann", dry_run=True)
+        step = memory.run_maintenance(["autotune"], dry_run=True).steps[0]
+        assert everything() == before
+        assert step.changed == len(dry.adjustments) == 2
+        assert memory.run_maintenance(["autotune"]).steps[0].changed == 2
+        assert memory.tune("ann").note.startswith("nothing was asked or learned")
+
+
+def test_in_maintenance(opens):
+    """Off unless it is switched on; taken back with the rest of it."""
+    learning, on = LearningSettings(half_life=20.0), AutotuneSettings(enabled=True, every=1000)
+    with opens(learning=learning) as memory:
+        stream(memory, 60)
+        (step,) = [one for one in memory.run_maintenance().steps if one.step == "autotune"]
+        assert (step.changed, dict(step.detail)) == (0, {"off": 1})
+        every = AutotuneSettings(enabled=True, every=50)
+        for rules, changed in ((on, 0), (every, 2), (every, 0)):
+            given = memory.settings.__class__(learning=learning, autotune=rules)
+            report = Upkeep(memory.store, given).run(["health", "autotune"])
+            assert report.steps[1].changed == changed
+            if changed:
+                assert memory.knobs("ann").half_life == 40.0
+                done = report.run
+        memory.undo_maintenance(done)
+        assert memory.knobs("ann").half_life == 20.0
+
+
+def test_namespaces_are_kept_apart(opens):
+    """Ann's memory is dying, Bob's is well: his knobs stay, and so does what is known of them."""
+    with opens(autotune=AUTOTUNE) as memory:
+        memory.set_knobs("ann", half_life=20)
+        stream(memory, 75, "ann")
+        stream(memory, 25, "bob")
+        assert memory.knobs("ann").half_life > 20.0
+        assert memory.store.learned.tuning("bob")[0] is None
+        assert memory.knobs("bob") == memory.settings.knobs
+        assert len(looks(memory, "ann")) == 3
+        assert len(looks(memory, "bob")) == 1
+
+
+def test_a_frozen_namespace_stays_as_it_is(opens):
+    """It answers with what it knows; one that was never used is not made."""
+    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+        stream(memory, 60)
+        memory.freeze("ann")
+        assert memory.tune("ann").note == "it is frozen"
+        assert memory.tune("nobody").adjustments == ()
+        assert "nobody" not in memory.info()["namespaces"]
+
+
+async def test_off_the_event_loop(opens):
+    """The same report."""
+    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+        stream(memory, 60)
+        assert await memory.atune("ann", dry_run=True) == memory.tune("ann", dry_run=True)
+
+
+def test_rails_that_the_settings_do_not_keep_to(opens):
+    """Asked for nevertheless, it is refused in one sentence."""
+    with opens(autotune=AutotuneSettings.preset("paper")) as memory:
+        stream(memory, 2)
+        with pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"):
+            memory.tune("ann")
+        with pytest.raises(NotFoundError):
+            memory.undo_maintenance("another")
+
+
+def test_a_lesson_stands_whatever_becomes_of_the_knobs(opens, monkeypatch, caplog):
+    """A store that fails meanwhile is told in the log."""
+    from crabpath_retrievers.autotune import Autotuner
+    from crabpath_retrievers.errors import StoreError
+
+    def fails(*_args, **_given):
+        msg = "the disk is full"
+        raise StoreError(msg)
+
+    monkeypatch.setattr(Autotuner, "look", fails)
+    with opens(autotune=AutotuneSettings(enabled=True, every=1)) as memory:
+        stream(memory, 1)
+        assert memory.store.learned.learned("ann").version == 1
+    assert "the disk is full" in caplog.text
+
+
+def test_the_ranges_decide(opens):
+    """With other ranges the same memory is ill, and knobs turn the other way."""
+    ranges = {"avg_nodes_fired_per_query": (0.0, 24.0), "proto_promotion_rate": (0.0, 1.0)}
+    health = HealthSettings(ranges={**ranges, "dormant_pct": (0.7, 0.95)})
+    with opens(health=health) as memory:
+        stream(memory, 60)
+        report = memory.tune("ann")
+        turned = {one.knob: one.direction for one in report.adjustments}
+        assert turned == {"half_life": -1, "hebbian_rate": -1}
+        assert memory.knobs("ann").half_life == 1000.0
