@@ -1,0 +1,89 @@
+"""The command that maintains a memory. It needs the graph store alone, so it runs beside any."""
+
+import json
+import re
+import signal
+import threading
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from crabpath_retrievers.cli_options import (
+    DEFAULT_STORE,
+    AsJson,
+    Store,
+    errors,
+    existing_store,
+    handled,
+    out,
+)
+from crabpath_retrievers.errors import InvalidInputError, StoreLockedError
+from crabpath_retrievers.feedback.published import published, settings_of
+from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
+from crabpath_retrievers.storage import GraphStore
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@handled
+def maintain(
+    step: Annotated[
+        list[str] | None, typer.Option(help=f"Only this step: {', '.join(STEPS)}.")
+    ] = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look.")] = False,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Go on, such as every 30m, 1h or 1d.")
+    ] = None,
+    undo: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Instead: take this maintenance back.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Shed what has faded, connect what is alone, bound the logs."""
+    pause = None if every is None else _seconds(every)
+    with existing_store(store) as opened:
+        if undo is not None:
+            _upkeep(opened).undo(undo)
+            typer.echo(json.dumps({"undone": undo})) if as_json else out.print(f"{undo} undone")
+            return
+        if pause is None:
+            _show(_upkeep(opened).run(step or STEPS, dry_run=dry_run), as_json=as_json)
+            return
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        while not ended.is_set():
+            try:
+                _show(_upkeep(opened).run(step or STEPS, dry_run=dry_run), as_json=as_json)
+            except StoreLockedError as error:  # the next time will do
+                errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
+            ended.wait(pause)
+
+
+def _upkeep(store: GraphStore) -> Upkeep:
+    return Upkeep(store, settings_of(published(store)))
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d{1,6})\s*([smhd])\s*", text)
+    if found is None or not int(found[1]):
+        msg = f"--every takes a time such as 30m, 1h or 1d, not {text!r:.250}"
+        raise InvalidInputError(msg)
+    return float(int(found[1]) * _SECONDS[found[2]])
+
+
+def _show(report: MaintenanceReport, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(report.to_dict()))
+        return
+    changed = "would change" if report.dry_run else "changed"
+    table = Table("step", "looked at", changed, "", "s", box=None, pad_edge=False)
+    for step in report.steps:
+        detail = ", ".join(f"{number} {name}" for name, number in step.detail.items())
+        table.add_row(step.step, str(step.looked), str(step.changed), detail, f"{step.seconds:.1f}")
+    out.print(table)
+    if report.run:
+        out.print(f"[dim]crabpath maintain --undo {report.run} takes it back[/dim]")

@@ -1,0 +1,44 @@
+"""Which notes on probation go."""
+
+from dataclasses import replace
+
+import pytest
+
+from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.maintenance.dying import Candidate, death_score, dying
+
+RULES = MaintenanceSettings()
+OLD = Candidate("n", degree=1, uses=0.0, passes=3.0, unseen=40, authority=0, strongest=0.2)
+
+
+def goes(**changed):
+    """Whether a note goes that is otherwise old and never used."""
+    note = OLD._replace(**changed)
+    return dying([note], 14, 0.3, RULES) == [note.id]
+
+
+def test_by_hand():
+    """α degree + β uses + γ success − δ age / 14."""
+    note = Candidate("n", degree=2, uses=1.0, passes=3.0, unseen=28, authority=0, strongest=0.0)
+    assert death_score(note, RULES) == pytest.approx(0.2 + 0.5 + 0.25 - 1.0)
+
+
+def test_who_is_old_and_never_used_goes():
+    """Only long after its probation: until then it is not found, and comes back if it is used."""
+    assert goes()
+    assert not goes(unseen=28)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"uses": 3.0}, {"authority": 1}, {"strongest": 0.3}, {"degree": 20}]
+)
+def test_what_speaks_for_a_note_keeps_it(changed):
+    """Uses, authority, one strong edge, many edges."""
+    assert not goes(**changed)
+
+
+def test_success_lengthens_a_life():
+    """Document 001 has the sign the other way round."""
+    better = OLD._replace(uses=1.0, passes=0.0)
+    assert death_score(better, RULES) > death_score(better._replace(passes=9.0), RULES)
+    assert replace(RULES, success=0.0).success == 0.0
