@@ -23,9 +23,11 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     StageNodes,
 )
+from crabpath_retrievers.changes_archive import NodesIndexed
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
+from crabpath_retrievers.ingest.identity import settled
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
@@ -34,6 +36,7 @@ from crabpath_retrievers.storage.catalog import Known
 
 Cleanup = Literal["incremental", "full"] | None
 _FIRST = 16
+_INDEXED_AT_ONCE = 2048
 
 
 class Progress(Protocol):
@@ -108,9 +111,9 @@ class Ingest:
             plan = self._plan(nodes, cleanup)
             with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
                 for part in self._batches(plan):
-                    self._publish(part)
+                    self.publish(part)
                     advance(len(part.nodes))
-            self._move(nodes, plan)
+            self._move(plan)
         return plan.report
 
     def adopt(self, nodes: Sequence[Node]) -> IngestReport:
@@ -121,7 +124,7 @@ class Ingest:
             for part in self._batches(plan):
                 self._stage(part)
                 self._finish(indexed=True)
-            self._move(nodes, plan)
+            self._move(plan)
         return plan.report
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -137,19 +140,24 @@ class Ingest:
         if self.store.catalog.unfinished():
             with self.store.ingesting(wait=False) as held:
                 if held:
+                    self._index()
                     self._finish(indexed=False)
 
+    def _index(self) -> None:
+        """Have the index hold what came from another store."""
+        while waiting := self.store.catalog.unindexed(_INDEXED_AT_ONCE):
+            self._upsert(waiting)
+            self.store.apply([NodesIndexed(tuple(node.id for node in waiting))])
+
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup) -> "_Plan":
-        taken = self.store.notes.facts(node.id for node in nodes)
-        if taken:
-            msg = f"the id {taken[0].id!r} is that of a note: give the document another one"
-            raise InvalidInputError(msg)
+        self.refuse_notes(nodes)
         known = {
             known.id: known
             for known in self.store.catalog.known(
                 ids=[node.id for node in nodes], documents={node.document for node in nodes}
             )
         }
+        nodes = settled(nodes, known)
         given = {node.id for node in nodes}
         gone: list[str] = []
         if cleanup == "incremental":
@@ -166,7 +174,18 @@ class Ingest:
             unchanged=len(nodes) - len(changed),
             ids=[node.id for node in nodes],
         )
-        return _Plan(changed, gone, known, report)
+        return _Plan(nodes, changed, gone, known, report)
+
+    def refuse_notes(self, nodes: Sequence[Node]) -> None:
+        """Refuse nodes with the ids of notes.
+
+        Raises:
+            InvalidInputError: One has such an id.
+        """
+        taken = self.store.notes.facts(node.id for node in nodes)
+        if taken:
+            msg = f"the id {taken[0].id!r} is that of a note: give the document another one"
+            raise InvalidInputError(msg)
 
     def _batches(self, plan: "_Plan") -> Iterator[StageNodes]:
         """Whole documents per batch, so that no reader ever sees half of a changed one."""
@@ -191,7 +210,8 @@ class Ingest:
         if nodes or removed or orphans:
             yield StageNodes(tuple(nodes), (*removed, *orphans))
 
-    def _publish(self, part: StageNodes) -> None:
+    def publish(self, part: StageNodes) -> None:
+        """Carry a batch through all states; the caller holds the right to ingest."""
         self._stage(part)
         self._finish(indexed=False)
 
@@ -199,21 +219,24 @@ class Ingest:
         bare = [node for node in part.nodes if node.vector is None]
         embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
         nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
-        self.store.apply([StageNodes(tuple(nodes), part.removed)])
+        self.store.apply([replace(part, nodes=tuple(nodes))])
 
     def _finish(self, *, indexed: bool) -> None:
         """Carry everything staged through the remaining states. Safe to repeat."""
         staged = self.store.catalog.staged()
         if staged and not indexed:
-            self.index.upsert(
-                [node.id for node in staged],
-                [_full_precision(node.vector) for node in staged],
-                [node.content for node in staged],
-                [node.metadata for node in staged],
-            )
+            self._upsert(staged)
         self.store.apply([PublishStaged()])
         self._link()
         self._empty_trash(indexed=indexed)
+
+    def _upsert(self, nodes: Sequence[Node]) -> None:
+        self.index.upsert(
+            [node.id for node in nodes],
+            [_full_precision(node.vector) for node in nodes],
+            [node.content for node in nodes],
+            [node.metadata for node in nodes],
+        )
 
     def _link(self) -> None:
         keys = self.store.catalog.unlinked()
@@ -235,11 +258,11 @@ class Ingest:
                 self.index.delete(ids)
             self.store.apply([EmptyTrash(tuple(ids))])
 
-    def _move(self, nodes: Sequence[Node], plan: "_Plan") -> None:
+    def _move(self, plan: "_Plan") -> None:
         """Follow chunks that changed place inside their document, and their new neighbours."""
         moved = [
             (node.id, node.position)
-            for node in nodes
+            for node in plan.nodes
             if node.id in plan.known and plan.known[node.id].position != node.position
         ]
         if moved:
@@ -249,6 +272,7 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    nodes: list[Node]
     changed: list[Node]
     gone: list[str]
     known: dict[str, Known]

@@ -1,5 +1,7 @@
 """Processes that ingest documents and are killed with SIGKILL at chosen steps.
 
+Instead of documents the path of a folder to sync may be given.
+
 Usage: ``crash_child.py DOCUMENTS STEP DIRECTORY [STEP DIRECTORY …]``. The imports, which take
 longest, are made once; every ingest runs in a fork of its own.
 """
@@ -63,7 +65,10 @@ def ingest(directory, rows, step):
     with CrabPath.open(directory, embeddings=HashedWords(), settings=CRASH_SETTINGS) as memory:
         die_at(memory, step)
         started(directory).touch()
-        memory.add_documents([Document(**row) for row in rows])
+        if isinstance(rows, str):
+            memory.sync(rows)
+        else:
+            memory.add_documents([Document(**row) for row in rows])
 
 
 def crash(directory, rows, step):
