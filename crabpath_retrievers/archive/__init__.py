@@ -1,0 +1,1 @@
+"""Archives: what a store holds, or what a namespace has learned, in one portable file."""

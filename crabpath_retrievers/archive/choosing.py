@@ -1,0 +1,74 @@
+"""One namespace out of an archive: of its own, or of a whole store."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from crabpath_retrievers.archive.reading import Archive
+from crabpath_retrievers.changes_archive import Block, Row
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.storage.dump import OF_NAMESPACES
+from crabpath_retrievers.storage.portable import Naming, translated
+
+
+def chosen(archive: Archive, namespace: str | None) -> str | None:
+    """The namespace that is meant; None for the whole store.
+
+    Raises:
+        InvalidInputError: The archive does not hold it.
+    """
+    own = archive.manifest.namespace
+    if namespace is None or namespace == own:
+        return own
+    held = {own} if own is not None else {row["name"] for row in _namespaces(archive)}
+    if namespace not in held:
+        names = ", ".join(sorted(map(repr, held))) or "none"
+        msg = f"the archive does not hold namespace {namespace!r}: it holds {names}"
+        raise InvalidInputError(msg)
+    return namespace
+
+
+def blocks_of(archive: Archive, namespace: str) -> Callable[[], Iterator[Block]]:
+    """Reads the rows of a namespace, by ids of nodes, as often as it is called."""
+    if archive.manifest.namespace is not None:
+        return lambda: archive.blocks(list(OF_NAMESPACES))
+    return _Within(archive, namespace)
+
+
+def _namespaces(archive: Archive) -> Iterator[Row]:
+    for _, rows in archive.blocks(["namespaces"]):
+        yield from rows
+
+
+class _Within:
+    """The rows of one namespace among those of a whole store."""
+
+    def __init__(self, archive: Archive, namespace: str) -> None:
+        self._archive, self._name = archive, namespace
+        found = (row["key"] for row in _namespaces(archive) if row["name"] == namespace)
+        self._key = next(found)
+        nodes = [(row["key"], row["id"], row["owner"]) for row in self._rows("nodes")]
+        self._naming = Naming.leaving({key: name for key, name, _ in nodes})
+        self._own = {key for key, _, owner in nodes if owner == self._key}
+        own = (row["id"] for row in self._rows("feedback") if row["namespace"] == namespace)
+        self._said = set(own)
+
+    def __call__(self) -> Iterator[Block]:
+        for table in OF_NAMESPACES:
+            for name, rows in self._archive.blocks([table]):
+                own = [row for row in rows if self._is_own(name, row)]
+                if own:
+                    yield name, list(translated((name, own), self._naming))
+
+    def _rows(self, table: str) -> Iterator[Row]:
+        for _, rows in self._archive.blocks([table]):
+            yield from rows
+
+    def _is_own(self, table: str, row: Row) -> bool:
+        whose: dict[str, Any] = {
+            "namespaces": lambda: row["key"] == self._key,
+            "nodes": lambda: row["owner"] == self._key,
+            "contents": lambda: row["node"] in self._own,
+            "feedback": lambda: row["namespace"] == self._name,
+            "consumed": lambda: row["feedback"] in self._said,
+        }
+        return bool(whose[table]() if table in whose else row["namespace"] == self._key)

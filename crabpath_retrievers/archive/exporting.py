@@ -1,0 +1,65 @@
+"""Exporting a store, or one namespace of it, beside whatever serves it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from crabpath_retrievers.archive.manifest import Manifest
+from crabpath_retrievers.archive.reading import is_archive
+from crabpath_retrievers.archive.writing import Table, write_archive
+from crabpath_retrievers.changes_archive import Row
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.dump import Dump, Selection
+from crabpath_retrievers.storage.portable import Naming, nodes_in, translated
+
+
+class Exported(NamedTuple):
+    """What an archive holds now.
+
+    Attributes:
+        namespace: Whose it is; None for the whole store.
+        rows: By table.
+        size: Bytes of the file.
+    """
+
+    path: Path
+    namespace: str | None
+    rows: dict[str, int]
+    size: int
+
+
+def export(store: GraphStore, archive: str | Path, namespace: str | None = None) -> Exported:
+    """Write an archive; see :meth:`CrabPath.export`."""
+    path = Path(archive).expanduser()
+    if path.exists() and not is_archive(path):
+        msg = f"{path} exists and is no archive: choose another name, so that it is not lost"
+        raise InvalidInputError(msg)
+    with store.dumping() as dump:
+        meta = dump.meta()
+        whole = namespace is None
+        manifest = Manifest(
+            namespace=namespace,
+            embedder=meta.get("embedder"),
+            last=dump.last() if whole else {},
+        )
+        tables = _whole(dump) if namespace is None else _mind(dump, namespace)
+        written = write_archive(path, manifest, tables)
+    return Exported(path, namespace, written.rows, path.stat().st_size)
+
+
+def _whole(dump: Dump) -> Iterator[Table]:
+    for selection in dump.everything():
+        yield selection.name, dump.rows(selection)
+
+
+def _mind(dump: Dump, namespace: str) -> Iterator[Table]:
+    for selection in dump.of_namespace(namespace):
+        yield selection.name, _portable(dump, selection)
+
+
+def _portable(dump: Dump, selection: Selection) -> Iterator[list[Row]]:
+    for rows in dump.rows(selection):
+        block = (selection.name, rows)
+        naming = Naming.leaving(dump.names(nodes_in(block, int)))
+        yield list(translated(block, naming))

@@ -1,0 +1,96 @@
+"""Importing an archive: all of it in one transaction, or nothing."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.archive.choosing import blocks_of
+from crabpath_retrievers.archive.reading import Archive
+from crabpath_retrievers.archive.survey import surveyed
+from crabpath_retrievers.changes import Change, ForgetNamespace, PutMeta
+from crabpath_retrievers.changes_archive import FillNamespace, FillStore
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.embedder import require_same
+from crabpath_retrievers.storage import GraphStore
+
+
+class Imported(NamedTuple):
+    """What has come from elsewhere.
+
+    Attributes:
+        namespace: Its name here; None for a whole store.
+        rows: What was written, by table.
+        left_out: What speaks of documents that do not exist here, by table: it was not written.
+        missing: How many these documents are.
+        before: True when it had come before, so that nothing was to do but to finish its vectors.
+    """
+
+    namespace: str | None
+    rows: dict[str, int]
+    left_out: Mapping[str, int] = {}
+    missing: int = 0
+    before: bool = False
+
+
+def fill_store(store: GraphStore, fill: FillStore, rows: Mapping[str, int]) -> Imported:
+    """Write a whole store into an empty one; its vectors then wait for the index.
+
+    Raises:
+        InvalidInputError: The store is not empty, and holds something else.
+    """
+    if store.catalog.meta().get("origin") == fill.origin:
+        return Imported(None, dict(rows), before=True)
+    store.apply([fill])
+    return Imported(None, dict(rows))
+
+
+def fill_namespace(
+    store: GraphStore, archive: Archive, former: str, name: str, *, replace: bool
+) -> Imported:
+    """Write what a namespace has learned into a store with the same documents.
+
+    Args:
+        store: Where.
+        archive: Holds it.
+        former: Its name in the archive.
+        name: Its name here.
+        replace: Whether to forget what it has learned here so far.
+
+    Raises:
+        InvalidInputError: It has asked, learned or been taught here already.
+        EmbeddingMismatchError: The store was built with another embedder.
+    """
+    blocks = blocks_of(archive, former)
+    first: list[Change] = [ForgetNamespace(name)] if replace else []
+    first += _embedder(store, archive.manifest.embedder)
+    if not replace and store.walk.clock(name).key:
+        msg = (
+            f"namespace {name!r} has asked, learned or been taught here already: "
+            "replace it, or import it under another name"
+        )
+        raise InvalidInputError(msg)
+    survey = surveyed(store, blocks(), former, name)
+    store.apply([*first, FillNamespace(blocks(), survey.renames(former, name))])
+    written = {table: n - survey.left_out[table] for table, n in survey.rows.items()}
+    return Imported(name, written, dict(survey.left_out), len(survey.missing))
+
+
+def _embedder(store: GraphStore, text: str | None) -> list[Change]:
+    """Refuse vectors of another embedder; a store without any takes over that of the archive."""
+    if text is None:
+        return []
+    known = store.catalog.meta().get("embedder")
+    if known is None:
+        return [PutMeta((("embedder", text),))]
+    (here, probe), (there, other) = map(_identity, (known, text))
+    require_same(probe, other, stored_model=here, model=there)
+    return []
+
+
+def _identity(text: str) -> tuple[str, Vector]:
+    data: dict[str, Any] = json.loads(text)
+    return data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")

@@ -1,0 +1,222 @@
+"""What a namespace has learned travels by the ids of documents."""
+
+import time
+
+import pytest
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
+
+from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, InvalidInputError
+from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.mind import Mind
+
+BY_ID = {
+    "overlay": "SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.mark FROM crabpath_overlay w "
+    "JOIN crabpath_nodes a ON a.key = w.source LEFT JOIN crabpath_nodes b ON b.key = w.target",
+    "counts": "SELECT a.id, b.id, w.kind, w.count FROM crabpath_counts w "
+    "JOIN crabpath_nodes a ON a.key = w.source JOIN crabpath_nodes b ON b.key = w.target",
+    "usage": "SELECT a.id, w.wins, w.losses, w.decay FROM crabpath_usage w "
+    "JOIN crabpath_nodes a ON a.key = w.node",
+    "steps": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, w.wins "
+    "FROM crabpath_steps w LEFT JOIN crabpath_nodes a ON a.key = w.region "
+    "LEFT JOIN crabpath_nodes b ON b.key = w.next",
+}
+"""All numbers that a namespace has learned of nodes, whatever their keys."""
+
+
+def numbers(memory: CrabPath, namespace: str) -> dict:
+    """What a namespace knows, by ids."""
+    memory.store.settle()
+    clock = memory.store.walk.clock(namespace)
+    found: dict = {"clock": clock[1:5]}
+    with memory.store.reading() as connection:
+        for name, query in BY_ID.items():
+            text = f"{query} WHERE w.namespace = {clock.key}"
+            found[name] = sorted(map(tuple, connection.exec_driver_sql(text)))
+    known = memory.store.learned.learned(namespace)
+    mind = Mind.from_json(known.mind, memory._undoing.prior)
+    return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
+
+
+@pytest.fixture
+def mind(learned, tmp_path):
+    """What the namespace of the memory has learned, in a file."""
+    return learned.export(tmp_path / "mind", namespace="default").path
+
+
+def test_into_the_same_corpus(learned, mind, opens, location):
+    """Added elsewhere, with other keys: the same numbers and results, and none for others."""
+    there = opens(location)
+    there.add_documents(corpus(3), split=False)
+    there.forget(["d0", "d1", "d2"])
+    there.add_documents(corpus(), split=False)
+    cold = answered(there, "bob")
+    found = there.import_archive(mind)
+    assert (found.namespace, found.left_out, found.missing) == ("default", {}, 0)
+    assert numbers(there, "default") == numbers(learned, "default")
+    if there.store.dialect == "sqlite":  # full text ranks otherwise on PostgreSQL
+        assert answered(there) == answered(learned)
+    assert answered(there, "bob") == cold
+
+
+def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
+    """The same feedback afterwards, and the same one undone, come to the same numbers."""
+    there = opens(tmp_path / "there")
+    there.add_documents(corpus(), split=False)
+    there.import_archive(mind)
+    for memory in (learned, there):
+        answer = memory.retrieve(QUESTIONS[7])
+        assert memory.record(Feedback(answer.turn.id, -1.0, feedback_id="last")).status == "applied"
+        assert memory.undo("n6").status == "undone"
+    one, two = (numbers(memory, "default") for memory in (there, learned))
+    assert one == two
+    assert one["clock"][2] == 22
+    old = learned.store.turns.window("default", until=time.time(), turns=5, seconds=900)[-1].turn.id
+    assert there.explain(old).to_dict() == learned.explain(old).to_dict()
+
+
+def test_feedback_that_waits_goes_along(learned, opens, tmp_path):
+    """It is learned from there."""
+    from crabpath_retrievers.changes import KeepFeedback
+
+    turn = learned.retrieve(QUESTIONS[1]).turn.id
+    learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
+    there = opens(tmp_path / "there")
+    there.add_documents(corpus(), split=False)
+    there.import_archive(learned.export(tmp_path / "mind", namespace="default").path)
+    assert there.learn_waiting().applied == 1
+    assert there.store.walk.clock("default").learned == 21
+
+
+def test_documents_that_are_not_there(learned, mind, opens, location):
+    """What speaks of them is left out and counted; the rest is as it was."""
+    there = opens(location)
+    there.add_documents(corpus(PAGES // 2), split=False)
+    found = there.import_archive(mind)
+    held = {f"d{n}" for n in range(PAGES // 2)}
+    assert 0 < found.missing <= PAGES // 2
+    here, then = numbers(there, "default"), numbers(learned, "default")
+    # Of STOP and of everywhere there is no document.
+    for table, ends in {"overlay": 2, "counts": 2, "usage": 1}.items():
+        kept = [row for row in then[table] if {*row[:ends]} <= {*held, "", "n"}]
+        assert here[table] == kept
+        assert found.left_out.get(table, 0) == len(then[table]) - len(kept)
+        assert found.rows[table] == len(kept)
+    assert here["mind"] == then["mind"]
+    assert there.undo("n5").status == "undone"
+    assert there.explain(there.store.turns.latest("default")).documents
+
+
+def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
+    """It is replaced when told so, and its vectors with it; another name keeps both."""
+    with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
+        there.add_documents(corpus(), split=False)
+        teach(there, name="other", turns=3)
+        before = numbers(there, "default")
+        with pytest.raises(InvalidInputError, match="here already: replace it, or import it under"):
+            there.import_archive(mind)
+        there.import_archive(mind, rename="guest")
+        assert numbers(there, "default") == before
+        assert there.import_archive(mind, replace=True).namespace == "default"
+        assert renamed(there, "default") == numbers(there, "guest") != before
+        assert answered_by_text(there, "default") == answered_by_text(there, "guest")
+        with pytest.raises(NotFoundError):
+            there.store.turns.get("other1")
+        names = {collection.name for collection in there.index._client.list_collections()}
+        beside = {f"crabpath-{kind}-{key}" for kind in ("notes", "episodes") for key in (2, 3)}
+        assert names == {"crabpath", *beside}
+
+
+def test_a_copy_beside_the_original(learned, mind):
+    """Ids that are taken get new ones: what the copy learns and undoes is its own alone."""
+    found = learned.import_archive(mind, rename="copy")
+    assert found.left_out == {}
+    assert renamed(learned, "copy") == numbers(learned, "default")
+    assert answered_by_text(learned, "copy") == answered_by_text(learned, "default")
+    before = numbers(learned, "default")
+    (again,) = {
+        feedback
+        for feedback in _of(learned, "copy", "feedback")
+        if _payload(learned, feedback) == _payload(learned, "n6")
+    }
+    assert learned.undo(again).status == "undone"
+    turn = learned.retrieve(QUESTIONS[3], namespace="copy").turn.id
+    assert learned.record(Feedback(turn, 1.0)).status == "applied"
+    assert numbers(learned, "default") == before
+    learned.forget(namespace="copy")
+    assert numbers(learned, "default") == before
+    assert learned.undo("n6").status == "undone"
+
+
+def _of(memory, namespace, table):
+    query = f"SELECT id FROM crabpath_{table} WHERE namespace = '{namespace}'"
+    with memory.store.reading() as connection:
+        return [identity for (identity,) in connection.exec_driver_sql(query)]
+
+
+def _payload(memory, feedback):
+    kept = memory.store.learned.feedback(feedback)
+    turn = memory.store.turns.get(kept.feedback.turn_id)
+    return turn.query, turn.clock, kept.feedback.outcome
+
+
+def _note_of(memory, namespace):
+    owner = memory.store.walk.clock(namespace).key
+    query = f"SELECT id FROM crabpath_nodes WHERE owner = {owner}"
+    with memory.store.reading() as connection:
+        return connection.exec_driver_sql(query).scalar_one()
+
+
+def renamed(memory, namespace):
+    """The numbers of a copy, with its note under the id of the original."""
+    known, note = numbers(memory, namespace), _note_of(memory, namespace)
+    assert note != "n"
+    return {
+        name: sorted(tuple("n" if v == note else v for v in row) for row in value)
+        if isinstance(value, list)
+        else value
+        for name, value in known.items()
+    }
+
+
+def answered_by_text(memory, namespace):
+    """What is answered, with scores, by texts."""
+    answers = (
+        memory.retrieve(question, k=6, namespace=namespace, record=False)
+        for question in (*QUESTIONS, "How long?")
+    )
+    return [[(d.node.content, d.score) for d in answer.documents] for answer in answers]
+
+
+def test_one_of_a_whole_memory(learned, opens, tmp_path):
+    """The archive of a whole memory gives any of its namespaces."""
+    teach(learned, "alice", name="a", turns=5)
+    whole = learned.export(tmp_path / "all").path
+    there = opens(tmp_path / "there")
+    there.add_documents(corpus(), split=False)
+    found = there.import_archive(whole, namespace="alice")
+    own = opens(tmp_path / "own")
+    own.add_documents(corpus(), split=False)
+    alone = own.import_archive(learned.export(tmp_path / "a", namespace="alice").path)
+    assert found == alone
+    assert numbers(there, "alice") == numbers(own, "alice") == numbers(learned, "alice")
+    assert there.info()["namespaces"] == {"alice": 6}
+    with pytest.raises(
+        InvalidInputError, match="does not hold namespace 'carol': it holds 'alice'"
+    ):
+        there.import_archive(whole, namespace="carol")
+    with pytest.raises(InvalidInputError, match="say which namespace of it is meant"):
+        there.import_archive(whole, rename="bob")
+    with pytest.raises(NotFoundError, match="'carol' has neither asked nor learned"):
+        there.export(tmp_path / "c", namespace="carol")
+    assert not (tmp_path / "c").exists()
+
+
+def test_another_embedder(mind, tmp_path):
+    """Its vectors would mean something else here."""
+    other = DeterministicFakeEmbedding(size=8)
+    with CrabPath.open(tmp_path / "there", embeddings=other) as there:
+        there.add_documents(corpus(), split=False)
+        with pytest.raises(EmbeddingMismatchError):
+            there.import_archive(mind)
+        assert there.info()["namespaces"] == {}

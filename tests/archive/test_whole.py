@@ -1,0 +1,227 @@
+"""A whole memory travels: it answers as before, and nothing of it is lost or given again."""
+
+import stat
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
+
+from crabpath_retrievers import CrabPath, InvalidInputError, StoreError, migrate
+from crabpath_retrievers.changes import StageNodes
+from crabpath_retrievers.changes_archive import FillStore
+from crabpath_retrievers.graph import Node
+from crabpath_retrievers.storage import GraphStore
+
+
+def test_it_answers_as_before(learned, archive, opens, location):
+    """Every row comes back, through each database; results are the same, to the last bit."""
+    there = opens(location)
+    found = there.import_archive(archive)
+    assert (found.namespace, found.before, found.rows["nodes"]) == (None, False, 41)
+    again = there.export(archive.with_suffix(".again")).path
+    back = opens(archive.with_suffix(".back"))
+    back.import_archive(again)
+    assert rows(back.store) == rows(there.store) == rows(learned.store)
+    assert answered(back) == answered(learned)
+
+
+def test_it_can_be_undone_and_explained_there(learned, archive, opens, tmp_path):
+    """What stands behind the answers has come, too."""
+    there = opens(tmp_path / "there")
+    there.import_archive(archive)
+    for memory in (learned, there):
+        assert memory.undo("n3").status == "undone"
+    assert answered(there) == answered(learned)
+    turn = learned.store.turns.latest("default")
+    assert there.explain(turn).to_dict() == learned.explain(turn).to_dict()
+
+
+def test_no_key_is_given_a_second_time(learned, opens, location, tmp_path):
+    """Not even that of a document, namespace or feedback which was gone before it was exported."""
+    learned.retrieve("What?", namespace="alice")
+    learned.forget(namespace="alice")
+    learned.add_documents([Document("Gone.", id="gone")], split=False)
+    learned.forget("gone")
+    there = opens(location)
+    there.import_archive(learned.export(tmp_path / "all").path)
+    with learned.store.dumping() as here, there.store.dumping() as dump:
+        assert dump.last()["namespaces"] == here.last()["namespaces"] == 2
+        assert dump.last()["nodes"] == here.last()["nodes"] == 42
+    there.add_documents([Document("New.", id="new")], split=False)
+    there.retrieve("What?", namespace="bob")
+    assert there.store.learned.keys(["new"])["new"] == 43
+    there.store.settle()
+    assert there.store.walk.clock("bob").key == 3
+
+
+def test_vectors_of_chroma(tmp_path):
+    """Documents, episodes and notes are found by an embedded Chroma that was never told of them."""
+    with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS) as memory:
+        memory.add_documents(corpus(), split=False)
+        teach(memory)
+        memory.learn_waiting()
+        before = answered(memory)
+        memory.export(tmp_path / "all")
+    with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
+        there.import_archive(tmp_path / "all")
+        assert answered(there) == before
+        assert there.index.count() == 40
+        assert there.index.beside("notes-1").count() == 1
+        assert (
+            there.index.beside("episodes-1").count() == 21
+        )  # twenty questions, and that of a note
+        assert there.store.learned.pile() == there.store.notes.pile() == 0
+
+
+def test_an_interrupted_index_is_made_up_for(archive, learned, opens, tmp_path):
+    """Whatever ends the import after its transaction, the next open goes on."""
+    there = opens(tmp_path / "there")
+    vectors = there.index._store
+
+    def away(*_columns):
+        message = "the server is gone"
+        raise StoreError(message)
+
+    there.index.upsert = away
+    with pytest.raises(StoreError, match="is gone"):
+        there.import_archive(archive)
+    there.close()
+    assert not vectors.store
+    again = opens(tmp_path / "there", vectors=vectors)
+    assert len(vectors.store) == 40
+    assert not again.store.catalog.unfinished()
+    assert again.import_archive(archive).before
+    assert answered(again) == answered(learned)
+
+
+def test_a_failure_in_between_leaves_nothing(learned, opens, location):
+    """One transaction: what breaks it off leaves an empty store."""
+    with learned.store.dumping() as dump:
+        blocks, last = list(dump.blocks(dump.everything())), dump.last()
+
+    def broken():
+        yield from blocks[: len(blocks) // 2]
+        message = "the source is gone"
+        raise StoreError(message)
+
+    store = opens(location).store
+    before = store.catalog.statistics()
+    with pytest.raises(StoreError, match="source is gone"):
+        store.apply([FillStore(broken(), last, "x")])
+    assert store.catalog.statistics() == before
+    assert set(store.catalog.meta()) == {"schema"}
+    store.apply([FillStore(blocks, last, "x")])
+    assert store.catalog.statistics() == learned.store.catalog.statistics()
+
+
+def test_only_an_empty_memory_takes_a_whole_one(archive, opens, tmp_path):
+    """One that holds documents, or whose index holds vectors, is left as it is."""
+    other = opens(tmp_path / "other")
+    other.add_documents(corpus(3), split=False)
+    before = other.info()
+    with pytest.raises(InvalidInputError, match="holds a memory already"):
+        other.import_archive(archive)
+    assert other.info() == before
+    with CrabPath.open(tmp_path / "third", embeddings=EMBEDDINGS) as third:
+        third.index.upsert(["x"], [np.ones(16, dtype=np.float32)], [""], [{}])
+        with pytest.raises(InvalidInputError, match="holds 1 vectors already: choose an empty"):
+            third.import_archive(archive)
+        assert third.info()["nodes"] == 0
+
+
+def test_it_shows_one_moment(learned, opens, location):
+    """What is asked and learned while it is read does not enter it."""
+    with learned.store.dumping() as dump:
+        store = opens(location)
+        store.copy_from(dump, "one")
+    before = rows(store.store)
+    with store.store.dumping() as dump:
+        turns = next(s for s in dump.everything() if s.name == "turns")
+        store.retrieve("Another question?")
+        store.store.settle()
+        store.add_documents([Document("More.", id="more")], split=False)
+        assert sum(map(len, dump.rows(turns))) == len(before["turns"])
+        assert dump.counts(dump.everything())["nodes"] == 41
+    assert len(rows(store.store)["turns"]) == len(before["turns"]) + 1
+
+
+def test_documents_half_added(learned, tmp_path):
+    """They are finished first; the archive would hold halves."""
+    node = Node("x", "x", "x", "Half.", vector=np.ones(16, dtype=np.float32))
+    learned.store.apply([StageNodes((node,))])
+    with pytest.raises(StoreError, match="half added: open the memory once"):
+        learned.export(tmp_path / "half")
+    assert list(tmp_path.glob("*half*")) == []
+
+
+def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypatch):
+    """A failure leaves the archive that was there; other files are not replaced."""
+    path = tmp_path / "all"
+    learned.export(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = path.read_bytes()
+    learned.retrieve("Another question?")
+    with monkeypatch.context() as patched:
+        patched.setattr("crabpath_retrievers.archive.exporting._whole", _gone)
+        with pytest.raises(StoreError, match="gone"):
+            learned.export(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["all"]
+    learned.export(path)
+    assert path.read_bytes() != before
+    other = tmp_path / "thesis.txt"
+    other.write_text("Ten years of work.")
+    with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is no archive"):
+        learned.export(other)
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        learned.export(tmp_path / "no" / "such" / "folder")
+
+
+def _gone(_dump):
+    message = "the database is gone"
+    raise StoreError(message)
+    yield
+
+
+def test_the_same_content_is_the_same_archive(learned, tmp_path):
+    """But for the time that the manifest tells."""
+    one, two = learned.export(tmp_path / "1"), learned.export(tmp_path / "2")
+    assert one.rows == two.rows
+    assert abs(one.size - two.size) < 50
+
+
+def test_a_table_that_is_new_travels_or_stays_on_purpose():
+    """Whoever adds a table of namespaces decides whether it travels with one."""
+    from crabpath_retrievers.storage.dump import OF_NAMESPACES, tables
+
+    owned = {n for n, table in tables().items() if {"namespace", "owner"} & set(table.c.keys())}
+    assert owned - set(OF_NAMESPACES) == {"snapshots", "journal", "health"}
+
+
+def test_migration_there_and_back(learned, postgres_url, tmp_path):
+    """By one command to another database and back; again it changes nothing."""
+    learned.close()
+    vectors = str(tmp_path / "vectors")
+    migrate(tmp_path / "learned", postgres_url, vectors=vectors)
+    assert migrate(tmp_path / "learned", postgres_url, vectors=vectors).before
+    migrate(postgres_url, tmp_path / "back")
+    stores = [GraphStore(tmp_path / "learned"), GraphStore(tmp_path / "back")]
+    assert rows(stores[0]) == rows(stores[1])
+    for store in stores:
+        store.close()
+
+
+def test_vectors_go_to_another_index(tmp_path):
+    """The graph store stays where it is."""
+    with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS) as memory:
+        memory.add_documents(corpus(), split=False)
+        teach(memory)
+        before = answered(memory)
+    with pytest.raises(InvalidInputError, match="say with vectors where"):
+        migrate(tmp_path / "here", tmp_path / "x" / ".." / "here")
+    other = str(tmp_path / "other")
+    assert migrate(tmp_path / "here", tmp_path / "here", vectors=other).rows == {"vectors": 40}
+    with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS, vectors=other) as memory:
+        assert answered(memory) == before
+        assert memory.index.beside("notes-1").count() == 1
