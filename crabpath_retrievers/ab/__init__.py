@@ -1,0 +1,8 @@
+"""A/B trials of two ways to remember, in production (document 002 §5)."""
+
+from crabpath_retrievers.ab.nearest import anearest, nearest
+from crabpath_retrievers.ab.report import TrialReport
+from crabpath_retrievers.ab.trial import Trial
+from crabpath_retrievers.config_ab import TrialSettings
+
+__all__ = ["Trial", "TrialReport", "TrialSettings", "anearest", "nearest"]

@@ -1,0 +1,196 @@
+"""Both arms compared: differences of means over sessions, with bootstrap intervals."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from crabpath_retrievers.ab.metrics import by_session, context_of, mean
+from crabpath_retrievers.ab.observed import Observed
+from crabpath_retrievers.config_ab import TrialSettings
+
+Pairing = Literal["session", "user", "none"]
+Values = Mapping[str, float]
+_AT_ONCE = 4_000_000  # numbers that one batch of resamples may hold
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One metric of both arms, as means over units: sessions, or where users are paired, users.
+
+    Attributes:
+        metric: Its name.
+        better: Whether ``lower`` or ``higher`` values are better; None for neither.
+        paired: By what: the same sessions in both arms, users that are in both, or not at all.
+        control_units, treatment_units: How many.
+        control, treatment: Means over them; None without any.
+        difference: Treatment − control.
+        low, high: Ends of its interval; None below two units of an arm.
+        enough: Whether there are enough units to trust the interval.
+    """
+
+    metric: str
+    better: Literal["lower", "higher"] | None
+    paired: Pairing
+    control_units: int
+    treatment_units: int
+    control: float | None
+    treatment: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+    enough: bool
+
+    @property
+    def proven(self) -> Literal["better", "worse"] | None:
+        """What the interval excludes the opposite of; None when it contains 0 or cannot tell."""
+        if not self.enough or self.better is None or self.low is None or self.high is None:
+            return None
+        if self.low <= 0 <= self.high:
+            return None
+        return "better" if (self.high < 0) == (self.better == "lower") else "worse"
+
+
+def compare(
+    control: Sequence[Observed],
+    treatment: Sequence[Observed],
+    characters: Mapping[str, int],
+    settings: TrialSettings,
+) -> tuple[Comparison, ...]:
+    """Correction rate, success rate, length of the context and latency of both arms.
+
+    Args:
+        control: Its turns.
+        treatment: Its turns.
+        characters: Lengths of documents by id.
+        settings: Sizes, confidence and seed.
+    """
+    measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {
+        "correction_rate": ("lower", lambda turn: 100.0 * turn.corrected),
+        "success_rate": ("higher", _success),
+        "context_characters": (None, lambda turn: float(context_of(turn, characters))),
+        "latency_ms": ("lower", lambda turn: turn.latency),
+    }
+    arms = (control, treatment)
+    return tuple(
+        _compared(name, better, [_sessions(turns, of) for turns in arms], _users(arms), settings)
+        for name, (better, of) in measures.items()
+    )
+
+
+_Measure = Callable[[Observed], float | None]
+
+
+def _success(turn: Observed) -> float | None:
+    return None if turn.outcome is None else float(turn.outcome > 0)
+
+
+def _sessions(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
+    """Mean of a measure by session; sessions without any value are left out."""
+    found = {}
+    for session, own in by_session(turns).items():
+        values = [value for turn in own if (value := of(turn)) is not None]
+        if values:
+            found[session] = sum(values) / len(values)
+    return found
+
+
+def _users(arms: Iterable[Sequence[Observed]]) -> list[dict[str, str]]:
+    """The user of each session, by arm."""
+    return [{turn.session: turn.user for turn in turns} for turns in arms]
+
+
+def _compared(
+    metric: str,
+    better: Literal["lower", "higher"] | None,
+    sessions: Sequence[Values],
+    users: Sequence[Mapping[str, str]],
+    settings: TrialSettings,
+) -> Comparison:
+    paired, control, treatment = units(sessions, users, settings.sessions)
+    low, high = interval(control, treatment, settings, paired=paired != "none")
+    a, b = mean(control), mean(treatment)
+    return Comparison(
+        metric=metric,
+        better=better,
+        paired=paired,
+        control_units=len(control),
+        treatment_units=len(treatment),
+        control=a,
+        treatment=b,
+        difference=None if a is None or b is None else b - a,
+        low=low,
+        high=high,
+        enough=min(len(control), len(treatment)) >= settings.sessions,
+    )
+
+
+def units(
+    sessions: Sequence[Values], users: Sequence[Mapping[str, str]], least: int
+) -> tuple[Pairing, list[float], list[float]]:
+    """What is resampled: pairs where at least ``least`` of them hold half of all sessions.
+
+    Args:
+        sessions: Values by session, of the control and of the treatment.
+        users: Of the sessions of each arm.
+        least: Pairs that are enough.
+    """
+    control, treatment = sessions
+    both = sorted(control.keys() & treatment.keys())
+    if len(both) >= least and 2 * len(both) >= max(len(control), len(treatment)):
+        return "session", [control[s] for s in both], [treatment[s] for s in both]
+    mine, theirs = (_by_user(v, u) for v, u in zip(sessions, users, strict=True))
+    shared = sorted(mine.keys() & theirs.keys())
+    within = all(
+        2 * sum(len(of[user]) for user in shared) >= sum(map(len, of.values()))
+        for of in (mine, theirs)
+    )
+    if len(shared) >= least and within:
+        return "user", [_mean(mine[u]) for u in shared], [_mean(theirs[u]) for u in shared]
+    return "none", list(control.values()), list(treatment.values())
+
+
+def _by_user(values: Values, users: Mapping[str, str]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for session, value in values.items():
+        found[users[session]].append(value)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def interval(
+    control: Sequence[float], treatment: Sequence[float], settings: TrialSettings, *, paired: bool
+) -> tuple[float | None, float | None]:
+    """Percentile bootstrap interval of mean(treatment) − mean(control); None below two values.
+
+    Args:
+        control: One value per unit.
+        treatment: The same; with ``paired`` of the same units, in the same order.
+        settings: Confidence, resamples, seed.
+        paired: Whether pairs are resampled, or each arm for itself.
+    """
+    from scipy.stats import bootstrap  # it takes a while, and only reports need it
+
+    if min(len(control), len(treatment)) < 2:  # noqa: PLR2004
+        return None, None
+    a, b = np.asarray(control, dtype=np.float64), np.asarray(treatment, dtype=np.float64)
+    found = bootstrap(
+        (b - a,) if paired else (b, a),
+        np.mean if paired else _difference,
+        vectorized=True,
+        method="percentile",
+        confidence_level=settings.confidence,
+        n_resamples=settings.resamples,
+        batch=max(1, _AT_ONCE // max(a.size, b.size)),
+        rng=np.random.default_rng(settings.seed),
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def _difference(b: Any, a: Any, axis: int = -1) -> Any:
+    return np.mean(b, axis=axis) - np.mean(a, axis=axis)

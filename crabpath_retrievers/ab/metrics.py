@@ -1,0 +1,189 @@
+"""What became of the turns of one arm (document 002 §5.3), as far as a memory can know it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crabpath_retrievers.ab.observed import Observed
+from crabpath_retrievers.storage.trial_queries import Moved
+
+LAGS = (1, 5, 10)
+
+NOT_KNOWN: Mapping[str, str] = {
+    "tool_sequence_precision": "a memory sees no tool calls and no labels of their order",
+    "end_to_end_latency": "the host answers; latency_ms is that of the retrieval",
+    "spectral_gap": "needs the whole graph, which is not read",
+    "learning_half_life": "needs the same failure again and again, which traffic does not give",
+}
+"""Metrics of document 002 §5.3 that are not told, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmMetrics:
+    """What became of the turns of one arm; None where there is nothing to tell it from.
+
+    Attributes:
+        turns, sessions, users: How many.
+        judged: Turns of which anything was said.
+        corrected: Turns that were corrected, or whose outcome was below 0.
+        correction_rate: Those per 100 turns.
+        correction_rate_by_lag: Per 100 turns, those whose correction came at most so many turns
+            of the session later.
+        success_rate: Of the judged turns, those with an outcome above 0.
+        known_bad: Turns that asked again what was corrected before in their namespace.
+        known_bad_avoided: Share of the documents blamed then that were not returned now.
+        first_correction_turn: Mean number, from 1, of the first corrected turn of a session.
+        sessions_corrected: Share of the sessions with one.
+        context_characters: Mean length of what was returned.
+        context_tokens: The same in tokens, estimated.
+        latency_ms: ``p50`` and ``p95`` of the retrieval.
+        steps: Nodes whose pointers were considered, mean.
+        fired: Nodes that were entered by a pointer, mean.
+        reflexes: Pointers followed without a decision, mean.
+        router_calls: Requests to a chat model, in all.
+        router_fallback_rate: Share of them without a usable answer.
+        inhibited: Nodes that pointers advised against, mean.
+        inhibition: Strength of that against what was returned, mean.
+        edges_moved: Weights that outcomes moved more than once.
+        sign_stability: Share of them whose sum of moves never changed its sign.
+    """
+
+    turns: int
+    sessions: int
+    users: int
+    judged: int
+    corrected: int
+    correction_rate: float | None
+    correction_rate_by_lag: Mapping[str, float | None]
+    success_rate: float | None
+    known_bad: int
+    known_bad_avoided: float | None
+    first_correction_turn: float | None
+    sessions_corrected: float | None
+    context_characters: float | None
+    context_tokens: float | None
+    latency_ms: Mapping[str, float | None]
+    steps: float | None
+    fired: float | None
+    reflexes: float | None
+    router_calls: int
+    router_fallback_rate: float | None
+    inhibited: float | None
+    inhibition: float | None
+    edges_moved: int
+    sign_stability: float | None
+
+
+def arm_metrics(
+    turns: Sequence[Observed],
+    characters: Mapping[str, int],
+    moves: Iterable[Moved],
+    characters_per_token: float,
+) -> ArmMetrics:
+    """The metrics of one arm.
+
+    Args:
+        turns: Of that arm, oldest first.
+        characters: Lengths of documents by id.
+        moves: Of the weights of its namespaces, in order.
+        characters_per_token: For the estimate of tokens.
+    """
+    sessions, corrected = by_session(turns), [turn for turn in turns if turn.corrected]
+    outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
+    length = mean([context_of(turn, characters) for turn in turns])
+    firsts = [first for own in sessions.values() if (first := _first(own)) is not None]
+    bad, avoided = _known_bad(turns)
+    moved, stable = _signs(moves)
+    calls, failures = sum(t.calls for t in turns), sum(t.failures for t in turns)
+    return ArmMetrics(
+        turns=len(turns),
+        sessions=len(sessions),
+        users=len({turn.user for turn in turns}),
+        judged=len(outcomes),
+        corrected=len(corrected),
+        correction_rate=_per_100(len(corrected), turns),
+        correction_rate_by_lag={
+            str(lag): _per_100(sum((t.lag or 0) <= lag for t in corrected), turns) for lag in LAGS
+        },
+        success_rate=mean([outcome > 0 for outcome in outcomes]),
+        known_bad=bad,
+        known_bad_avoided=mean(avoided),
+        first_correction_turn=mean(firsts),
+        sessions_corrected=len(firsts) / len(sessions) if sessions else None,
+        context_characters=length,
+        context_tokens=None if length is None else length / characters_per_token,
+        latency_ms=_percentiles([turn.latency for turn in turns]),
+        steps=mean([turn.steps for turn in turns]),
+        fired=mean([turn.fired for turn in turns]),
+        reflexes=mean([turn.reflexes for turn in turns]),
+        router_calls=calls,
+        router_fallback_rate=failures / calls if calls else None,
+        inhibited=mean([turn.inhibited for turn in turns]),
+        inhibition=mean([turn.inhibition for turn in turns]),
+        edges_moved=moved,
+        sign_stability=stable / moved if moved else None,
+    )
+
+
+def by_session(turns: Iterable[Observed]) -> dict[str, list[Observed]]:
+    """The turns of each session, in their order."""
+    found: dict[str, list[Observed]] = defaultdict(list)
+    for turn in turns:
+        found[turn.session].append(turn)
+    return dict(found)
+
+
+def context_of(turn: Observed, characters: Mapping[str, int]) -> int:
+    """Characters that a turn returned; what was forgotten since counts nothing."""
+    return sum(characters.get(node, 0) for node in turn.returned)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def _per_100(number: int, turns: Sequence[Observed]) -> float | None:
+    return 100.0 * number / len(turns) if turns else None
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, float | None]:
+    if not values:
+        return {"p50": None, "p95": None}
+    p50, p95 = np.percentile(values, [50, 95]).tolist()
+    return {"p50": round(p50, 3), "p95": round(p95, 3)}
+
+
+def _first(turns: Sequence[Observed]) -> int | None:
+    """Number of the first corrected turn, from 1."""
+    return next((number for number, turn in enumerate(turns, 1) if turn.corrected), None)
+
+
+def _known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
+    """How often something was asked again that had been corrected; of what was blamed, avoided."""
+    blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
+    number, avoided = 0, []
+    for turn in turns:
+        known = blamed[turn.namespace, turn.question]
+        if known:
+            number += 1
+            avoided += [node not in turn.returned for node in sorted(known)]
+        known.update(turn.blamed)
+    return number, avoided
+
+
+def _signs(moves: Iterable[Moved]) -> tuple[int, int]:
+    """Weights that were moved more than once, and those of them that kept their sign."""
+    sums: dict[tuple[int, ...], float] = defaultdict(float)
+    seen: dict[tuple[int, ...], int] = defaultdict(int)
+    changed = set()
+    for move in moves:
+        before = sums[move.edge]
+        sums[move.edge] += move.delta
+        seen[move.edge] += 1
+        if before * sums[move.edge] < 0:
+            changed.add(move.edge)
+    again = {edge for edge, number in seen.items() if number > 1}
+    return len(again), len(again - changed)

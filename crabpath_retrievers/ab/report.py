@@ -1,0 +1,64 @@
+"""A trial as it stands: both arms, their differences, and what follows."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from crabpath_retrievers.ab.comparison import Comparison, compare
+from crabpath_retrievers.ab.metrics import NOT_KNOWN, ArmMetrics, arm_metrics
+from crabpath_retrievers.ab.reading import arms_of
+from crabpath_retrievers.ab.state import TrialState
+from crabpath_retrievers.ab.verdict import Verdict, verdict_of
+from crabpath_retrievers.config import RankSettings
+from crabpath_retrievers.storage import GraphStore
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """What a trial has shown.
+
+    Attributes:
+        state: Where it stands.
+        control, treatment: What became of the turns of each arm.
+        comparisons: Differences over sessions, with intervals.
+        verdict: What follows.
+        reason: Why.
+        not_known: Metrics of document 002 §5.3 that a memory cannot tell, and why.
+    """
+
+    state: TrialState
+    control: ArmMetrics
+    treatment: ArmMetrics
+    comparisons: tuple[Comparison, ...]
+    verdict: Verdict
+    reason: str
+    not_known: Mapping[str, str] = field(default_factory=lambda: dict(NOT_KNOWN))
+
+    def __getitem__(self, metric: str) -> Comparison:
+        """The comparison of one metric."""
+        return next(one for one in self.comparisons if one.metric == metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain, JSON-safe data."""
+        return asdict(self)
+
+
+def report_on(store: GraphStore, state: TrialState, *, until: float) -> TrialReport:
+    """Compare both arms by the turns and the feedback in the store."""
+    arms = arms_of(store, state, since=state.started, until=until)
+    returned = {node for turns in arms.values() for turn in turns for node in turn.returned}
+    characters = store.trials.characters(returned)
+    per_token = RankSettings().characters_per_token
+    metrics = {
+        arm: arm_metrics(
+            turns,
+            characters,
+            store.trials.moves({turn.namespace for turn in turns}, since=state.started),
+            per_token,
+        )
+        for arm, turns in arms.items()
+    }
+    control, treatment = metrics["control"], metrics["treatment"]
+    comparisons = compare(arms["control"], arms["treatment"], characters, state.settings)
+    verdict, reason = verdict_of(state, (control.turns, treatment.turns), comparisons)
+    return TrialReport(state, control, treatment, comparisons, verdict, reason)

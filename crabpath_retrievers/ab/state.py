@@ -1,0 +1,72 @@
+"""Where a trial stands, as it is kept in the store."""
+
+import json
+import math
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from crabpath_retrievers.ab.arms import name_of
+from crabpath_retrievers.ab.fail_rule import Checkpoint
+from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.errors import InvalidInputError
+
+TrialStatus = Literal["running", "rolled_back", "promoted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialState:
+    """A trial.
+
+    Attributes:
+        name: Unique in its store.
+        share: Of the sessions that get the treatment, in [0, 1].
+        fresh: Whether the control has namespaces of its own, too.
+        settings: What it is judged by.
+        started: Seconds since the epoch.
+        status: ``running`` until it is rolled back or promoted.
+        ended: When that was.
+        reason: Why.
+        checkpoints: Oldest first.
+    """
+
+    name: str
+    share: float
+    fresh: bool
+    settings: TrialSettings
+    started: float
+    status: TrialStatus = "running"
+    ended: float | None = None
+    reason: str | None = None
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    @classmethod
+    def new(cls, name: str, share: float, settings: TrialSettings, *, fresh: bool) -> "TrialState":
+        """A trial that begins now.
+
+        Raises:
+            InvalidInputError: A name that cannot be used, or a share out of [0, 1].
+        """
+        number = math.nan
+        if isinstance(share, (int, float)) and not isinstance(share, bool):
+            number = float(share)
+        if not 0.0 <= number <= 1.0:
+            msg = f"share must be a number from 0 to 1, not {share!r}"
+            raise InvalidInputError(msg)
+        return cls(name_of(name), number, bool(fresh), settings, time.time())
+
+    def ending(self, status: TrialStatus, reason: str) -> "TrialState":
+        """The same trial, ended now."""
+        return replace(self, status=status, ended=time.time(), reason=reason)
+
+    def to_json(self) -> str:
+        """The state as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "TrialState":
+        """The inverse of :meth:`to_json`."""
+        data = json.loads(text)
+        data["settings"] = TrialSettings(**data["settings"])
+        data["checkpoints"] = tuple(Checkpoint(**one) for one in data["checkpoints"])
+        return cls(**data)

@@ -1,0 +1,262 @@
+"""``Trial``: two ways to remember, side by side in production."""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import Self
+
+from crabpath_retrievers.ab.arms import ARMS, Arm, SessionId, arm_of, label_of_session, namespace_in
+from crabpath_retrievers.ab.fail_rule import Checkpoint, has_failed, is_worse
+from crabpath_retrievers.ab.reading import arms_of
+from crabpath_retrievers.ab.report import TrialReport, report_on
+from crabpath_retrievers.ab.state import TrialState, TrialStatus
+from crabpath_retrievers.ab.verdict import fail_reason
+from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.storage import GraphStore
+
+Held = CrabPath | GraphStore
+_FRESH = 10.0  # seconds for which a process may not know that a trial has ended
+
+
+class Trial:
+    """An A/B trial: sessions are split by hash, each arm learns in namespaces of its own.
+
+    ::
+
+        trial = Trial.start(memory, "walks", share=0.2)
+        answer = memory.retrieve(question, **trial.options("ann", session_id))
+        trial.checkpoint()  # now and then: ends it when the treatment does harm
+        trial.report().verdict
+
+    Metrics come from the turns and the feedback in the store; nothing else is logged. Safe to use
+    from several threads and processes.
+    """
+
+    def __init__(self, store: GraphStore, name: str) -> None:
+        """Use :meth:`start` or :meth:`open`."""
+        self._store, self._name = store, name
+        self._text, self._state, self._read = self._kept()
+
+    @classmethod
+    def start(
+        cls,
+        memory: Held,
+        name: str,
+        *,
+        share: float = 0.5,
+        fresh: bool = False,
+        settings: TrialSettings | None = None,
+    ) -> Self:
+        """Begin a trial, or go on with the one of this name.
+
+        Args:
+            memory: Where turns are recorded: the memory, or its store.
+            name: 1 to 40 letters, digits, ``.``, ``-`` or ``_``.
+            share: Of the sessions that get the treatment, in [0, 1].
+            fresh: Both arms begin with what the text says: the control gets namespaces of its own,
+                too. Else the control is the user's own namespace with all that it knows.
+            settings: What it is judged by; None for the default, or what it was begun with.
+
+        Raises:
+            InvalidInputError: A name or share that cannot be used, or another share, ``fresh`` or
+                settings than the trial was begun with: that would move sessions between arms.
+        """
+        store = _store(memory)
+        new = TrialState.new(name, share, settings or TrialSettings(), fresh=fresh)
+        if store.trials.state(name) is None:
+            with suppress(ConflictError):  # another process began it just now
+                store.apply([KeepTrial(name, None, new.to_json())])
+        trial = cls(store, name)
+        same = (trial.state.share, trial.state.fresh) == (new.share, new.fresh)
+        if not same or settings not in (None, trial.state.settings):
+            msg = (
+                f"trial {name!r} was begun with share {trial.state.share:g}, fresh "
+                f"{trial.state.fresh} and settings of its own: pass the same, or another name"
+            )
+            raise InvalidInputError(msg)
+        return trial
+
+    @classmethod
+    def open(cls, memory: Held, name: str) -> Self:
+        """A trial that was begun already.
+
+        Raises:
+            NotFoundError: There is none of this name.
+        """
+        return cls(_store(memory), name)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    @property
+    def state(self) -> TrialState:
+        """Where it stands, as far as this process knows."""
+        return self._state
+
+    @property
+    def status(self) -> TrialStatus:
+        """``running``, ``rolled_back`` or ``promoted``, as far as this process knows."""
+        return self._state.status
+
+    def refresh(self) -> TrialState:
+        """Read where it stands; :meth:`options` does it when it last did ten seconds ago."""
+        self._text, self._state, self._read = self._kept()
+        return self._state
+
+    def arm(self, session_id: SessionId) -> Arm:
+        """The arm of a session: by its hash, and the same for all once the trial has ended.
+
+        Touches no database.
+
+        Raises:
+            InvalidInputError: The session id is empty or of a wrong kind.
+        """
+        drawn = arm_of(self._name, self._state.share, session_id)
+        ended: dict[TrialStatus, Arm] = {"rolled_back": "control", "promoted": "treatment"}
+        return ended.get(self._state.status, drawn)
+
+    def namespace(self, user: str, session_id: SessionId) -> str:
+        """The namespace in which a session of a user asks and learns. Touches no database.
+
+        Raises:
+            InvalidInputError: The user or the session id cannot be used.
+        """
+        return self.namespaces(user)[self.arm(session_id)]
+
+    def namespaces(self, user: str) -> dict[Arm, str]:
+        """The namespaces of a user by arm, such as to freeze, snapshot or forget them."""
+        fresh = self._state.fresh
+        return {arm: namespace_in(self._name, arm, user, fresh=fresh) for arm in ARMS}
+
+    def options(
+        self, user: str, session_id: SessionId, *, arm: Arm | None = None
+    ) -> dict[str, Any]:
+        """What to pass to ``retrieve`` or ``invoke``: namespace, session and, while it runs, arm.
+
+        Reads where the trial stands when that was last done ten seconds ago.
+
+        Args:
+            user: The user's own namespace.
+            session_id: The conversation that asks.
+            arm: Only to run one session through both arms, such as a replay: which one.
+        """
+        if time.monotonic() - self._read > _FRESH:
+            self.refresh()
+        state, arm = self._state, self.arm(session_id) if arm is None else _known(arm)
+        namespace = namespace_in(self._name, arm, user, fresh=state.fresh)
+        session = label_of_session(session_id)
+        running = {"arm": f"{self._name}:{arm}"} if state.status == "running" else {}
+        return {"namespace": namespace, "session": session, **running}
+
+    async def aoptions(
+        self, user: str, session_id: SessionId, *, arm: Arm | None = None
+    ) -> dict[str, Any]:
+        """As :meth:`options`, off the event loop."""
+        return await arun(perform(self.options, user, session_id, arm=arm))
+
+    def report(self) -> TrialReport:
+        """Both arms so far, with intervals, and what follows. Changes nothing."""
+        state = self.refresh()
+        return report_on(self._store, state, until=state.ended or time.time())
+
+    async def areport(self) -> TrialReport:
+        """As :meth:`report`, off the event loop."""
+        return await arun(perform(self.report))
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Compare correction rates since the last checkpoint; end the trial when they failed.
+
+        Call it now and then, from one process or several.
+
+        Returns:
+            What was seen; None when there were too few turns, or the trial has ended.
+
+        Raises:
+            ConflictError: Another process changed the trial at the same time; try again.
+        """
+        state = self.refresh()
+        if state.status != "running":
+            return None
+        seen = self._seen(state)
+        if seen is None:
+            return None
+        after = replace(state, checkpoints=(*state.checkpoints, seen))
+        if has_failed(after.checkpoints, state.settings.fail_checkpoints):
+            after = after.ending("rolled_back", fail_reason(after))
+        self._keep(after)
+        return seen
+
+    async def acheckpoint(self) -> Checkpoint | None:
+        """As :meth:`checkpoint`, off the event loop."""
+        return await arun(perform(self.checkpoint))
+
+    def promote(self) -> TrialReport:
+        """Give all sessions the treatment, if the statistics say so.
+
+        Raises:
+            InvalidInputError: They do not, or the trial has ended; nothing is changed.
+        """
+        report = self.report()
+        if self.status != "running" or report.verdict != "promote":
+            msg = f"trial {self._name!r} cannot be promoted: {report.verdict}, {report.reason}"
+            raise InvalidInputError(msg)
+        self._keep(self._state.ending("promoted", report.reason))
+        return report
+
+    def roll_back(self, reason: str = "by hand") -> None:
+        """Give all sessions the control, at once here, elsewhere within ten seconds.
+
+        Raises:
+            InvalidInputError: The trial has ended.
+        """
+        state = self.refresh()
+        if state.status != "running":
+            msg = f"trial {self._name!r} has ended already: {state.reason}"
+            raise InvalidInputError(msg)
+        self._keep(state.ending("rolled_back", reason))
+
+    def _seen(self, state: TrialState) -> Checkpoint | None:
+        settings = state.settings
+        since = state.checkpoints[-1].until if state.checkpoints else state.started
+        until = time.time() - settings.patience
+        arms = arms_of(self._store, state, since=since, until=until)
+        control, treatment = (
+            (len(arms[arm]), sum(turn.corrected for turn in arms[arm])) for arm in ARMS
+        )
+        if min(control[0], treatment[0]) < settings.checkpoint:
+            return None
+        worse = is_worse(control, treatment, settings.fail_ratio)
+        return Checkpoint(since, until, *control, *treatment, worse)
+
+    def _kept(self) -> tuple[str, TrialState, float]:
+        text = self._store.trials.state(self._name)
+        if text is None:
+            known = ", ".join(self._store.trials.names()) or "none"
+            msg = f"there is no trial {self._name!r:.100} in this store: it has {known}"
+            raise NotFoundError(msg)
+        return text, TrialState.from_json(text), time.monotonic()
+
+    def _keep(self, after: TrialState) -> None:
+        text = after.to_json()
+        self._store.apply([KeepTrial(self._name, self._text, text)])
+        self._text, self._state, self._read = text, after, time.monotonic()
+
+
+def _store(memory: Held) -> GraphStore:
+    return memory.store if isinstance(memory, CrabPath) else memory
+
+
+def _known(arm: str) -> Arm:
+    for one in ARMS:
+        if arm == one:
+            return one
+    msg = f"arm must be {' or '.join(ARMS)}, not {arm!r:.100}"
+    raise InvalidInputError(msg)

@@ -1,0 +1,54 @@
+"""What follows from a trial as it stands."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from crabpath_retrievers.ab.comparison import Comparison
+from crabpath_retrievers.ab.fail_rule import has_failed
+from crabpath_retrievers.ab.state import TrialState
+
+Verdict = Literal["promote", "continue", "roll back", "too little data"]
+
+DECIDING = ("correction_rate", "success_rate")
+"""Metrics by which a treatment is promoted or not."""
+
+
+def verdict_of(
+    state: TrialState, turns: tuple[int, int], comparisons: Sequence[Comparison]
+) -> tuple[Verdict, str]:
+    """What to do, and why.
+
+    Args:
+        state: Where the trial stands.
+        turns: Of the control and of the treatment.
+        comparisons: Of both arms.
+    """
+    if state.status != "running":
+        ended: Verdict = "promote" if state.status == "promoted" else "roll back"
+        return ended, f"it has ended: {state.reason}"
+    if has_failed(state.checkpoints, state.settings.fail_checkpoints):
+        return "roll back", fail_reason(state)
+    if min(turns) < state.settings.directional:
+        need = f"{state.settings.directional} turns of each arm"
+        return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
+    return _compared(state, min(turns), [c for c in comparisons if c.metric in DECIDING])
+
+
+def _compared(state: TrialState, turns: int, deciding: Sequence[Comparison]) -> tuple[Verdict, str]:
+    settings = state.settings
+    if worse := [one.metric for one in deciding if one.proven == "worse"]:
+        return "roll back", f"the treatment is worse in {' and '.join(worse)}"
+    if better := " and ".join(one.metric for one in deciding if one.proven == "better"):
+        if turns >= settings.decisive:
+            return "promote", f"the treatment is better in {better}, worse in neither"
+        return "continue", f"better in {better}; {settings.decisive} turns of each arm decide"
+    if not any(one.enough for one in deciding):
+        return "too little data", f"{settings.sessions} sessions or users of each arm are needed"
+    return "continue", "no difference is proven"
+
+
+def fail_reason(state: TrialState) -> str:
+    """The fail rule in words."""
+    more = round(100 * (state.settings.fail_ratio - 1), 6)
+    row = state.settings.fail_checkpoints
+    return f"the treatment was corrected over {more:g} % more often at {row} checkpoints in a row"

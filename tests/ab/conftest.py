@@ -1,0 +1,25 @@
+"""Turns and feedback written straight into a store."""
+
+import pytest
+from ab_turns import turn_of
+
+from crabpath_retrievers.changes import KeepFeedback
+from crabpath_retrievers.outcome import Feedback
+
+
+@pytest.fixture
+def ask(store):
+    """Record turns of a session in its arm, some of them corrected; returns their ids."""
+
+    def asked(trial, session, outcomes, *, user="ann", arm=None):
+        ids = []
+        for outcome in outcomes:
+            turn = turn_of(**trial.options(user, session, arm=arm))
+            store.record(turn)
+            store.settle()
+            if outcome is not None:
+                store.apply([KeepFeedback(Feedback(turn.id, outcome))])
+            ids.append(turn.id)
+        return ids
+
+    return asked

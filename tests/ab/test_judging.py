@@ -1,0 +1,183 @@
+"""The fail rule, the bootstrap and the verdict, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from crabpath_retrievers.ab.comparison import Comparison, interval, units
+from crabpath_retrievers.ab.fail_rule import Checkpoint, has_failed, is_worse
+from crabpath_retrievers.ab.state import TrialState
+from crabpath_retrievers.ab.verdict import verdict_of
+from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.errors import InvalidInputError
+
+SETTINGS = TrialSettings(directional=10, decisive=20, sessions=2, resamples=2000)
+
+
+@pytest.mark.parametrize(
+    ("control", "treatment", "ratio", "worse"),
+    [
+        ((100, 10), (100, 12), 1.2, False),  # exactly 20 % more
+        ((100, 10), (100, 13), 1.2, True),
+        ((1000, 100), (1000, 121), 1.2, True),
+        ((70, 7), (50, 6), 1.2, False),  # 0.12 is 1.2 × 0.1, which floats do not know
+        ((30, 9), (10, 3), 1.1, False),
+        ((100, 0), (100, 0), 1.2, False),
+        ((100, 0), (100, 1), 1.2, True),
+        ((100, 10), (100, 10), 1.0, False),
+        ((100, 10), (100, 9), 1.0, False),
+    ],
+)
+def test_the_bound_itself_is_not_worse(control, treatment, ratio, worse):
+    """Above it is, in whole numbers."""
+    assert is_worse(control, treatment, ratio) is worse
+
+
+@pytest.mark.parametrize(
+    ("row", "failed"),
+    [((), False), ((1,), False), ((1, 1), True), ((1, 0, 1), False), ((1, 1, 0), False)],
+)
+def test_two_in_a_row(row, failed):
+    """One alone does not fail; a good one between begins again."""
+    seen = [Checkpoint(0, 1, 1, 1, 1, 1, bool(worse)) for worse in row]
+    assert has_failed(seen, 2) is failed
+
+
+def test_paired_bootstrap_by_hand():
+    """Of the differences 0 and 1 half of the resamples have mean .5, a quarter each 0 and 1."""
+    assert interval([1, 1], [1, 2], SETTINGS, paired=True) == (0.0, 1.0)
+    wide = TrialSettings(confidence=0.4, resamples=2000)  # from 30 % to 70 %: all of them .5
+    assert interval([1, 1], [1, 2], wide, paired=True) == (0.5, 0.5)
+
+
+def test_pairs_know_what_arms_alone_do_not():
+    """The same shift of very different units: certain in pairs, lost among them otherwise."""
+    control, treatment = [0.0, 10.0, 20.0, 30.0], [1.0, 11.0, 21.0, 31.0]
+    assert interval(control, treatment, SETTINGS, paired=True) == (1.0, 1.0)
+    low, high = interval(control, treatment, SETTINGS, paired=False)
+    assert low < 0 < high
+
+
+@pytest.mark.parametrize("values", [([], []), ([1.0], [1.0]), ([], [1.0, 2.0]), ([1.0], [2.0, 3])])
+def test_no_interval_of_one_session(values):
+    """Nothing, not NaN."""
+    assert interval(*values, SETTINGS, paired=False) == (None, None)
+
+
+def test_equal_arms_have_an_interval():
+    """No variance is no failure."""
+    assert interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
+
+
+def test_sessions_in_both_arms_are_paired():
+    """A replay; in the order of their names in both arms."""
+    both = [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}]
+    users = [{"a": "u", "b": "u"}] * 2
+    assert units(both, users, 2) == ("session", [1.0, 2.0], [3.0, 4.0])
+
+
+def test_users_in_both_arms_are_paired():
+    """By the mean of their sessions."""
+    arms = [{"a": 1.0, "b": 3.0, "c": 5.0}, {"d": 7.0, "e": 8.0}]
+    users = [{"a": "u", "b": "u", "c": "v"}, {"d": "u", "e": "v"}]
+    assert units(arms, users, 2) == ("user", [2.0, 5.0], [7.0, 8.0])
+
+
+def test_few_pairs_are_none():
+    """Where they would stand for less than half of the sessions, or there are too few."""
+    arms = [{"a": 1.0, "b": 3.0}, {"d": 7.0, "e": 8.0}]
+    users = [{"a": "u", "b": "v"}, {"d": "u", "e": "w"}]
+    assert units(arms, users, 2) == ("none", [1.0, 3.0], [7.0, 8.0])
+
+
+def comparison(metric="correction_rate", low=-2.0, high=-1.0, *, enough=True):
+    """A comparison with this interval."""
+    better = "lower" if metric == "correction_rate" else "higher"
+    return Comparison(metric, better, "none", 9, 9, 2.0, 1.0, -1.0, low, high, enough)
+
+
+@pytest.mark.parametrize(
+    ("metric", "ends", "proven"),
+    [
+        ("correction_rate", (-2.0, -1.0), "better"),
+        ("correction_rate", (1.0, 2.0), "worse"),
+        ("success_rate", (0.1, 0.2), "better"),
+        ("success_rate", (-0.2, -0.1), "worse"),
+        ("success_rate", (0.0, 0.2), None),
+        ("correction_rate", (-1.0, 0.0), None),
+        ("correction_rate", (None, None), None),
+    ],
+)
+def test_what_an_interval_proves(metric, ends, proven):
+    """Nothing while it holds 0."""
+    assert comparison(metric, *ends).proven == proven
+
+
+BETTER, WORSE = comparison(), comparison("success_rate", -0.2, -0.1)
+OPEN = comparison("success_rate", -0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("turns", "given", "verdict"),
+    [
+        ((9, 100), [BETTER, OPEN], "too little data"),
+        ((10, 10), [BETTER, OPEN], "continue"),
+        ((19, 20), [BETTER, OPEN], "continue"),
+        ((20, 20), [BETTER, OPEN], "promote"),
+        ((20, 20), [BETTER, WORSE], "roll back"),
+        ((10, 10), [WORSE], "roll back"),
+        ((20, 20), [OPEN], "continue"),
+        ((20, 20), [comparison(enough=False)], "too little data"),
+        ((0, 0), [], "too little data"),
+    ],
+)
+def test_verdicts(turns, given, verdict):
+    """Promotion needs decisive data and nothing worse; harm needs less."""
+    state = TrialState.new("t", 0.5, SETTINGS, fresh=False)
+    assert verdict_of(state, turns, given)[0] == verdict
+
+
+def test_the_state_as_text():
+    """It comes back as it was."""
+    seen = Checkpoint(0.0, 1.0, 10, 1, 10, 3, worse=True)
+    state = replace(
+        TrialState.new("t", 0.5, SETTINGS, fresh=True), status="rolled_back", checkpoints=(seen,)
+    )
+    assert TrialState.from_json(state.to_json()) == state
+
+
+@pytest.mark.parametrize("share", [-0.01, 1.01, math.nan, math.inf, "half", None, True])
+def test_shares_that_cannot_be(share):
+    """One sentence."""
+    with pytest.raises(InvalidInputError, match="share must be a number from 0 to 1"):
+        TrialState.new("t", share, SETTINGS, fresh=False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"directional": 0},
+        {"decisive": 10, "directional": 11},
+        {"sessions": 1},
+        {"checkpoint": 1.5},
+        {"patience": -1},
+        {"fail_ratio": 0.9},
+        {"fail_ratio": math.nan},
+        {"confidence": 1.0},
+        {"confidence": 0},
+        {"resamples": 10},
+        {"fail_checkpoints": True},
+    ],
+)
+def test_settings_that_cannot_be(given):
+    """Each is refused by name."""
+    with pytest.raises(InvalidInputError, match=next(iter(given))):
+        TrialSettings(**given)
+
+
+def test_the_papers_numbers():
+    """Document 002 §5.4, as data."""
+    settings = TrialSettings()
+    assert (settings.directional, settings.decisive) == (500, 2000)
+    assert (settings.fail_ratio, settings.fail_checkpoints) == (1.2, 2)

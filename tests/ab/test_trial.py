@@ -1,0 +1,270 @@
+"""A trial over both databases: membership, metrics, checkpoints, promotion, concurrency."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from ab_turns import SMALL, turn_of
+
+from crabpath_retrievers.ab import Trial, TrialSettings
+from crabpath_retrievers.ab.arms import arm_of
+from crabpath_retrievers.changes import ForgetNamespace, Freeze, KeepFeedback
+from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage import GraphStore
+
+
+@pytest.fixture
+def trial(store):
+    """Half of the sessions; few turns are enough."""
+    return Trial.start(store, "t", settings=SMALL)
+
+
+def test_a_trial_of_nothing(trial):
+    """Every number is unknown, none is NaN, and nothing follows."""
+    report = trial.report()
+    assert report.verdict == "too little data"
+    assert report.control.correction_rate is None
+    assert report["success_rate"].difference is None
+    assert trial.checkpoint() is None
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_one_session(trial, ask):
+    """Has rates, but no interval."""
+    ask(trial, "s", [1.0, -1.0], arm="control")
+    ask(trial, "s2", [None], arm="treatment")
+    report = trial.report()
+    assert report.control.correction_rate == 50.0
+    assert report.treatment.success_rate is None
+    assert (report["correction_rate"].low, report["correction_rate"].high) == (None, None)
+
+
+def test_metrics_by_hand(trial, ask, store):
+    """Rates, lags, first corrections, latency and fallbacks of five turns."""
+    first = ask(trial, "s1", [None, 1.0, None], arm="treatment")
+    store.apply([KeepFeedback(Feedback(first[0], -1.0))])  # two turns later
+    ask(trial, "s2", [1.0], arm="treatment")
+    label = trial.options("ann", "s2", arm="treatment")
+    store.record(turn_of(**label, llm_calls=4, llm_failures=1, guardrails=("x",)))
+    found = trial.report().treatment
+    assert (found.turns, found.sessions, found.users, found.judged) == (5, 2, 1, 3)
+    assert found.correction_rate == 20.0
+    assert found.correction_rate_by_lag == {"1": 0.0, "5": 20.0, "10": 20.0}
+    assert found.success_rate == pytest.approx(2 / 3)
+    assert (found.first_correction_turn, found.sessions_corrected) == (1.0, 0.5)
+    assert found.latency_ms == {"p50": 3.0, "p95": 3.0}
+    assert (found.router_calls, found.router_fallback_rate) == (4, 0.25)
+    assert found.inhibited == pytest.approx(0.2)
+
+
+def test_known_bad_is_avoided_or_not(trial, store):
+    """What was blamed for a question must not come back on it; other questions do not count."""
+    given = trial.options("ann", "s", arm="treatment")
+    for query, returned in [("How?", "ab"), ("how ?", "ab"), ("HOW?", "ab"), ("How?", "cd")]:
+        turn = turn_of(**given, query=query, returned=tuple(returned))
+        store.record(turn)
+        store.settle()
+        if query == "How?":
+            store.apply([KeepFeedback(Feedback(turn.id, -1.0, used=("b",)))])
+    found = trial.report().treatment
+    assert (found.known_bad, found.known_bad_avoided) == (2, 0.5)
+
+
+def test_feedback_without_a_turn_counts_for_the_last_one(trial, store, ask):
+    """Whether or not the namespace may learn; of undone feedback nothing counts."""
+    store.apply([Freeze("ann", frozen=True)])
+    ask(trial, "s", [None, None], arm="control")
+    store.apply([KeepFeedback(Feedback(None, -1.0, namespace="ann"))])
+    found = trial.report().control
+    assert (found.corrected, found.judged) == (1, 1)
+
+
+def test_a_person_has_the_last_word(trial, store, ask):
+    """What was only seen afterwards does not overrule it."""
+    (turn,) = ask(trial, "s", [-1.0], arm="control")
+    store.apply([KeepFeedback(Feedback(turn, 1.0, source="harvested"))])
+    assert trial.report().control.corrected == 1
+    store.apply([KeepFeedback(Feedback(turn, 1.0))])
+    assert trial.report().control.corrected == 0
+
+
+def test_only_its_own_turns_count(trial, store, ask):
+    """Neither what was before it, nor other trials, nor turns outside of any."""
+    other = Trial.start(store, "t2", settings=SMALL)
+    ask(other, "s", [1.0], arm="control")
+    ask(other, "s", [1.0], arm="treatment")
+    store.record(turn_of("ann"))
+    store.record(turn_of("ann#t"))  # not labelled: those of the control would not be found either
+    store.record(turn_of("ann#t", created=trial.state.started - 1))
+    assert trial.report().control.turns + trial.report().treatment.turns == 0
+
+
+def test_a_namespace_pair_is_enough(store):
+    """Hosts that pass a namespace and nothing else: with fresh arms every turn is known."""
+    trial = Trial.start(store, "pair_", fresh=True, settings=SMALL)
+    for arm, namespace in trial.namespaces("ann").items():
+        for _ in range(2 if arm == "control" else 3):
+            store.record(turn_of(namespace))
+    store.record(turn_of("ann#pairX"))  # "_" is no wildcard here
+    report = trial.report()
+    assert (report.control.turns, report.treatment.turns) == (2, 3)
+    assert (report.control.users, report.control.sessions) == (1, 1)
+
+
+def test_a_query_cannot_pretend_to_be_a_turn_of_a_trial(trial, store):
+    """Nor a session."""
+    store.record(turn_of("bob", query='"arm":"t:control"', session='"arm":"t:control"'))
+    assert trial.report().control.turns == 0
+
+
+def test_the_fail_rule_rolls_back(trial, ask):
+    """Twice in a row; then every session goes to the control, in every process, for good."""
+    treated = next(f"s{n}" for n in range(99) if trial.arm(f"s{n}") == "treatment")
+    for end in (1, 2):
+        ask(trial, "c", [1.0] * 9 + [-1.0], arm="control")
+        ask(trial, "x", [1.0] * 8 + [-1.0] * 2, arm="treatment")
+        seen = trial.checkpoint()
+        assert (seen.control_corrected, seen.treatment_corrected, seen.worse) == (1, 2, True)
+        assert trial.status == ("running" if end == 1 else "rolled_back")
+    assert trial.arm(treated) == "control"
+    assert trial.options("ann", treated) == {"namespace": "ann", "session": treated}
+    again = Trial.open(trial._store, "t")
+    assert again.namespace("ann", treated) == "ann"
+    assert again.report().verdict == "roll back"
+    assert again.checkpoint() is None
+    with pytest.raises(InvalidInputError, match="cannot be promoted"):
+        again.promote()
+    journal = [row for row in trial._store.turns.journal() if row["change"] == "trial"]
+    assert [row["payload"]["state"]["status"] for row in journal][:2] == ["rolled_back", "running"]
+
+
+def test_exactly_at_the_bound_it_goes_on(trial, ask):
+    """20 % more is not more than 20 % more."""
+    for _ in range(2):
+        ask(trial, "c", [1.0] * 5 + [-1.0] * 5, arm="control")
+        ask(trial, "x", [1.0] * 4 + [-1.0] * 6, arm="treatment")
+        assert not trial.checkpoint().worse
+    assert trial.status == "running"
+
+
+def test_a_checkpoint_waits_for_turns_and_for_feedback(store, ask):
+    """None below its number of turns in either arm, none of turns that may still be corrected."""
+    trial = Trial.start(store, "slow", settings=replace(SMALL, patience=60.0))
+    ask(trial, "c", [None] * 10, arm="control")
+    ask(trial, "x", [None] * 10, arm="treatment")
+    assert trial.checkpoint() is None
+    fast = Trial.start(store, "fast", settings=SMALL)
+    ask(fast, "c", [None] * 10, arm="control")
+    ask(fast, "x", [None] * 9, arm="treatment")
+    assert fast.checkpoint() is None
+    ask(fast, "x", [None], arm="treatment")
+    assert fast.checkpoint().treatment_turns == 10
+    assert fast.checkpoint() is None
+
+
+def test_promotion_needs_the_statistics(trial, ask):
+    """Refused without, done with them; then everybody has the treatment."""
+    with pytest.raises(InvalidInputError, match="cannot be promoted: too little data"):
+        trial.promote()
+    for n in range(5):
+        ask(trial, f"s{n}", [-1.0, -1.0], arm="control", user=f"u{n}")
+        ask(trial, f"s{n}", [1.0, 1.0], arm="treatment", user=f"u{n}")
+    report = trial.promote()
+    assert report["correction_rate"].paired == "session"
+    assert report["correction_rate"].difference == -100.0
+    assert trial.status == "promoted"
+    assert {trial.namespace("ann", n) for n in range(50)} == {"ann#t"}
+    with pytest.raises(InvalidInputError, match="has ended already"):
+        trial.roll_back()
+
+
+def test_what_comes_after_the_end_does_not_count(trial, ask, store):
+    """Late feedback on turns before it does."""
+    (turn,) = ask(trial, "s", [None], arm="control")
+    trial.roll_back("too slow")
+    store.record(turn_of("ann", arm="t:control"))
+    store.apply([KeepFeedback(Feedback(turn, -1.0))])
+    report = trial.report()
+    assert (report.control.turns, report.control.corrected) == (1, 1)
+    assert report.reason == "it has ended: too slow"
+
+
+def test_begun_twice_it_is_one(store, trial):
+    """With the same share; another one would move sessions between arms."""
+    assert Trial.start(store, "t").state == trial.state
+    with pytest.raises(InvalidInputError, match=r"was begun with share 0\.5"):
+        Trial.start(store, "t", share=0.6)
+    with pytest.raises(InvalidInputError, match="was begun with"):
+        Trial.start(store, "t", settings=TrialSettings())
+
+
+def test_an_unknown_trial(store, trial):
+    """Says which there are."""
+    with pytest.raises(NotFoundError, match=r"no trial 'x' in this store: it has t$"):
+        Trial.open(store, "x")
+
+
+def test_an_unknown_arm(trial):
+    """One sentence."""
+    with pytest.raises(InvalidInputError, match="arm must be control or treatment"):
+        trial.options("ann", "s", arm="both")
+
+
+def test_whoever_read_an_old_state_changes_nothing(trial, store):
+    """A checkpoint of one process cannot wipe out the rollback of another."""
+    old = trial._text
+    Trial.open(store, "t").roll_back()
+    with pytest.raises(ConflictError, match="changed by somebody else"):
+        store.apply([KeepTrial("t", old, old)])
+    with pytest.raises(ConflictError):
+        store.apply([KeepTrial("t", None, old)])
+    assert trial.refresh().status == "rolled_back"
+
+
+def test_a_rollback_is_seen_by_others(trial, store, monkeypatch):
+    """Options look again after ten seconds; arms and namespaces alone never touch the store."""
+    treated = next(n for n in range(99) if trial.arm(n) == "treatment")
+    Trial.open(store, "t").roll_back()
+    assert trial.options("ann", treated)["arm"] == "t:treatment"
+    later = time.monotonic() + 11
+    monkeypatch.setattr("crabpath_retrievers.ab.trial.time.monotonic", lambda: later)
+    assert trial.options("ann", treated)["namespace"] == "ann"
+
+
+def test_many_begin_at_once(location):
+    """One of them begins it; all agree."""
+    with_store = GraphStore(location)
+    started, errors = [], []
+
+    def begin():
+        try:
+            started.append(Trial.start(with_store, "t").state.started)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=begin) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with_store.close()
+    assert not errors
+    assert len(started) == 6
+    assert len(set(started)) == 1
+
+
+def test_forgetting_a_user_leaves_the_trial(trial, ask, store):
+    """Both namespaces of the user go, with their turns."""
+    ask(trial, "s", [1.0], arm="control")
+    ask(trial, "s", [1.0], arm="treatment")
+    store.apply([ForgetNamespace(namespace) for namespace in trial.namespaces("ann").values()])
+    assert trial.report().control.turns + trial.report().treatment.turns == 0
+
+
+def test_arms_of_the_trial_are_those_of_the_hash(trial):
+    """While it runs."""
+    assert all(trial.arm(n) == arm_of("t", 0.5, n) for n in range(50))
