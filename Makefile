@@ -1,4 +1,4 @@
-.PHONY: demo test check bench bench-hosts prior env clean
+.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-sync prior env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
 test: $(STAMP)  ## all tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/ruff format --check .
@@ -23,6 +23,15 @@ bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR
 
 bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
 	$(BIN)/python -m crabpath_retrievers.evaluation.speed.hosts
+
+bench-regions: $(STAMP)  ## what regions add to a query at 100,000 nodes; counts and memory over 5,000 turns
+	$(BIN)/python -m crabpath_retrievers.evaluation.speed.regions $(if $(DATA),--data $(DATA))
+
+bench-health: $(STAMP)  ## how long health takes at 100,000 nodes and a million edges
+	$(BIN)/python -m crabpath_retrievers.evaluation.speed.health
+
+bench-sync: $(STAMP)  ## what is kept of what was learned when documents are edited; DOCS is a folder of Markdown files
+	$(BIN)/python -m crabpath_retrievers.evaluation.following.measure $(or $(DOCS),docs)
 
 env: $(STAMP)
 

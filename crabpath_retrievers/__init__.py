@@ -23,6 +23,8 @@ from crabpath_retrievers.errors import (
 
 if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.memory.region_mdp import RegionMDP
+    from crabpath_retrievers.migration import migrate
     from crabpath_retrievers.outcome import Feedback
     from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule
     from crabpath_retrievers.retriever import CrabPathRetriever
@@ -45,6 +47,7 @@ __all__ = [
     "MissingExtraError",
     "NotFoundError",
     "OutcomePolicy",
+    "RegionMDP",
     "RouterSettings",
     "Rule",
     "SchemaVersionError",
@@ -54,6 +57,7 @@ __all__ = [
     "StoreLockedError",
     "StoreReadOnlyError",
     "StoreUnavailableError",
+    "migrate",
 ]
 
 # Imported at first use: ``import crabpath_retrievers`` must stay fast.
@@ -63,8 +67,10 @@ _LAZY = {
     "CrabPathRetriever": "crabpath_retrievers.retriever",
     "Feedback": "crabpath_retrievers.outcome",
     "OutcomePolicy": "crabpath_retrievers.outcome_policy",
+    "RegionMDP": "crabpath_retrievers.memory.region_mdp",
     "RouterSettings": "crabpath_retrievers.routing.settings",
     "Rule": "crabpath_retrievers.outcome_policy",
+    "migrate": "crabpath_retrievers.migration",
 }
 
 

@@ -8,7 +8,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.cli_evaluation import eval_attribution, eval_learning, evaluate
+from crabpath_retrievers.cli_ab import ab
+from crabpath_retrievers.cli_autotune import tune
+from crabpath_retrievers.cli_evaluation import (
+    eval_attribution,
+    eval_episodes,
+    eval_learning,
+    evaluate,
+)
+from crabpath_retrievers.cli_health import doctor, health
 from crabpath_retrievers.cli_history import (
     freeze,
     restore,
@@ -18,6 +26,8 @@ from crabpath_retrievers.cli_history import (
     unfreeze,
 )
 from crabpath_retrievers.cli_learning import feedback, learn
+from crabpath_retrievers.cli_maintenance import maintain
+from crabpath_retrievers.cli_moving import export, import_, migrate, replay
 from crabpath_retrievers.cli_options import (
     DEFAULT_STORE,
     AsJson,
@@ -28,6 +38,8 @@ from crabpath_retrievers.cli_options import (
     handled,
     out,
 )
+from crabpath_retrievers.cli_regions import regions
+from crabpath_retrievers.cli_sync import sync
 from crabpath_retrievers.cli_teaching import correct, teach
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
@@ -42,11 +54,22 @@ app.command()(feedback)
 app.command()(learn)
 app.command()(teach)
 app.command()(correct)
+app.command()(regions)
+app.command()(health)
+app.command()(doctor)
+app.command()(maintain)
+app.command()(sync)
+app.command()(ab)
+app.command()(tune)
 for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
     app.command()(history)
+for moving in (export, migrate, replay):
+    app.command()(moving)
+app.command("import")(import_)
 app.command("eval")(evaluate)
 app.command("eval-attribution")(eval_attribution)
 app.command("eval-learning")(eval_learning)
+app.command("eval-episodes")(eval_episodes)
 
 
 @app.command()
@@ -89,11 +112,12 @@ def query(
     vectors: Vectors = None,
     namespace: Namespace = "default",
     fill: Annotated[bool, typer.Option(help="Exactly k, or only confident ones.")] = True,
+    task: Annotated[str | None, typer.Option(help="Type of the task that asks.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the documents that answer a question."""
     with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill)
+        answer = memory.retrieve(text, k=k, namespace=namespace, fill=fill, task_type=task)
     if as_json:
         documents = [
             {

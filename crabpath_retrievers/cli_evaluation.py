@@ -33,7 +33,7 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
     stream: Annotated[
         str | None, typer.Option(help="prequential: retrieve, score, then learn.")
     ] = None,
-    feedback: Annotated[str, typer.Option(help="used, answer or outcome.")] = "used",
+    feedback: Annotated[str, typer.Option(help="used, answer, outcome or followed.")] = "used",
     noise: Annotated[float, typer.Option(help="Share of the feedback that is flipped.")] = 0.0,
     epochs: Annotated[int, typer.Option(help="Passes over the questions.")] = 1,
     dropped: Annotated[
@@ -98,17 +98,47 @@ def eval_attribution(
 
 
 @handled
+def eval_episodes(
+    tau_bench: Annotated[Path, typer.Option(help="Trajectories of tau-bench, JSON lines.")],
+    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
+    write: Annotated[
+        Path | None, typer.Option("--json", help="Where to write the figures.")
+    ] = None,
+) -> None:
+    """Measure what the region MDP foretells: how episodes end, and what is done next."""
+    require_eval_extra()
+    from crabpath_retrievers.evaluation.reporting.writing import foretell_and_write
+
+    typer.echo(foretell_and_write(tau_bench, cache=cache, json_file=write))
+
+
+@handled
 def eval_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")] = None,
     two_wiki: Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")] = None,
     multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
     part: Annotated[
-        str, typer.Option(help="What to measure.")
+        str,
+        typer.Option(
+            help="What to measure: grid, ablation, compression, endurance, routing, contamination, "
+            "regions."
+        ),
     ] = "grid,ablation,compression,endurance",
     limit: Annotated[int | None, typer.Option(help="Most questions; the first ones.")] = None,
-    feedback: Annotated[str, typer.Option(help="Grid: what is told.")] = "used,answer,outcome",
-    noise: Annotated[str, typer.Option(help="Grid: shares that are flipped.")] = "0,0.1,0.2",
-    orders: Annotated[int, typer.Option(help="Grid: orders of the questions.")] = 3,
+    feedback: Annotated[
+        str, typer.Option(help="Grid and regions: what is told.")
+    ] = "used,answer,outcome",
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Shares that are flipped; none: grid 0,0.1,0.2, contamination 0.2."),
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Regions: what is compared with the default; none: all.")
+    ] = None,
+    orders: Annotated[
+        int | None,
+        typer.Option(help="Orders of the questions; none: grid and regions 3, contamination 5."),
+    ] = None,
     turns: Annotated[int, typer.Option(help="Endurance: length of the stream.")] = 10_000,
     cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
     write: Annotated[
@@ -130,7 +160,8 @@ def eval_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
         parts=names(part),
         limit=limit,
         feedback=cast("Any", names(feedback)),
-        noise=shares(noise),
+        variants=None if variants is None else names(variants),
+        noise=None if noise is None else shares(noise),
         orders=orders,
         turns=turns,
         cache=cache,

@@ -13,6 +13,7 @@ from crabpath_retrievers.cli_options import (
     DEFAULT_STORE,
     AsJson,
     Store,
+    Whose,
     errors,
     existing_store,
     handled,
@@ -21,7 +22,6 @@ from crabpath_retrievers.cli_options import (
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.query import namespace_of
 
-Whose = Annotated[str, typer.Option("--namespace", "-n", help="Whose.")]
 Within = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Look in this namespace alone.")
 ]

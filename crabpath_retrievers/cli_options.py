@@ -21,10 +21,15 @@ Store = Annotated[
 ]
 Vectors = Annotated[
     str | None,
-    typer.Option(envvar="CRABPATH_VECTORS", help="Directory of the vectors, for a store at a URL."),
+    typer.Option(
+        envvar="CRABPATH_VECTORS",
+        help="Directory of the vectors, or URL of a Chroma server; needed for a store at a URL.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
+Whose = Annotated[str, typer.Option("--namespace", "-n", help="Whose.")]
+Place = Annotated[str | None, typer.Argument(metavar="[PATH]", help="As --store.")]
 DEFAULT_STORE = "memory"
 
 

@@ -28,11 +28,11 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
             msg = f"{path} does not exist: give a text file or a directory"
             raise InvalidInputError(msg)
         for file in _files(path):
-            text = _text(file)
+            text = decoded(_bytes(file))
             if text is None:
                 skipped.append(file)
             elif text.strip():
-                documents.append(_document(file, text))
+                documents.append(document_of(file.as_posix(), text))
     return documents, skipped
 
 
@@ -46,12 +46,16 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _text(file: Path) -> str | None:
+def _bytes(file: Path) -> bytes:
     try:
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as error:
         msg = f"{file} cannot be read: {error.strerror}"
         raise InvalidInputError(msg) from error
+
+
+def decoded(data: bytes) -> str | None:
+    """The text of a file; None where it is no text."""
     if b"\x00" in data:
         return None
     try:
@@ -60,10 +64,10 @@ def _text(file: Path) -> str | None:
         return None
 
 
-def _document(file: Path, text: str) -> Document:
-    source = file.as_posix()
-    # A Markdown file is titled by its first heading; anything else by its name.
+def document_of(source: str, text: str) -> Document:
+    """A file as a document."""
     metadata = {"source": source}
+    # A Markdown file is titled by its first heading; anything else by its name.
     if not is_markdown(source, metadata):
         metadata["title"] = title_of_path(source)
     return Document(page_content=text, metadata=metadata)

@@ -37,6 +37,13 @@ class EdgeKind(Enum):
     CO_USED = 10
     INHIBITS = 11
     TAUGHT = 12
+    TEMPORAL = 13
+    SAME_ACTION = 14
+    CAUSED_SUCCESS = 15
+    CAUSED_FAILURE = 16
+    IRRELEVANT = 17
+    REGION_TRANSITION = 18
+    GRANGER_CAUSAL = 19
 
     def __init__(self, _value: int) -> None:
         """Keep the label: it is read for every pointer of a walk."""
@@ -48,9 +55,20 @@ class EdgeKind(Enum):
 
 
 OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT)
-"""Kinds that stand in the overlay of a namespace alone; prior and floor are 0."""
+"""Kinds that stand in the overlay of a namespace alone, and are walked; prior and floor are 0."""
 
-LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS})
+TYPED_KINDS = (
+    EdgeKind.TEMPORAL,
+    EdgeKind.SAME_ACTION,
+    EdgeKind.CAUSED_SUCCESS,
+    EdgeKind.CAUSED_FAILURE,
+    EdgeKind.IRRELEVANT,
+    EdgeKind.REGION_TRANSITION,
+    EdgeKind.GRANGER_CAUSAL,
+)
+"""Kinds that say what came of steps (document 004 B): searched by their own queries, not walked."""
+
+LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
 """Kinds that come from use, not from a text: they stay when the text of a node is read again."""
 
 

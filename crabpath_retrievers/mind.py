@@ -1,16 +1,20 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from crabpath_retrievers.changes_history import Taught
-from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.baseline import Baseline
-from crabpath_retrievers.learning.trust import MEMORIES, Trust
-from crabpath_retrievers.rerank.features import FEATURES, Matrix
+from crabpath_retrievers.learning.trust import ADVICE, MEMORIES, Trust
+from crabpath_retrievers.regions.advice import Advice, Advisor
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
@@ -75,6 +79,7 @@ class Mind:
         found = columns.copy()
         for memory in MEMORIES:
             found[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        found[..., FEATURES.index(ADVICE)] *= self.trust.believed()
         return found
 
     def gained(self, before: "Mind") -> bytes | None:
@@ -108,14 +113,16 @@ class Minds:
         store: GraphStore,
         episodes: Episodes,
         notes: Notes,
+        regions: Regions,
         ranker: Ranker,
-        settings: LearningSettings,
+        settings: Settings,
     ) -> None:
         """Read from ``store``; ``ranker`` is the shipped prior."""
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
-        self._settings = settings
-        self.prior = Posterior.of(ranker.weights, settings.prior_strength)
+        self._settings = settings.learning
+        self._advisor = Advisor(store, regions, settings.region)
+        self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
     def ranker(
@@ -164,13 +171,25 @@ class Minds:
         """Those of the nodes that are notes whose probation is over."""
         return self._notes.expired(ids, clock)
 
-    def usage(self, keys: list[int], clock: Clock) -> dict[int, float]:
-        """How much more often than usual nodes were used when returned, in [-1, 1], by key."""
+    def experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
+        """Candidates with what past use of each of them says."""
         if not clock.learned or not self._settings.usage:
-            return {}
+            return list(pool)
+        known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
         wins, losses = self._settings.usage_prior
         usual = wins / (wins + losses)
-        return {
-            key: (wins + won) / (wins + won + losses + lost) - usual
-            for key, (won, lost) in self._store.learned.usage(clock.key, keys).items()
-        }
+        return [
+            hit
+            if (use := known.get(hit.head.key)) is None
+            else hit._replace(
+                usage=(wins + use.wins) / (wins + losses + use.wins + use.losses) - usual,
+                decayed=-math.expm1(-use.decay),
+            )
+            for hit in pool
+        ]
+
+    def advice(self, vector: Vector, clock: Clock, task: str | None) -> Advice | None:
+        """What steps are worth where a query lies; None where nothing is known."""
+        if not clock.learned or not self._settings.regions:
+            return None
+        return self._advisor.advice(vector, clock, task)

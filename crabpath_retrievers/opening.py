@@ -26,9 +26,14 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
 
     if vectors is None:
         if "://" in str(location):
-            msg = "a store at a URL needs vectors=: a Chroma client, a directory or a VectorStore"
+            msg = (
+                "a store at a URL needs vectors=: a directory, the URL of a Chroma server, "
+                "a Chroma client or a VectorStore"
+            )
             raise ConfigurationError(msg)
         return ChromaIndex.embedded(Path(location) / "vectors")
+    if isinstance(vectors, str) and "://" in vectors:
+        return ChromaIndex.at_url(vectors)
     if isinstance(vectors, (str, Path)):
         return ChromaIndex.embedded(Path(vectors))
     if isinstance(vectors, VectorStore):
@@ -40,7 +45,8 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         return index
     msg = (
         f"vectors cannot be a {type(vectors).__name__}: "
-        "pass a directory, a Chroma client, a VectorStore or a VectorIndex"
+        "pass a directory, the URL of a Chroma server, a Chroma client, a VectorStore "
+        "or a VectorIndex"
     )
     raise ConfigurationError(msg)
 

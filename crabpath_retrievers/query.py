@@ -10,6 +10,7 @@ from crabpath_retrievers.text import storable
 from crabpath_retrievers.trajectory import Hop
 
 _LONGEST_NAMESPACE = 512
+_LONGEST_LABEL = 200
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
 
 
@@ -31,6 +32,10 @@ class Query:
             not; unknown ids are ignored. None ranks all that is found.
         vector: Unit query vector of shape ``[d]``; None embeds the text.
         record: Whether to keep the turn record.
+        task_type: Type of the task that asks, such as "refund": what is learned of steps in regions
+            is also counted by it.
+        session: Conversation that asks, for trials (see :mod:`crabpath_retrievers.ab`).
+        arm: Arm of a trial that it belongs to, as ``trial:arm``.
         run_id: Run of the host framework, by which feedback may find the turn.
         callbacks: Callbacks of the host framework, for a router that runs models.
         on_hop: Told of every hop of the walk while it happens; it must not block. Async calls walk
@@ -49,6 +54,9 @@ class Query:
     among: Sequence[str] | None = None
     vector: Vector | None = None
     record: bool = True
+    task_type: str | None = None
+    session: str | None = None
+    arm: str | None = None
     run_id: str | None = None
     callbacks: Any = None
     on_hop: Callable[[Hop], object] | None = None
@@ -66,6 +74,9 @@ class Query:
         given = dict(options)
         if isinstance(given.get("namespace"), str):
             given["namespace"] = namespace_of(given["namespace"])
+        for name in ("task_type", "session", "arm"):
+            if given.get(name) is not None:
+                given[name] = label_of(name, given[name])
         for name in ("seed_ids", "boost_tags", "among"):
             if given.get(name) is not None:
                 given[name] = texts_of(given[name], name=name)
@@ -107,12 +118,27 @@ def namespace_of(name: str) -> str:
     """A namespace as it is stored.
 
     Raises:
-        InvalidInputError: It is longer than databases can index.
+        InvalidInputError: It is no text, empty, or longer than databases can index.
     """
+    if not isinstance(name, str) or not name.strip():
+        msg = f"namespace must be a non-empty text, not {name!r}"
+        raise InvalidInputError(msg)
     if len(name) > _LONGEST_NAMESPACE:
         msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(name)}"
         raise InvalidInputError(msg)
     return storable(name)
+
+
+def label_of(name: str, value: object) -> str:
+    """The type of a task or of an action, or another label, as it is stored.
+
+    Raises:
+        InvalidInputError: It is no text of 1 to 200 characters.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_LABEL or not value.strip():
+        msg = f"{name} must be a text of 1 to {_LONGEST_LABEL} characters, not {value!r:.250}"
+        raise InvalidInputError(msg)
+    return storable(value)
 
 
 def _require_count(name: str, value: object) -> None:

@@ -4,7 +4,7 @@ One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,14 +12,19 @@ import numpy as np
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
+from crabpath_retrievers.knobs import tuned_tiers
+from crabpath_retrievers.learning.steps import SEARCH
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.query import Query
+from crabpath_retrievers.regions.advice import Advice
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
+from crabpath_retrievers.rerank.hinted import hinted
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.search import Found as Sought
 from crabpath_retrievers.seeds.search import Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
@@ -117,16 +122,16 @@ class Retrieval:
         return found.evidence
 
     def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Found]:
-        search = Search(self.store, self.index, self.settings, self.minds.recall)
         vector = yield from self._embed(query)
         watch.lap("embed")
-        clock, hits, information = yield from perform(search.find, query, vector)
+        sought, advice = yield from perform(self._sought, query, vector)
+        clock, hits, information = sought
         watch.lap("seeds")
-        walk = yield from self._walk(query, vector, hits, clock, router)
+        walk = yield from self._walk(query, vector, hits, clock, router, advice)
         watch.lap("walk")
         pool = yield from self._pool(query, vector, hits, walk, clock)
         if clock.learned:
-            pool = yield from perform(self._experienced, pool, clock)
+            pool = yield from perform(self._experienced, pool, walk, clock, advice)
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
         return _Found(clock, vector, hits, walk, evidence)
 
@@ -139,8 +144,20 @@ class Retrieval:
         )
         return vector
 
+    def _sought(self, query: Query, vector: Vector) -> tuple[Sought, Advice | None]:
+        """What search finds; and what is known of steps there, for the router and the ranker."""
+        search = Search(self.store, self.index, self.settings, self.minds.recall)
+        sought = search.find(query, vector)
+        return sought, self.minds.advice(vector, sought.clock, query.task_type)
+
     def _walk(
-        self, query: Query, vector: Vector, hits: dict[int, Hit], clock: Clock, router: Router
+        self,
+        query: Query,
+        vector: Vector,
+        hits: dict[int, Hit],
+        clock: Clock,
+        router: Router,
+        advice: Advice | None,
     ) -> Steps[Walk]:
         walker = Walker(
             RoutingRequest(
@@ -149,12 +166,13 @@ class Retrieval:
                 read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
                 policy=self.settings.policy,
                 recalled=max((hit.again for hit in hits.values()), default=0.0),
+                tried=tuple if advice is None else advice.tried,
             ),
             vector,
             read_edges=lambda keys: self.store.walk.outgoing(keys, clock),
             router=router,
             walk=self.settings.walk,
-            tiers=self.settings.tiers,
+            tiers=tuned_tiers(self.settings.tiers, clock.knobs),
             temperature=self.settings.policy.temperature,
             on_hop=query.on_hop,
         )
@@ -183,18 +201,29 @@ class Retrieval:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             nodes = yield from self._documents([hit.head.id for hit in pool], clock)
-            pool = _boosted(pool, nodes, set(query.boost_tags))
+            pool = hinted(pool, nodes, query.boost_tags)
         return pool
 
     def _documents(self, ids: Sequence[str], clock: Clock) -> Steps[dict[str, Node]]:
         documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
         return documents
 
-    def _experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
-        usage = self.minds.usage([hit.head.key for hit in pool], clock)
+    def _experienced(
+        self, pool: Sequence[Hit], walk: Walk, clock: Clock, advice: Advice | None
+    ) -> list[Hit]:
+        known = self.minds.experienced(pool, clock)
+        if advice is None:
+            return known
+        best = strongest(walk.arrivals, {hit.head.key for hit in known})
+        worth = {
+            kind: advice.of_action(kind)
+            for kind in {SEARCH, *(arrival.kind.label for arrival in best.values())}
+        }
         return [
-            hit._replace(usage=usage[hit.head.key]) if hit.head.key in usage else hit
-            for hit in pool
+            hit._replace(
+                advice=worth[best[hit.head.key].kind.label if hit.head.key in best else SEARCH]
+            )
+            for hit in known
         ]
 
     def _rank(
@@ -247,15 +276,6 @@ class Retrieval:
         return [order[i] for i in select(heads, documents, bounds)]
 
 
-def _boosted(pool: Sequence[Hit], nodes: Mapping[str, Node], wanted: set[str]) -> list[Hit]:
-    return [
-        hit._replace(hint=1.0)
-        if (node := nodes.get(hit.head.id)) and wanted & _values(node.metadata.values())
-        else hit
-        for hit in pool
-    ]
-
-
 def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, float]]:
     """The nodes from which a walk leaves, with their energy in [0, 1], best first."""
     seeds = settings.seeds
@@ -276,10 +296,3 @@ def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, flo
     # What the host suggests walks always, whatever its score.
     best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]
-
-
-def _values(values: Iterable[object]) -> set[str]:
-    found: set[str] = set()
-    for value in values:
-        found |= {str(v) for v in value} if isinstance(value, list) else {str(value)}
-    return found

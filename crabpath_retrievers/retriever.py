@@ -46,6 +46,8 @@ class CrabPathRetriever(BaseRetriever):
     """Condition on metadata, in the language of the vector store (Chroma's by default)."""
     namespace: str = "default"
     """User, agent or tenant whose learned weights apply."""
+    task_type: str | None = None
+    """Type of the task that asks, such as "refund": what is learned of steps is counted by it."""
     explore: bool | int = False
     """Sample the walk instead of following the best pointers; an integer seeds the sampling."""
     fill: bool = True
@@ -249,8 +251,11 @@ class CrabPathRetriever(BaseRetriever):
         **named: Any,
     ) -> dict[str, Any]:
         """The retriever's fields, overridden by what one call gives."""
-        fields = ("k", "filter", "namespace", "explore", "fill", "distinct", "max_tokens")
-        usable = (*fields, "seed_ids", "boost_tags", "on_hop")
+        fields = (
+            *("k", "filter", "namespace", "task_type"),
+            *("explore", "fill", "distinct", "max_tokens"),
+        )
+        usable = (*fields, "seed_ids", "boost_tags", "on_hop", "session", "arm")
         unknown = set(options) - {*usable, "verbose"}
         if unknown:
             msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(usable)}"

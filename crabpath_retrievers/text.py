@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 # Accents that stand apart (NFD) and the vowel signs of Indic scripts belong to their word; to the
@@ -57,6 +58,11 @@ def tokens(text: str) -> list[str]:
     if text.isascii():
         return [word[:_LONGEST_WORD] for word in _WORD.findall(text.lower())]
     return [word.token for word in words(text)]
+
+
+def question_id(namespace: str, question: str) -> str:
+    """Identity of a question of a namespace: that of its words in their order."""
+    return sha256(f"{namespace}\n{' '.join(tokens(question))}".encode()).hexdigest()[:32]
 
 
 def titled(title: str, content: str) -> str:

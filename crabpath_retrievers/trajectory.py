@@ -172,7 +172,8 @@ class Turn:
 
     Turns of one namespace that run at once all expect the same ``clock``; the stored record has
     the number that each one got. ``routing`` says what a router had to say: why a chat model chose
-    as it did, or why it could not.
+    as it did, or why it could not. ``session`` is the conversation that asked, ``arm`` the arm of a
+    trial that it belongs to, as ``trial:arm``.
     """
 
     id: str
@@ -197,6 +198,9 @@ class Turn:
     cost_usd: float = 0.0
     routing: tuple[str, ...] = ()
     latency_ms: dict[str, float] = field(default_factory=dict)
+    task_type: str | None = None
+    session: str | None = None
+    arm: str | None = None
 
     @property
     def usage(self) -> Usage:

@@ -112,6 +112,9 @@ def turn_record(
         cost_usd=walk.usage.cost_usd,
         routing=tuple(walk.notes),
         latency_ms=latency_ms,
+        task_type=query.task_type,
+        session=query.session,
+        arm=query.arm,
     )
 
 

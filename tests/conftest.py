@@ -3,15 +3,18 @@
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import hypothesis
 import pytest
 import sqlalchemy as sa
 from chat_server import ChatServer
+from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore
 from pytest_httpserver import HTTPServer
 
-from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
 from crabpath_retrievers.storage import GraphStore
 
@@ -28,9 +31,9 @@ def embeddings() -> Embeddings:
     return default_embeddings()
 
 
-@pytest.fixture
-def postgres_url() -> Iterator[str]:
-    """A PostgreSQL schema of its own, dropped afterwards; skipped where no server answers."""
+@contextmanager
+def schema_of_its_own() -> Iterator[str]:
+    """URL of a PostgreSQL schema that is dropped afterwards; skips where no server answers."""
     engine = sa.create_engine(POSTGRES)
     schema = f"crabpath_{uuid.uuid4().hex[:12]}"
     try:
@@ -42,6 +45,13 @@ def postgres_url() -> Iterator[str]:
     with engine.begin() as connection:
         connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
     engine.dispose()
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL schema of its own, dropped afterwards; skipped where no server answers."""
+    with schema_of_its_own() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -59,6 +69,35 @@ def store(location: str) -> Iterator[GraphStore]:
     opened = GraphStore(location)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def atlas(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CrabPath]:
+    """300 pages with regions, once on each database; page n mentions page n + 1.
+
+    Tests share it: each learns in namespaces of its own, and adds and removes no document.
+    """
+    vectors = DeterministicFakeEmbedding(size=16)
+    given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
+    pages = [
+        Document(f"Text {n} tells of Page {n + 1}.", id=f"d{n}", metadata={"title": f"Page {n}"})
+        for n in range(300)
+    ]
+    with ExitStack() as stack:
+        place: str = str(tmp_path_factory.mktemp("atlas"))
+        if request.param == "postgresql":
+            place = stack.enter_context(schema_of_its_own())
+        memory = stack.enter_context(CrabPath.open(place, **given))
+        memory.add_documents(pages, split=False)
+        yield memory
+
+
+@pytest.fixture
+def whose() -> str:
+    """A namespace that nobody has used yet."""
+    return uuid.uuid4().hex
 
 
 @pytest.fixture

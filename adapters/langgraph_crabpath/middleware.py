@@ -21,7 +21,7 @@ from langgraph_crabpath.opinion import counted
 from langgraph_crabpath.outcomes import answer_of, seen_in
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.recording import feedback_id, record, refused
-from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
+from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, require_retriever
 from langgraph_crabpath.state import last_question
 
 _NO_ANSWER = (
@@ -72,6 +72,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         policy: OutcomePolicy | None = None,
         namespace: Namespace | None = None,
         options: dict[str, Any] | None = None,
+        task_type: TaskType | None = None,
     ) -> None:
         """Remember with ``retriever``.
 
@@ -81,6 +82,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
                 failed tools and not from silence.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
             options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+            task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:
             InvalidInputError: It is no ``CrabPathRetriever``.
@@ -90,7 +92,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         self._retriever = require_retriever(retriever)
         self._policy = policy or OutcomePolicy()
         self._namespace = namespace
-        self._recall = Recall(retriever, namespace, dict(options or {}))
+        self._recall = Recall(retriever, namespace, dict(options or {}), task_type)
 
     def before_agent(
         self,

@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.driver import Steps, perform_either
 from langgraph_crabpath.events import hop_event, retrieved_event
-from langgraph_crabpath.scope import Namespace, namespace_of, runtime_of
+from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_of, task_of
 
 
 class Recalled(NamedTuple):
@@ -28,19 +28,23 @@ class Recall:
         retriever: Answers.
         namespace: Whose memory it is; None to find out from the run.
         options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        task_type: Type of the task; None to find out from the run.
     """
 
     retriever: CrabPathRetriever
     namespace: Namespace | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    task_type: TaskType | None = None
 
     def steps(self, question: Any, config: RunnableConfig) -> Steps[Recalled]:
         """Retrieve, and write every hop and the result to the graph's custom stream."""
         write = runtime_of(config).stream_writer
         namespace = namespace_of(self.retriever, self.namespace, config)
         run_id = uuid.uuid4()
+        task = task_of(self.task_type, config)
         given = {
             **self.options,
+            **({} if task is None else {"task_type": task}),
             "namespace": namespace,
             "run_id": run_id,
             "on_hop": lambda hop: write(hop_event(hop)),

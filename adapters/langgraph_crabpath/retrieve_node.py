@@ -9,7 +9,7 @@ from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.driver import Steps
 from langgraph_crabpath.node import Node
 from langgraph_crabpath.recall import Recall
-from langgraph_crabpath.scope import Namespace, require_retriever
+from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
 from langgraph_crabpath.state import StateKeys, keys_of, question_in
 
 
@@ -36,6 +36,7 @@ def crabpath_retrieve(
     *,
     namespace: Namespace | None = None,
     options: dict[str, Any] | None = None,
+    task_type: TaskType | None = None,
     **keys: Unpack[StateKeys],
 ) -> RetrieveNode:
     """A node that retrieves for the question in the state.
@@ -52,11 +53,14 @@ def crabpath_retrieve(
             ``namespace`` or ``user_id`` in the runtime's context; the same in
             ``config["configurable"]``; the retriever's.
         options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        task_type: Type of the task, as a text or as a function of runtime and config. None takes
+            ``task_type`` of the runtime's context, else of ``config["configurable"]``, else the
+            retriever's.
         keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.
 
     Raises:
         InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
             question.
     """
-    recall = Recall(require_retriever(retriever), namespace, dict(options or {}))
+    recall = Recall(require_retriever(retriever), namespace, dict(options or {}), task_type)
     return RetrieveNode(recall, keys_of(keys))

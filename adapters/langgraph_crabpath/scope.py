@@ -11,11 +11,14 @@ from langgraph_crabpath.state import held
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
 """Whose memory is used: a text, or a function of what LangGraph knows about the run."""
+TaskType: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str | None]
+"""Type of the task that a run is for: a text, or a function as for the namespace."""
 
 # get_runtime() reads the same key, but refuses coroutines on Python 3.10.
 _RUNTIME = "__pregel_runtime"
 _USER = "langgraph_auth_user"  # a server writes it over whatever a client sent
 _NAMES = ("namespace", "user_id")
+_TASK = "task_type"
 
 
 def runtime_of(config: RunnableConfig) -> Runtime[Any]:
@@ -46,6 +49,21 @@ def namespace_of(
     told += [held(configurable, name) for name in _NAMES]
     found = next((value for value in told if value is not None), retriever.namespace)
     return str(found)
+
+
+def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
+    """Type of the task of a run: the first of these that is there; None leaves it to the retriever.
+
+    1. ``task_type=`` of the node, middleware or tool;
+    2. ``task_type`` of the runtime's context;
+    3. ``task_type`` of ``config["configurable"]``.
+    """
+    runtime, configurable = runtime_of(config), config.get("configurable", {})
+    if given is not None:
+        return given(runtime, config) if callable(given) else given
+    found = held(runtime.context, _TASK)
+    told: str | None = held(configurable, _TASK) if found is None else found
+    return told
 
 
 def _required(namespace: object) -> str:

@@ -10,7 +10,7 @@ from crabpath_retrievers import CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.driver import Steps, arun, run
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.recall import Recall
-from langgraph_crabpath.scope import Namespace, require_retriever
+from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
 
 _DESCRIPTION = "Search the memory for documents that answer a question. Pass the whole question."
 _Found = tuple[str, list[Document]]
@@ -23,6 +23,7 @@ def create_crabpath_tool(
     description: str = _DESCRIPTION,
     namespace: Namespace | None = None,
     options: dict[str, Any] | None = None,
+    task_type: TaskType | None = None,
 ) -> BaseTool:
     """A tool that retrieves: the model gets the texts, ``ToolMessage.artifact`` the documents.
 
@@ -36,11 +37,12 @@ def create_crabpath_tool(
         description: What the model is told about it.
         namespace: Whose memory is used; None to find out from the run.
         options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
     Raises:
         InvalidInputError: It is no ``CrabPathRetriever``.
     """
-    recall = Recall(require_retriever(retriever), namespace, dict(options or {}))
+    recall = Recall(require_retriever(retriever), namespace, dict(options or {}), task_type)
 
     def search(query: str, config: RunnableConfig) -> _Found:
         return run(_found(recall, query, config))

@@ -33,6 +33,7 @@ class Fields(TypedDict, total=False):
 
     similarity_top_k: int
     namespace: str
+    task_type: str | None
     filters: Filters
     explore: bool | int
     fill: bool

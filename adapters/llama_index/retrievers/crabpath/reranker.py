@@ -36,6 +36,8 @@ class CrabPathReranker(BaseNodePostprocessor):
     """Nodes to keep; None keeps all."""
     namespace: str = "default"
     """User, agent or tenant whose learned weights apply."""
+    task_type: str | None = None
+    """Type of the task that asks, such as "refund"."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -66,6 +68,7 @@ class CrabPathReranker(BaseNodePostprocessor):
             "k": len(ids),
             "among": ids,
             "namespace": self.namespace,
+            "task_type": self.task_type,
             "record": any(CRABPATH not in item.node.metadata for item in nodes),
         }
 

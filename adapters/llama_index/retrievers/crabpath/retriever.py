@@ -42,12 +42,13 @@ class CrabPathRetriever(BaseRetriever):
     which no model reads, and a score in (0, 1]: the probability that it is relevant.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each is an option of the retriever
         self,
         memory: CrabPath,
         *,
         similarity_top_k: int = 4,
         namespace: str = "default",
+        task_type: str | None = None,
         filters: Filters = None,
         explore: bool | int = False,
         fill: bool = True,
@@ -61,6 +62,7 @@ class CrabPathRetriever(BaseRetriever):
             memory: The memory that is searched.
             similarity_top_k: Nodes to return: exactly this many, as far as the memory holds them.
             namespace: User, agent or tenant whose learned weights apply.
+            task_type: Type of the task that asks, such as "refund"; see :meth:`for_task`.
             filters: LlamaIndex ``MetadataFilters``, or a condition in the vector store's language.
             explore: Sample the walk instead of following the best pointers; an integer seeds it.
             fill: False returns only nodes that the ranker is confident about.
@@ -80,6 +82,7 @@ class CrabPathRetriever(BaseRetriever):
             raise InvalidInputError(msg)
         self.memory = memory
         self.namespace = namespace
+        self.task_type = task_type
         self.similarity_top_k = similarity_top_k
         self._options: dict[str, Any] = {
             "filter": to_where(filters),
@@ -222,6 +225,12 @@ class CrabPathRetriever(BaseRetriever):
         other.namespace = namespace
         return other
 
+    def for_task(self, task_type: str | None) -> Self:
+        """The same retriever for a type of task: what is learned of steps is counted by it too."""
+        other = copy.copy(self)
+        other.task_type = task_type
+        return other
+
     def record(
         self, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
@@ -262,5 +271,6 @@ class CrabPathRetriever(BaseRetriever):
             **self._options,
             "k": self.similarity_top_k,
             "namespace": self.namespace,
+            "task_type": self.task_type,
             "run_id": active_span_id.get(),
         }

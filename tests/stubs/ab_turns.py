@@ -1,0 +1,36 @@
+"""Turns of A/B trials, as short as they can be."""
+
+import itertools
+import time
+
+from crabpath_retrievers.ab import TrialSettings
+from crabpath_retrievers.trajectory import Returned, Turn
+
+SMALL = TrialSettings(
+    directional=4, decisive=8, sessions=2, checkpoint=10, patience=0.0, resamples=500
+)
+_ids = itertools.count()
+
+
+def turn_of(namespace="ann", *, returned=("a", "b"), created=None, query="What?", **fields):
+    """A turn that returned these documents by search."""
+    shown = tuple(Returned(node, 0.5, "seed", (), {}) for node in returned)
+    given = {"guardrails": (), "novelty": {}, "latency_ms": {"embed": 1.0, "walk": 2.0}, **fields}
+    when = time.time() if created is None else created
+    guardrails, novelty = given.pop("guardrails"), given.pop("novelty")
+    name = f"turn-{next(_ids)}"
+    seeds = steps = visited = ()
+    return Turn(
+        name,
+        namespace,
+        0,
+        when,
+        query,
+        seeds,
+        steps,
+        visited,
+        shown,
+        guardrails,
+        novelty,
+        **given,
+    )
