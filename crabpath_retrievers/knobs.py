@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from crabpath_retrievers.config import Settings, TierSettings
-from crabpath_retrievers.config_autotune import WIDEST, AutotuneSettings, Knobs
+from crabpath_retrievers.config.autotune import WIDEST, AutotuneSettings, Knobs
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
 _log = logging.getLogger(__name__)

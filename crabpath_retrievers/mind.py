@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes_history import Taught
+from crabpath_retrievers.changes.history import Taught
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.baseline import Baseline

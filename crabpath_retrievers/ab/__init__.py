@@ -3,6 +3,6 @@
 from crabpath_retrievers.ab.nearest import anearest, nearest
 from crabpath_retrievers.ab.report import TrialReport
 from crabpath_retrievers.ab.trial import Trial
-from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.config.ab import TrialSettings
 
 __all__ = ["Trial", "TrialReport", "TrialSettings", "anearest", "nearest"]

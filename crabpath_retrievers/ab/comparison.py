@@ -9,7 +9,7 @@ import numpy as np
 
 from crabpath_retrievers.ab.metrics import by_session, context_of, mean
 from crabpath_retrievers.ab.observed import Observed
-from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.config.ab import TrialSettings
 
 Pairing = Literal["session", "user", "none"]
 Values = Mapping[str, float]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from crabpath_retrievers.ab.arms import name_of
 from crabpath_retrievers.ab.fail_rule import Checkpoint
-from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 
 TrialStatus = Literal["running", "rolled_back", "promoted"]

@@ -13,8 +13,8 @@ from crabpath_retrievers.ab.reading import arms_of
 from crabpath_retrievers.ab.report import TrialReport, report_on
 from crabpath_retrievers.ab.state import TrialState, TrialStatus
 from crabpath_retrievers.ab.verdict import fail_reason
-from crabpath_retrievers.changes_ab import KeepTrial
-from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.changes.ab import KeepTrial
+from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.memory import CrabPath

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from crabpath_retrievers.archive.reading import Archive
-from crabpath_retrievers.changes_archive import Block, Row
+from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage.dump import OF_NAMESPACES
 from crabpath_retrievers.storage.portable import Naming, translated

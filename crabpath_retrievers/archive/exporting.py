@@ -7,7 +7,7 @@ from typing import NamedTuple
 from crabpath_retrievers.archive.manifest import Manifest
 from crabpath_retrievers.archive.reading import is_archive
 from crabpath_retrievers.archive.writing import Table, write_archive
-from crabpath_retrievers.changes_archive import Row
+from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.dump import Dump, Selection

@@ -11,7 +11,7 @@ from crabpath_retrievers.archive.choosing import blocks_of
 from crabpath_retrievers.archive.reading import Archive
 from crabpath_retrievers.archive.survey import surveyed
 from crabpath_retrievers.changes import Change, ForgetNamespace, PutMeta
-from crabpath_retrievers.changes_archive import FillNamespace, FillStore
+from crabpath_retrievers.changes.archive import FillNamespace, FillStore
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.embedder import require_same

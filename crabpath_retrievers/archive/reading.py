@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
 from crabpath_retrievers.archive.writing import NUMBER, VECTORS
-from crabpath_retrievers.changes_archive import Block, Row
+from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
 from crabpath_retrievers.storage.dump import tables
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from crabpath_retrievers.changes_archive import Block, Renames, Row
+from crabpath_retrievers.changes.archive import Block, Renames, Row
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.portable import needed
 from crabpath_retrievers.storage.taken import Whose

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic_core import to_json
 
 from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
-from crabpath_retrievers.changes_archive import Row
+from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
 VECTORS = "embedding"

@@ -8,10 +8,10 @@ from typing import Any
 from crabpath_retrievers.autotune.deciding import tune
 from crabpath_retrievers.autotune.past import BRAKE, Adjustment, Past
 from crabpath_retrievers.changes import Change
-from crabpath_retrievers.changes_autotune import SetKnobs
-from crabpath_retrievers.changes_history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.changes.autotune import SetKnobs
+from crabpath_retrievers.changes.history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.config_autotune import Knobs
+from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.health.checkup import checkup, past_reports
 from crabpath_retrievers.health.report import HealthReport
 from crabpath_retrievers.knobs import knobs_of, stored

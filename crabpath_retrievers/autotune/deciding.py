@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from crabpath_retrievers.autotune.past import BRAKE, Adjustment, Past, fallen, side
 from crabpath_retrievers.autotune.signs import SIGNS, Turn
-from crabpath_retrievers.config_autotune import KNOBS, AutotuneSettings, Knobs
+from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
 from crabpath_retrievers.health.report import HealthReport, Metric
 
 _DIGITS = 6

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crabpath_retrievers.autotune.signs import Side
-from crabpath_retrievers.config_autotune import AutotuneSettings, Knobs
+from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
 from crabpath_retrievers.health.report import HealthReport, Metric
 
 BRAKE = "brake"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepFeedback
-from crabpath_retrievers.changes_history import Taught
-from crabpath_retrievers.changes_regions import CountSteps, Step
+from crabpath_retrievers.changes.history import Taught
+from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.receipt import Receipt

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.at_once import learn_at_once

@@ -11,9 +11,9 @@ from crabpath_retrievers.changes import (
     KeepEpisode,
     WeightDelta,
 )
-from crabpath_retrievers.changes_history import Taught, TaughtEpisode
-from crabpath_retrievers.changes_notes import KeepNote, UseNotes
-from crabpath_retrievers.changes_regions import CountSteps, Step
+from crabpath_retrievers.changes.history import Taught, TaughtEpisode
+from crabpath_retrievers.changes.notes import KeepNote, UseNotes
+from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.steps import summed
 from crabpath_retrievers.seeds.episodes import Remembered

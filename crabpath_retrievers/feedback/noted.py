@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crabpath_retrievers.changes import Change, NoteFeedback
-from crabpath_retrievers.changes_notes import KeepNote, NoteEdge, UseNotes
+from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, UseNotes
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.feedback.learner import Judged
 from crabpath_retrievers.graph import EdgeKind, Vector

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.feedback.at_once import learn_at_once
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crabpath_retrievers.changes_regions import Place
+from crabpath_retrievers.changes.regions import Place
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.fair import Standing

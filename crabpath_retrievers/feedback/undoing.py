@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import Change
-from crabpath_retrievers.changes_history import (
+from crabpath_retrievers.changes.history import (
     CancelFeedback,
     DeleteSnapshot,
     RestoreSnapshot,
     TakeSnapshot,
     UndoFeedback,
 )
-from crabpath_retrievers.changes_notes import UndoNotes
+from crabpath_retrievers.changes.notes import UndoNotes
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.receipt import Receipt

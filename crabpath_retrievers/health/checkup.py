@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from crabpath_retrievers.changes_health import RecordHealth
+from crabpath_retrievers.changes.health import RecordHealth
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.health.measured import Measured, tally

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from crabpath_retrievers.config import HealthSettings
-from crabpath_retrievers.config_health import METRICS
+from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Tier
 from crabpath_retrievers.health.measured import Measured, Tally

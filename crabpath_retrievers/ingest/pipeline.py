@@ -23,7 +23,7 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.changes_archive import NodesIndexed
+from crabpath_retrievers.changes.archive import NodesIndexed
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text

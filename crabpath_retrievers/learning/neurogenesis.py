@@ -2,7 +2,7 @@
 
 import hashlib
 
-from crabpath_retrievers.changes_notes import KeepNote, NoteEdge
+from crabpath_retrievers.changes.notes import KeepNote, NoteEdge
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.graph import EdgeKind, Vector
 from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.changes_notes import KeepNote, NoteEdge, NoteKind
+from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.graph import Authority, EdgeKind, Node, Vector
 from crabpath_retrievers.learning.blame import DEEPEST, entry_of, towards
 from crabpath_retrievers.trajectory import Turn

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.changes_regions import Place, Step
+from crabpath_retrievers.changes.regions import Place, Step
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 

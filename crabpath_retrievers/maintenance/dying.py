@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
 
 class Candidate(NamedTuple):

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crabpath_retrievers.changes_maintenance import Dropped
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.changes.maintenance import Dropped
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
 

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from crabpath_retrievers.autotune import Autotuner, TuneReport
-from crabpath_retrievers.changes_maintenance import (
+from crabpath_retrievers.changes.maintenance import (
     CompactJournal,
     CompactTurns,
     ConnectNodes,
@@ -21,7 +21,7 @@ from crabpath_retrievers.changes_maintenance import (
     DropWeights,
     UndoMaintenance,
 )
-from crabpath_retrievers.changes_notes import RemoveNotes
+from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.graph import EdgeKind

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.changes import ForgetNamespace
-from crabpath_retrievers.changes_notes import RemoveNotes
+from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking

@@ -6,7 +6,7 @@ from crabpath_retrievers.archive.choosing import chosen
 from crabpath_retrievers.archive.exporting import Exported, export
 from crabpath_retrievers.archive.importing import Imported, fill_namespace, fill_store
 from crabpath_retrievers.archive.reading import Archive, opened
-from crabpath_retrievers.changes_archive import FillStore, IndexAgain
+from crabpath_retrievers.changes.archive import FillStore, IndexAgain
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.query import namespace_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import TypedDict, Unpack
 
-from crabpath_retrievers.changes_notes import KeepNote, NoteEdge, NoteKind, SetAuthority
+from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind, SetAuthority
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.noted import entry_edges

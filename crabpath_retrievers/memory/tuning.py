@@ -1,7 +1,7 @@
 """A memory that tunes itself, and knobs that are set by hand."""
 
 from crabpath_retrievers.autotune import Autotuner, TuneReport
-from crabpath_retrievers.config_autotune import Knobs
+from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.changes_regions import Place
+from crabpath_retrievers.changes.regions import Place
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances, log_odds

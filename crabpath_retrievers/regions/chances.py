@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from crabpath_retrievers.changes_regions import Place, Step
+from crabpath_retrievers.changes.regions import Place, Step
 
 _EVEN = 0.5  # chance of success before anything is known
 _LEAST = 1e-4  # of a probability whose log-odds are taken

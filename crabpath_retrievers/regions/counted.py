@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.regions.chances import Chances
 from crabpath_retrievers.regions.hubs import EVERYWHERE
 

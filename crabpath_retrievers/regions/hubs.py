@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.changes_regions import Place
+from crabpath_retrievers.changes.regions import Place
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, NotFoundError
 from crabpath_retrievers.graph import Vector

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.regions.action_scores import ActionScore, action_scores

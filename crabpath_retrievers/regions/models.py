@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.regions.hubs import Hubs, Regions

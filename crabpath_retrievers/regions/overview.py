@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.regions.action_scores import ActionScore, action_scores
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances

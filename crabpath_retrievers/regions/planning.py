@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 
 _ROUNDS = 10_000
 _TOLERANCE = 1e-6

@@ -5,7 +5,7 @@ Nothing of them enters the indexes that all namespaces search.
 
 from collections.abc import Iterable, Sequence
 
-from crabpath_retrievers.changes_notes import NotesIndexed
+from crabpath_retrievers.changes.notes import NotesIndexed
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.graph import Vector, cosines
 from crabpath_retrievers.seeds.beside import Beside, Entry

@@ -11,12 +11,12 @@ from pydantic_core import to_json
 from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers.changes_ab import KeepTrial
-from crabpath_retrievers.changes_archive import ArchiveChange
-from crabpath_retrievers.changes_autotune import SetKnobs
-from crabpath_retrievers.changes_health import RecordHealth
-from crabpath_retrievers.changes_maintenance import MaintenanceChange
-from crabpath_retrievers.changes_notes import NoteChange
+from crabpath_retrievers.changes.ab import KeepTrial
+from crabpath_retrievers.changes.archive import ArchiveChange
+from crabpath_retrievers.changes.autotune import SetKnobs
+from crabpath_retrievers.changes.health import RecordHealth
+from crabpath_retrievers.changes.maintenance import MaintenanceChange
+from crabpath_retrievers.changes.notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of

@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers import changes_archive as a
-from crabpath_retrievers.changes_regions import CountSteps, Step
+from crabpath_retrievers.changes import archive as a
+from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts

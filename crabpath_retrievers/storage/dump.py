@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes_archive import Block, Row
+from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts

@@ -4,7 +4,7 @@ import json
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes_health import RecordHealth
+from crabpath_retrievers.changes.health import RecordHealth
 from crabpath_retrievers.storage.schema import health, namespaces
 
 

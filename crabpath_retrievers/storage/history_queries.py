@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes_history import Taught
+from crabpath_retrievers.changes.history import Taught
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.outcome import Status
 from crabpath_retrievers.storage.reading import Readable

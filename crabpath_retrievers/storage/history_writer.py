@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers import changes_history as h
-from crabpath_retrievers.changes_regions import CountSteps, Step
+from crabpath_retrievers.changes import history as h
+from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s

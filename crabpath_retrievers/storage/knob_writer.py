@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes_autotune import SetKnobs
+from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.schema import namespaces

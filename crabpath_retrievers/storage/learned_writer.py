@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers.changes_regions import CountSteps
+from crabpath_retrievers.changes.regions import CountSteps
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s

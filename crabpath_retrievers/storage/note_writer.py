@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers import changes_notes as n
+from crabpath_retrievers.changes import notes as n
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from crabpath_retrievers.changes_archive import Block, Row
+from crabpath_retrievers.changes.archive import Block, Row
 
 NODES: Mapping[str, tuple[str, ...]] = {
     "contents": ("node",),

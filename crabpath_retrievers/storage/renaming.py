@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from crabpath_retrievers.changes_archive import Renames
+from crabpath_retrievers.changes.archive import Renames
 
 Row = dict[str, Any]
 _ONE = frozenset({"node", "source", "target"})  # of a turn record: what names a node

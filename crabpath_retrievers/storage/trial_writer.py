@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage.schema import meta
 from crabpath_retrievers.storage.trial_names import meta_name

@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers import changes_maintenance as m
 from crabpath_retrievers.changes import PutEdges
+from crabpath_retrievers.changes import maintenance as m
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of

@@ -9,7 +9,7 @@ from crabpath_retrievers.ab.comparison import Comparison, interval, units
 from crabpath_retrievers.ab.fail_rule import Checkpoint, has_failed, is_worse
 from crabpath_retrievers.ab.state import TrialState
 from crabpath_retrievers.ab.verdict import verdict_of
-from crabpath_retrievers.config_ab import TrialSettings
+from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 
 SETTINGS = TrialSettings(directional=10, decisive=20, sessions=2, resamples=2000)

@@ -11,7 +11,7 @@ from ab_turns import SMALL, turn_of
 from crabpath_retrievers.ab import Trial, TrialSettings
 from crabpath_retrievers.ab.arms import arm_of
 from crabpath_retrievers.changes import ForgetNamespace, Freeze, KeepFeedback
-from crabpath_retrievers.changes_ab import KeepTrial
+from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore

@@ -9,7 +9,7 @@ from learned_memory import EMBEDDINGS, answered, corpus, rows, teach
 
 from crabpath_retrievers import CrabPath, InvalidInputError, StoreError, migrate
 from crabpath_retrievers.changes import StageNodes
-from crabpath_retrievers.changes_archive import FillStore
+from crabpath_retrievers.changes.archive import FillStore
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.storage import GraphStore
 

@@ -7,7 +7,7 @@ import pytest
 from crabpath_retrievers.autotune import Past, tune
 from crabpath_retrievers.autotune.past import BRAKE, Good
 from crabpath_retrievers.config import AutotuneSettings
-from crabpath_retrievers.config_autotune import Knobs
+from crabpath_retrievers.config.autotune import Knobs
 
 RULES = AutotuneSettings()
 KNOBS = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)

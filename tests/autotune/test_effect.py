@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.changes_autotune import SetKnobs
+from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from crabpath_retrievers.graph import EdgeKind

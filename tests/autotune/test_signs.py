@@ -9,8 +9,8 @@ from crabpath_retrievers.autotune import Past, tune
 from crabpath_retrievers.autotune.deciding import stepped
 from crabpath_retrievers.autotune.signs import SIGNS
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
-from crabpath_retrievers.config_autotune import KNOBS, Knobs
-from crabpath_retrievers.config_health import METRICS, PAPER
+from crabpath_retrievers.config.autotune import KNOBS, Knobs
+from crabpath_retrievers.config.health import METRICS, PAPER
 from crabpath_retrievers.errors import InvalidInputError
 
 MIDDLE = Knobs(half_life=200.0, promotion_threshold=4, hebbian_rate=0.06, reflex=0.88)

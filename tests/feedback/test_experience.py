@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.changes_regions import Step
+from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import titled

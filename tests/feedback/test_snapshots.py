@@ -8,7 +8,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.changes import AdvanceClock
-from crabpath_retrievers.changes_history import RestoreSnapshot, TakeSnapshot
+from crabpath_retrievers.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.errors import ConflictError
 
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.cli_health import sparkline
+from crabpath_retrievers.cli.health import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config_health import METRICS
+from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.feedback.published import publish, published, settings_of
 
 PLAIN = DeterministicFakeEmbedding(size=16)

@@ -7,7 +7,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import HealthSettings, LearningSettings
-from crabpath_retrievers.config_health import METRICS
+from crabpath_retrievers.config.health import METRICS
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 

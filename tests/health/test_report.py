@@ -8,7 +8,7 @@ import pytest
 
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
-from crabpath_retrievers.config_health import METRICS, OURS, PAPER
+from crabpath_retrievers.config.health import METRICS, OURS, PAPER
 from crabpath_retrievers.graph import Authority, Tier
 from crabpath_retrievers.health.measured import Measured, Tally, tally
 from crabpath_retrievers.health.report import HealthReport, assess

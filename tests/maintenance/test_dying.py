@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.maintenance.dying import Candidate, death_score, dying
 
 RULES = MaintenanceSettings()

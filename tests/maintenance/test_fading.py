@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind, effective_weight
 from crabpath_retrievers.maintenance.fading import faded

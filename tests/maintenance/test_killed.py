@@ -11,7 +11,7 @@ from crabpath_retrievers.graph import EdgeKind
 PROGRAM = """
 import os, sys
 from crabpath_retrievers import Settings
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import GraphStore
 

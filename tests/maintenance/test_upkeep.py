@@ -10,8 +10,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, KeepFeedback, WeightDelta
-from crabpath_retrievers.changes_maintenance import Dropped, DropWeights
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.changes.maintenance import Dropped, DropWeights
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import (
     InvalidInputError,
     NotFoundError,

@@ -11,7 +11,7 @@ from crabpath_retrievers.changes import (
     PutEdges,
     WeightDelta,
 )
-from crabpath_retrievers.changes_notes import SetAuthority
+from crabpath_retrievers.changes.notes import SetAuthority
 from crabpath_retrievers.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
 from crabpath_retrievers.storage.schema import moves, namespaces
 from crabpath_retrievers.storage.weight_writer import WeightWriter

@@ -13,7 +13,7 @@ from crabpath_retrievers.changes import (
     RecordTurn,
     WeightDelta,
 )
-from crabpath_retrievers.changes_notes import KeepNote
+from crabpath_retrievers.changes.notes import KeepNote
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s

@@ -17,9 +17,9 @@ from crabpath_retrievers.changes import (
     PutMeta,
     WeightDelta,
 )
-from crabpath_retrievers.changes_autotune import SetKnobs
-from crabpath_retrievers.changes_history import Taught, TaughtEpisode, UndoFeedback
-from crabpath_retrievers.changes_notes import KeepNote, SetAuthority
+from crabpath_retrievers.changes.autotune import SetKnobs
+from crabpath_retrievers.changes.history import Taught, TaughtEpisode, UndoFeedback
+from crabpath_retrievers.changes.notes import KeepNote, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.graph import Authority, EdgeKind
 from crabpath_retrievers.outcome import Feedback

@@ -13,13 +13,13 @@ from crabpath_retrievers.changes import (
     KeepFeedback,
     PutMeta,
 )
-from crabpath_retrievers.changes_history import (
+from crabpath_retrievers.changes.history import (
     RestoreSnapshot,
     TakeSnapshot,
     Taught,
     UndoFeedback,
 )
-from crabpath_retrievers.changes_regions import CountSteps, Step
+from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore

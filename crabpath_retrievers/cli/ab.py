@@ -10,7 +10,7 @@ from rich.table import Table
 from crabpath_retrievers.ab.comparison import Comparison
 from crabpath_retrievers.ab.report import TrialReport
 from crabpath_retrievers.ab.trial import Trial
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Place,

@@ -11,7 +11,7 @@ from rich.markup import escape
 from crabpath_retrievers.archive.exporting import export as export_store
 from crabpath_retrievers.archive.importing import Imported
 from crabpath_retrievers.archive.reading import opened
-from crabpath_retrievers.cli_options import AsJson, Vectors, errors, existing_store, handled, out
+from crabpath_retrievers.cli.options import AsJson, Vectors, errors, existing_store, handled, out
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.query import namespace_of
 

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Place,

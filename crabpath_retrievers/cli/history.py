@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from crabpath_retrievers.changes import Freeze
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Store,

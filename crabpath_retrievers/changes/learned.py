@@ -1,102 +1,14 @@
-"""Change records: the only way in which anything stored is ever changed.
-
-Ingest, learning and maintenance compute these; ``GraphStore.apply`` applies them, all of one call
-in one transaction, and journals them.
-"""
+"""Changes of what was asked and learned: turns, feedback, weights, counts and episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crabpath_retrievers.changes_ab import KeepTrial
-from crabpath_retrievers.changes_archive import ArchiveChange
-from crabpath_retrievers.changes_autotune import SetKnobs
-from crabpath_retrievers.changes_health import RecordHealth
-from crabpath_retrievers.changes_history import (
-    CancelFeedback,
-    DeleteSnapshot,
-    RestoreSnapshot,
-    TakeSnapshot,
+from crabpath_retrievers.changes.history import (
     Taught,
-    UndoFeedback,
 )
-from crabpath_retrievers.changes_maintenance import MaintenanceChange
-from crabpath_retrievers.changes_notes import NoteChange
-from crabpath_retrievers.changes_regions import CountSteps
-from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
+from crabpath_retrievers.graph import EdgeKind, Vector
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.trajectory import Turn
-
-
-@dataclass(frozen=True, slots=True)
-class StageNodes:
-    """Write down an intended batch before any store shows it, so that a crash can be repaired.
-
-    Attributes:
-        nodes: Nodes to add or replace; each carries its vector.
-        removed: Ids of nodes that go when the batch is published.
-        retired: Ids of nodes that queries no longer see from then on; what was learned about them
-            stays, and counts again once a node with the same id is published.
-        positions: As in :class:`MoveNodes`, when the batch is published.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    removed: tuple[str, ...] = ()
-    retired: tuple[str, ...] = ()
-    positions: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PublishStaged:
-    """Make everything staged visible to queries at once; it then waits for its edges."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveNodes:
-    """Set the position of nodes inside their document; they wait for new edges.
-
-    Attributes:
-        positions: As ``(id, position)``.
-    """
-
-    positions: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveNodes:
-    """Delete nodes with all that refers to them; their vectors are put on the trash list.
-
-    The nodes that stood beside them wait for new edges.
-    """
-
-    ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PutEdges:
-    """Add edges; one that exists keeps its place and gets the new prior and floor.
-
-    Attributes:
-        edges: By surrogate key; edges of vanished nodes are skipped.
-        linked: Keys of waiting nodes whose linking is complete with this change.
-    """
-
-    edges: tuple[Edge, ...]
-    linked: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveEdges:
-    """Delete the edges of these kinds that leave or enter the given nodes (by key)."""
-
-    keys: tuple[int, ...]
-    kinds: tuple[EdgeKind, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyTrash:
-    """Forget that these vectors had to be deleted: they are gone."""
-
-    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,47 +177,3 @@ class ForgetNamespace:
     """Delete all that one namespace has learned, its notes, turns, snapshots and its clock."""
 
     namespace: str
-
-
-@dataclass(frozen=True, slots=True)
-class PutMeta:
-    """Remember facts about the store itself, such as its embedder."""
-
-    values: tuple[tuple[str, str], ...]
-
-
-Change = (
-    StageNodes
-    | PublishStaged
-    | MoveNodes
-    | RemoveNodes
-    | PutEdges
-    | RemoveEdges
-    | EmptyTrash
-    | AdjustWeights
-    | AdvanceClock
-    | RecordTurn
-    | ForgetNamespace
-    | PutMeta
-    | KeepFeedback
-    | ConsumeFeedback
-    | RefuseFeedback
-    | NoteFeedback
-    | CountUse
-    | CountTogether
-    | KeepEpisode
-    | EpisodesIndexed
-    | Freeze
-    | UndoFeedback
-    | CancelFeedback
-    | TakeSnapshot
-    | RestoreSnapshot
-    | DeleteSnapshot
-    | NoteChange
-    | CountSteps
-    | RecordHealth
-    | KeepTrial
-    | SetKnobs
-    | MaintenanceChange
-    | ArchiveChange
-)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.cli_options import handled
+from crabpath_retrievers.cli.options import handled
 from crabpath_retrievers.evaluation.extra import require_eval_extra
 from crabpath_retrievers.seeds.embedder import MODEL
 

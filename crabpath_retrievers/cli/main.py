@@ -8,16 +8,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.cli_ab import ab
-from crabpath_retrievers.cli_autotune import tune
-from crabpath_retrievers.cli_evaluation import (
+from crabpath_retrievers.cli.ab import ab
+from crabpath_retrievers.cli.autotune import tune
+from crabpath_retrievers.cli.evaluation import (
     eval_attribution,
     eval_episodes,
     eval_learning,
     evaluate,
 )
-from crabpath_retrievers.cli_health import doctor, health
-from crabpath_retrievers.cli_history import (
+from crabpath_retrievers.cli.health import doctor, health
+from crabpath_retrievers.cli.history import (
     freeze,
     restore,
     snapshot,
@@ -25,10 +25,10 @@ from crabpath_retrievers.cli_history import (
     undo,
     unfreeze,
 )
-from crabpath_retrievers.cli_learning import feedback, learn
-from crabpath_retrievers.cli_maintenance import maintain
-from crabpath_retrievers.cli_moving import export, import_, migrate, replay
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.learning import feedback, learn
+from crabpath_retrievers.cli.maintenance import maintain
+from crabpath_retrievers.cli.moving import export, import_, migrate, replay
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Namespace,
@@ -38,9 +38,9 @@ from crabpath_retrievers.cli_options import (
     handled,
     out,
 )
-from crabpath_retrievers.cli_regions import regions
-from crabpath_retrievers.cli_sync import sync
-from crabpath_retrievers.cli_teaching import correct, teach
+from crabpath_retrievers.cli.regions import regions
+from crabpath_retrievers.cli.sync import sync
+from crabpath_retrievers.cli.teaching import correct, teach
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.memory import CrabPath
 
@@ -230,7 +230,3 @@ def fit_prior(
     prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
     write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
     typer.echo(json.dumps(prior, indent=2))
-
-
-if __name__ == "__main__":
-    app()

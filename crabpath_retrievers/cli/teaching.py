@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Store,

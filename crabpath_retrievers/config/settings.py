@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from crabpath_retrievers.config_autotune import AutotuneSettings, Knobs
-from crabpath_retrievers.config_health import HealthSettings
-from crabpath_retrievers.config_learning import (
-    APPLY,
+from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
+from crabpath_retrievers.config.health import HealthSettings
+from crabpath_retrievers.config.learning import (
     EpisodeSettings,
     LearningSettings,
     NoteSettings,
     RegionSettings,
 )
-from crabpath_retrievers.config_maintenance import MaintenanceSettings
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
 
@@ -253,24 +252,3 @@ class Settings:
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
         msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)
-
-
-__all__ = [
-    "APPLY",
-    "AutotuneSettings",
-    "EpisodeSettings",
-    "HealthSettings",
-    "IngestSettings",
-    "LearningSettings",
-    "LinkSettings",
-    "MaintenanceSettings",
-    "NoteSettings",
-    "PolicySettings",
-    "RankSettings",
-    "RegionSettings",
-    "SeedSettings",
-    "Settings",
-    "SyncSettings",
-    "TierSettings",
-    "WalkSettings",
-]

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from crabpath_retrievers.autotune import Autotuner, TuneReport
-from crabpath_retrievers.cli_options import (
+from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Store,

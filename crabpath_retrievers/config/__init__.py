@@ -1,0 +1,43 @@
+"""Settings, one file per mechanism."""
+
+from crabpath_retrievers.config.autotune import AutotuneSettings
+from crabpath_retrievers.config.health import HealthSettings
+from crabpath_retrievers.config.learning import (
+    APPLY,
+    EpisodeSettings,
+    LearningSettings,
+    NoteSettings,
+    RegionSettings,
+)
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
+from crabpath_retrievers.config.settings import (
+    IngestSettings,
+    LinkSettings,
+    PolicySettings,
+    RankSettings,
+    SeedSettings,
+    Settings,
+    SyncSettings,
+    TierSettings,
+    WalkSettings,
+)
+
+__all__ = [
+    "APPLY",
+    "AutotuneSettings",
+    "EpisodeSettings",
+    "HealthSettings",
+    "IngestSettings",
+    "LearningSettings",
+    "LinkSettings",
+    "MaintenanceSettings",
+    "NoteSettings",
+    "PolicySettings",
+    "RankSettings",
+    "RegionSettings",
+    "SeedSettings",
+    "Settings",
+    "SyncSettings",
+    "TierSettings",
+    "WalkSettings",
+]
