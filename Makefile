@@ -1,4 +1,4 @@
-.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-sync prior env clean
+.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-sync experiments prior env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +32,9 @@ bench-health: $(STAMP)  ## how long health takes at 100,000 nodes and a million 
 
 bench-sync: $(STAMP)  ## what is kept of what was learned when documents are edited; DOCS is a folder of Markdown files
 	$(BIN)/python -m crabpath_retrievers.evaluation.following.measure $(or $(DOCS),docs)
+
+experiments: $(STAMP)  ## what the papers claim, played with ten seeds; writes docs/experiments
+	$(BIN)/crabpath experiment all --seeds $(or $(SEEDS),10) --report docs/experiments
 
 env: $(STAMP)
 

@@ -16,6 +16,7 @@ from crabpath_retrievers.cli.evaluation import (
     eval_learning,
     evaluate,
 )
+from crabpath_retrievers.cli.experiment import experiment
 from crabpath_retrievers.cli.health import doctor, health
 from crabpath_retrievers.cli.history import (
     freeze,
@@ -70,6 +71,7 @@ app.command("eval")(evaluate)
 app.command("eval-attribution")(eval_attribution)
 app.command("eval-learning")(eval_learning)
 app.command("eval-episodes")(eval_episodes)
+app.command()(experiment)
 
 
 @app.command()

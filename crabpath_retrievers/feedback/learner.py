@@ -13,7 +13,7 @@ from crabpath_retrievers.feedback.lessons import Lessons
 from crabpath_retrievers.feedback.surroundings import Surroundings, Surveyor
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.knobs import tuned
-from crabpath_retrievers.learning.blame import blame
+from crabpath_retrievers.learning.blame import Blame, blame
 from crabpath_retrievers.learning.delta import LearnedDelta
 from crabpath_retrievers.learning.fair import decays, hindsight, shared_out
 from crabpath_retrievers.learning.hebbian import co_use
@@ -21,6 +21,7 @@ from crabpath_retrievers.learning.policy_gradient import policy_gradient
 from crabpath_retrievers.learning.remembered import remembered
 from crabpath_retrievers.learning.routes import known_credit
 from crabpath_retrievers.learning.steps import steps_of_turn
+from crabpath_retrievers.learning.together import succeeded_together
 from crabpath_retrievers.learning.trust import ADVICE, advised, spoken
 from crabpath_retrievers.learning.typed import Situation, typed_edges
 from crabpath_retrievers.mind import Mind
@@ -163,10 +164,14 @@ class Learner:
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
             careful = replace(learning, rate=learning.rate * share)
             deltas += policy_gradient(turn, scene.fair, scene.baseline, careful, stop=stop)
-        if learning.hebbian and credit.documents:
-            habitual = self.settings.tiers.habitual
-            together = co_use(credit, lessons.weights, lessons.protos, learning, habitual=habitual)
-            against = blame(turn, scene.fair, lessons.weights, lessons.blamed, learning)
+        if learning.hebbian:
+            known = lessons.weights, lessons.protos, learning
+            habitual, against = self.settings.tiers.habitual, Blame()
+            if credit.documents:
+                together = co_use(credit, *known, habitual=habitual)
+                against = blame(turn, scene.fair, lessons.weights, lessons.blamed, learning)
+            else:
+                together = succeeded_together(turn, credit, *known, habitual=habitual)
             deltas += [*together.deltas, *against.deltas]
             counted = lessons.counted(together.counted, against.counted)
             harvest.count(counted, lessons.counts)
@@ -196,7 +201,8 @@ class Learner:
         known = self.episodes.known(namespace, clock, turn.query, single)
         followed = self._followed(judged, scene, known, corrected=corrected)
         everything = learning.experience == "all"
-        said = remembered(turn, judged.credit, followed, all_experience=everything)
+        before = known.documents if known else {}
+        said = remembered(turn, judged.credit, followed, before=before, all_experience=everything)
         if not said:
             return None
         # A failure may bring a document back for its own question, and for no other one.

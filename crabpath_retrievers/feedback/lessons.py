@@ -46,12 +46,13 @@ class Lessons:
         beside = {*where.before, *where.homes.values(), *([where.home] if where.home else [])}
         keys = store.learned.keys(sorted(_concerned(turn) | beside))
         ids = {key: node for node, key in keys.items()}
-        # An outcome alone moves what a policy decided, and how regions follow on each other.
-        sources = list(ids) if credit.documents else [k for n, k in keys.items() if n == where.home]
+        known = credit.documents or credit.outcome > 0
+        # A failure alone moves what a policy decided, and how regions follow on each other.
+        sources = list(ids) if known else [k for n, k in keys.items() if n == where.home]
         if not sources:
             return cls(keys, {}, {}, {}, {})
         weights = named(store.learned.weights(namespace, sources), keys)
-        counts = store.learned.counts(namespace, sources) if credit.documents else {}
+        counts = store.learned.counts(namespace, sources) if known else {}
         protos, blamed = (
             {
                 (ids[source], ids[target]): count

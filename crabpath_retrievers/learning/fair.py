@@ -111,7 +111,8 @@ def hindsight(
     """What a failure says of what it followed, for its own question, in [-1, 1] by node id.
 
     It speaks for several documents as far as they were right: most failures lack another one. What
-    was followed alone answers for it, and so does what successes of the question did without.
+    was followed alone answers for it. Of what successes of the question did without, it says
+    nothing.
 
     Args:
         turn: What was returned.
@@ -123,9 +124,7 @@ def hindsight(
     if len(right) == 1:
         return {node: fair.documents[node] for node in right}
     return {
-        node: fair.documents[node]
-        if before and before.get(node, 0.0) <= 0
-        else chance * -credit.documents[node]
+        node: 0.0 if before and before.get(node, 0.0) <= 0 else chance * -credit.documents[node]
         for node, chance in right.items()
     }
 

@@ -35,6 +35,7 @@ def co_use(
     settings: LearningSettings,
     *,
     habitual: float,
+    share: float = 1.0,
 ) -> CoUse:
     """Strengthen edges between documents used together, or count towards them.
 
@@ -51,23 +52,25 @@ def co_use(
         protos: Counts by ``(a, b)`` with a < b.
         settings: h and the threshold.
         habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
+        share: Of a count that one turn gives, in (0, 1]; less where it was not said what was used.
     """
     if credit.outcome < 0 or not credit.weight:
         return CoUse()
     pairs = list(combinations(sorted(_best(credit)), 2))
     standing = [edge for pair in pairs for edge in _edges(pair) if edge in existing]
     counted = [pair for pair in pairs if any(edge not in existing for edge in _edges(pair))]
+    count = share * credit.weight
     promoted = [
         pair
         for pair in counted
-        if protos.get(pair, 0.0) + credit.weight >= settings.promotion_threshold - ROUNDING
+        if protos.get(pair, 0.0) + count >= settings.promotion_threshold - ROUNDING
     ]
     new = [edge for pair in promoted for edge in _edges(pair) if edge not in existing]
     rate = settings.hebbian_rate
     first = habitual + rate * (1 - habitual)
     grown = [LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in standing]
     born = [LearnedDelta(*edge, first) for edge in new]
-    return CoUse((*grown, *born), dict.fromkeys(counted, credit.weight), tuple(promoted))
+    return CoUse((*grown, *born), dict.fromkeys(counted, count), tuple(promoted))
 
 
 def _best(credit: Credit) -> Sequence[str]:

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from crabpath_retrievers.learning.believed import believed
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
+
+_CAUTION = 0.5  # a bare failure may be none, or have another cause
 
 
 def remembered(
@@ -13,6 +16,7 @@ def remembered(
     credit: Credit,
     followed: Mapping[str, float] = MappingProxyType({}),
     *,
+    before: Mapping[str, float] = MappingProxyType({}),
     all_experience: bool = False,
 ) -> dict[str, float]:
     """Credit in [-1, 1], by node id, with which a turn speaks when its question comes again.
@@ -26,6 +30,7 @@ def remembered(
     Args:
         turn: What was returned, with the ranker's probabilities.
         credit: What became of it; its weight scales everything.
+        before: What the question said of documents before, by node id.
         followed: What it says of documents that it followed, where that is not their credit.
         all_experience: Whether a failure speaks for what it followed as a success does, which is
             what document 004 E warns of.
@@ -43,7 +48,30 @@ def remembered(
         }
         said |= followed
     elif credit.outcome > 0:
-        said = {r.node: credit.outcome * r.probability for r in turn.returned}
+        said = _all_of_it(turn, credit, before)
     else:
-        said = {r.node: credit.outcome * (1.0 - r.probability) for r in turn.returned}
+        said = _something_else(turn, credit, before)
     return {node: value * credit.weight for node, value in said.items() if value * credit.weight}
+
+
+def _all_of_it(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
+    """What a bare success says: all that was needed is among what was returned."""
+    contained = {
+        node: credit.outcome * (p - min(0.0, before.get(node, 0.0)))
+        for node, p in believed(turn).items()
+    }
+    return contained | {
+        node: -credit.outcome * value
+        for node, value in before.items()
+        if value > 0 and node not in contained
+    }
+
+
+def _something_else(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
+    """What a bare failure says: something that was needed is not among what was returned."""
+    blamed = {node: _CAUTION * credit.outcome * (1.0 - p) for node, p in believed(turn).items()}
+    lacking = {node: v for node, v in before.items() if v > 0 and node not in blamed}
+    whole = sum(lacking.values())
+    return blamed | {
+        node: _CAUTION * -credit.outcome * value / whole for node, value in lacking.items()
+    }

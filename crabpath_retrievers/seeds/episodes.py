@@ -92,7 +92,7 @@ class Episodes:
         return {
             node: Recalled(told * max(0.0, alike - same) * credit / most, same * credit / most)
             if credit > 0
-            else Recalled(0.0, same * credit / most)
+            else Recalled(0.0, same * credit / max(1.0, most))
             for node, credit in documents.items()
         }
 

@@ -117,14 +117,13 @@ def test_a_failure_speaks_for_several_documents_as_far_as_they_were_right(return
     assert hindsight(returned(a=0.9), alone, fair) == {"a": -0.4}
 
 
-def test_what_successes_of_the_question_did_without_answers_for_its_failure(returned):
-    """What one of them used is spoken for; without any success all are."""
+def test_a_failure_does_not_speak_for_what_successes_of_its_question_did_without(returned):
+    """Only for what one of them used; without any success for all."""
     turn, credit = returned(a=0.9, b=0.9), failure("a", "b")
-    fair = replace(credit, documents={"a": -0.5, "b": -0.5})
     right = likely_right(turn, credit)
-    assert hindsight(turn, credit, fair, {"a": 1.0, "c": 1.0}) == {"a": right["a"], "b": -0.5}
-    assert hindsight(turn, credit, fair, {"c": 1.0, "b": -1.0}) == {"a": -0.5, "b": -0.5}
-    assert hindsight(turn, credit, fair, {}) == right
+    assert hindsight(turn, credit, credit, {"a": 1.0, "c": 1.0}) == {"a": right["a"], "b": 0.0}
+    assert hindsight(turn, credit, credit, {"c": 1.0, "b": -1.0}) == {"a": 0.0, "b": 0.0}
+    assert hindsight(turn, credit, credit, {}) == right
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))

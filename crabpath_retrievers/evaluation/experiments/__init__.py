@@ -1,0 +1,1 @@
+"""The phenomena that the papers claim, shown by the retriever itself."""

@@ -1,0 +1,57 @@
+"""A simulated agent: it asks, works with what it reads, and says only whether that succeeded."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.trajectory import Turn
+
+
+class Task(NamedTuple):
+    """A question, the documents without which its task fails, and those which make it fail."""
+
+    question: str
+    needed: Collection[str]
+    harmful: Collection[str] = ()
+
+    def succeeds(self, read: Collection[str]) -> bool:
+        """Whether somebody who reads these documents succeeds."""
+        return set(read).issuperset(self.needed) and set(read).isdisjoint(self.harmful)
+
+
+@dataclass(slots=True)
+class Agent:
+    """Asks one namespace of a memory.
+
+    Attributes:
+        memory: Whose.
+        namespace: Who it is.
+        noise: Share of outcomes that it tells wrongly, in [0, 1).
+        draws: Which of them.
+        successes: Whether each task so far succeeded in truth.
+    """
+
+    memory: CrabPath
+    namespace: str = DEFAULT_NAMESPACE
+    noise: float = 0.0
+    draws: np.random.Generator = field(default_factory=np.random.default_rng)
+    successes: list[bool] = field(default_factory=list)
+
+    def work(self, task: Task, k: int) -> Turn:
+        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory."""
+        turn = self.memory.retrieve(task.question, k=k, namespace=self.namespace).turn
+        succeeded = task.succeeds([item.node for item in turn.returned])
+        self.successes.append(succeeded)
+        told = succeeded != (self.draws.random() < self.noise)
+        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0))
+        return turn
+
+
+def would_succeed(memory: CrabPath, task: Task, k: int, namespace: str) -> bool:
+    """The same for an agent that asks without a trace, such as one that never learns."""
+    answer = memory.retrieve(task.question, k=k, namespace=namespace, record=False)
+    return task.succeeds([item.node.id for item in answer.documents])

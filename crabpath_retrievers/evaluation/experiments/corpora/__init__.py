@@ -1,0 +1,1 @@
+"""Texts and questions that the experiments are made of."""

@@ -1,0 +1,61 @@
+"""What an experiment is: a scene that is played once per seed, and a verdict over all of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from langchain_core.embeddings import Embeddings
+
+Word = Literal["reproduced", "better", "not reproduced"]
+"""How our figure stands beside that of the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one seed gave.
+
+    Attributes:
+        figures: Numbers by name; every seed has the same names.
+        curves: Values over the turns by name, for the plot; equally long in every seed.
+    """
+
+    figures: Mapping[str, float]
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+class Verdict(NamedTuple):
+    """A word, and one sentence that says why."""
+
+    word: Word
+    reason: str
+
+
+BySeed = Mapping[str, Sequence[float]]
+"""Values of every figure, one per seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One phenomenon that a paper claims, played with the retriever as users have it.
+
+    Attributes:
+        name: By which it is asked for.
+        title: What is shown.
+        scene: What is done, in a few sentences.
+        paper: What the paper reports, and where.
+        must: The figure that we hold ourselves to; empty where there is none.
+        play: Plays it with one seed.
+        verdict: Judges the figures of all seeds.
+        across: Name of the horizontal axis of the plot.
+        up: Name of the vertical one.
+    """
+
+    name: str
+    title: str
+    scene: str
+    paper: str
+    must: str = ""
+    play: Callable[[Embeddings, int], Trial]
+    verdict: Callable[[BySeed], Verdict]
+    across: str = "turn"
+    up: str = ""

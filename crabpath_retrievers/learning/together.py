@@ -1,0 +1,74 @@
+"""Co-use where only outcomes are told: what succeeds together, and what a success did without.
+
+A turn that succeeds has read all that its task needs. So what it lacked was not needed, and the
+longer two documents are never apart in a success, the likelier the task needs both: the version
+space of a conjunction (Mitchell 1997, §2.5), made soft by what the ranker believes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.learning.believed import believed
+from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta, Pair
+from crabpath_retrievers.learning.hebbian import CoUse, co_use
+from crabpath_retrievers.outcome import Credit
+from crabpath_retrievers.trajectory import Turn
+
+_KIND = EdgeKind.CO_USED.label
+_LIKELY = 0.5
+_GUESSED = 0.5  # of a count; two documents must succeed together twice as often as if it were told
+_APART = 0.6  # share that an edge loses when one end succeeds without the other
+
+
+def succeeded_together(
+    turn: Turn,
+    credit: Credit,
+    existing: Mapping[EdgeName, float],
+    protos: Mapping[Pair, float],
+    settings: LearningSettings,
+    *,
+    habitual: float,
+) -> CoUse:
+    """Co-use after a success of which nobody said what it used; nothing after a failure.
+
+    The documents that mattered more likely than not count as used, for half towards a new edge.
+    An edge from a returned document to one that was not returned falls.
+
+    Args:
+        turn: What was returned, with the ranker's probabilities.
+        credit: What became of it.
+        existing: Weights of the edges that this namespace has learned, by name.
+        protos: Counts by ``(a, b)`` with a < b.
+        settings: h and the threshold.
+        habitual: Weight from which a walk considers an edge.
+    """
+    if credit.outcome <= 0 or credit.documents:
+        return CoUse()
+    likely = {node: credit.outcome for node, p in believed(turn).items() if p >= _LIKELY}
+    used = replace(credit, documents=likely)
+    found = co_use(used, existing, protos, settings, habitual=habitual, share=_GUESSED)
+    return replace(found, deltas=(*found.deltas, *_apart(turn, credit, existing)))
+
+
+def _apart(
+    turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
+) -> Iterator[LearnedDelta]:
+    """Falls of edges that a success did without.
+
+    As far as the ranker believed in the source, and as far as the rest of what it goes with was
+    there: where little of it was, the turn was about something else.
+    """
+    sure = {item.node: item.probability for item in turn.returned}
+    company: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for (a, b, kind), weight in existing.items():
+        if kind == _KIND and weight > 0 and a in sure:
+            company[a][b] = weight
+    step = _APART * credit.outcome * credit.weight
+    for a, weights in company.items():
+        there = sum(w for b, w in weights.items() if b in sure) / sum(weights.values())
+        for b, weight in weights.items():
+            if b not in sure:
+                yield LearnedDelta(a, b, _KIND, -step * sure[a] * there * weight)
