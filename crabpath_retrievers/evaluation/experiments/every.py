@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.experiments import procedural
+from crabpath_retrievers.evaluation.experiments import (
+    adversarial,
+    brain_death,
+    negation,
+    noise,
+    procedural,
+)
 from crabpath_retrievers.evaluation.experiments.experiment import Experiment
 
-_ALL = (procedural,)
+_ALL = (procedural, negation, adversarial, noise, brain_death)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {of.EXPERIMENT.name: of.EXPERIMENT for of in _ALL}
