@@ -1,9 +1,9 @@
-"""A merge or split that is killed at any moment is as never begun or done; the next open mends it."""
+"""A merge or split that is killed at any moment: the next open mends it."""
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
@@ -53,7 +53,7 @@ def ids(memory, question="cats sleep and dogs bark"):
 
 def killed(location, tmp_path, step, work):
     """The exit code of a process that dies after so many writes to the store or the index."""
-    given = [location, str(tmp_path / "chroma"), step, str(work), os.path.dirname(__file__)]
+    given = [location, str(tmp_path / "chroma"), step, str(work), str(Path(__file__).parent)]
     program = [sys.executable, "-c", PROGRAM, *given]
     return subprocess.run(program, check=False, timeout=120).returncode
 

@@ -112,7 +112,7 @@ def test_parts_stand_for_the_whole(pets):
 
 
 def test_parts_inherit_what_was_learned(pets):
-    """An edge goes to the part that is nearest to its other end; an episode to that of its query."""
+    """An edge goes to the part nearest to its other end; an episode to that of its query."""
     pets.run_maintenance(["split"])
     cats, dogs = parts(pets)
     keys = pets.store.learned.keys([cats, dogs, "cat", "dog"])
