@@ -34,6 +34,7 @@ from crabpath_retrievers.storage.note_writer import NoteWriter
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.replaced import standing_keys
 from crabpath_retrievers.storage.replacing import Replacing
+from crabpath_retrievers.storage.scrubbing import scrub
 from crabpath_retrievers.storage.trial_writer import keep_trial
 from crabpath_retrievers.storage.upkeep_writer import UpkeepWriter
 from crabpath_retrievers.storage.waiting import drop_vectors, want_edges
@@ -269,6 +270,7 @@ class Writer:
         self._connection.execute(
             s.journal.delete().where(s.journal.c.namespace == change.namespace)
         )
+        scrub(self._connection, key)
         self._journal("forget_namespace", {"namespace": change.namespace})
 
     @_apply.register

@@ -11,6 +11,7 @@ from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
 from crabpath_retrievers.graph import Authority, EdgeKind, Vector
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.folding import Folding, Heir
+from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.images import TABLES, Image, restore, write
 from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.node_writer import TEXTUAL, NodeWriter
@@ -149,11 +150,11 @@ class Replacing:
         busy = set(keys.values())
         for node in sorted({row.node for row in rows if row.kind == "split" and row.node in busy}):
             order = [row.standing for row in rows if row.node == node]
-            self._forget_standing(_R.node == node)
+            self._forget_standing([node])
             self._rejoin(node, order)
         merged = [row for row in rows if row.kind == "merge"]
         absorbed = {row.node for row in merged} & busy
-        self._forget_standing(_R.node.in_(absorbed))
+        self._forget_standing(absorbed)
         self._tell({row.standing for row in merged if row.node in absorbed} - busy)
         for keeper in sorted({row.standing for row in merged} & busy):
             left = [r.node for r in merged if r.standing == keeper and r.node not in busy]
@@ -163,7 +164,7 @@ class Replacing:
     def _succeed(self, keeper: int, left: Sequence[int], *, inherit: bool) -> None:
         """What a keeper stood for comes back: all of it, or the oldest in its place."""
         back = left[:1] if inherit else left
-        self._forget_standing(_R.node.in_(back))
+        self._forget_standing(back)
         self._nodes.show(back)
         ids = self._ids([keeper, *back])
         if inherit:
@@ -198,8 +199,13 @@ class Replacing:
             .scalar_subquery()
         )
         query = sa.select(_R.node, _R.standing).select_from(mine.join(s.nodes, _N.key == _R.node))
-        query = query.where(_R.kind == "split", _N.id.in_(moved))
-        rows = [{"whole": whole, "part": part} for whole, part in self._connection.execute(query)]
+        rows = [
+            {"whole": whole, "part": part}
+            for some in parts(moved)
+            for whole, part in self._connection.execute(
+                query.where(_R.kind == "split", _N.id.in_(some))
+            )
+        ]
         if rows:
             update = s.contents.update().where(s.contents.c.node == sa.bindparam("part"))
             self._connection.execute(update.values(position=place), rows)
@@ -221,12 +227,19 @@ class Replacing:
 
     def _related(self, keys: Iterable[int]) -> Sequence[sa.Row[Any]]:
         """All rows of nodes that are among these, or that these stand for."""
-        mine = list(keys)
-        near = _R.node.in_(mine) | _R.standing.in_(mine)
-        return self._connection.execute(sa.select(s.replaced).where(near).order_by(_R.place)).all()
+        query = sa.select(s.replaced)
+        found = {
+            (row.node, row.standing): row
+            for part in parts(keys)
+            for row in self._connection.execute(
+                query.where(_R.node.in_(part) | _R.standing.in_(part))
+            )
+        }
+        return sorted(found.values(), key=lambda row: (row.node, row.place))
 
-    def _forget_standing(self, which: sa.ColumnElement[bool]) -> None:
-        self._connection.execute(s.replaced.delete().where(which))
+    def _forget_standing(self, keys: Iterable[int]) -> None:
+        for part in parts(keys):
+            self._connection.execute(s.replaced.delete().where(_R.node.in_(part)))
 
     def _stand(self, node: int, order: Sequence[int], kind: str, run: str) -> None:
         rows = [

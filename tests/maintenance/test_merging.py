@@ -270,3 +270,20 @@ def test_switched_off(opening, copy_of_twins, steps):
         given = () if steps is None else (steps,)
         found = {step.step: step for step in memory.run_maintenance(*given).steps}["merge"]
         assert (found.changed, dict(found.detail).get("off")) == ((1, None) if steps else (0, 1))
+
+
+def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
+    """Also from what takes a merge back, which then brings back what others knew."""
+    learned(twins, "ann", "bob")
+    run = twins.run_maintenance(["merge"]).run
+    ann = twins.store.walk.clock("ann").key
+    twins.forget(namespace="ann")
+    with twins.store.reading() as connection:
+        told = "".join(filter(None, connection.scalars(sa.select(s.journal.c.inverse))))
+    assert f'"namespace": {ann},' not in told
+    assert "e-ann" not in told
+    assert "e-bob" in told
+    twins.undo_maintenance(run)
+    assert ("inhibits", "rows") in weights(twins, "bob", "new")
+    with twins.store.reading() as connection:
+        assert ann not in set(connection.scalars(sa.select(s.overlay.c.namespace)))
