@@ -10,7 +10,7 @@ from crabpath_retrievers.storage.batching import parts
 
 Found = tuple[int, int, dict[str, int]]
 _QUESTIONS = 50  # of one document: more tell nothing new
-_TOGETHER = 100  # pairs in one transaction
+_TOGETHER = 20  # pairs in one transaction: a learner waits for it, half a second at most
 
 
 def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
 from crabpath_retrievers.graph import Authority, EdgeKind, Vector
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.folding import Folding, Heir
 from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.folding import Folding, Heir
 from crabpath_retrievers.storage.images import TABLES, Image, restore, write
 from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.node_writer import TEXTUAL, NodeWriter
@@ -72,16 +72,18 @@ class Replacing:
         payload = {"run": run, "node": names[pair.absorbed], "keeper": names[pair.keeper]}
         write_down(self._connection, "merge_nodes", payload, inverse=inverse)
 
-    def undo_merge(self, inverse: dict[str, Any]) -> None:
+    def undo_merge(self, run: str, inverse: dict[str, Any]) -> None:
         """Let a node stand for itself again, with what was known of it then."""
         node, keeper = inverse["node"], inverse["standing"]
-        own = sa.and_(_R.node == node, _R.standing == keeper, _R.kind == "merge")
-        if not self._connection.execute(s.replaced.delete().where(own)).rowcount:
+        own = sa.and_(_R.node == node, _R.kind == "merge", _R.run == run)
+        stands = self._connection.scalar(sa.select(_R.standing).where(own))
+        if stands is None:
             return  # it came back by itself, or is gone
+        self._forget_standing([node])
         again = sa.and_(_R.node.in_(inverse["before"]), _R.standing == keeper)
         self._connection.execute(s.replaced.update().where(again).values(standing=node))
         self._back(node, inverse)
-        self._tell([keeper, node])
+        self._tell({keeper, stands, node})
 
     def split(self, node: str, pieces: Sequence[str], run: str) -> None:
         """Let parts stand for a node; edges go to the part that is nearest to their other end."""

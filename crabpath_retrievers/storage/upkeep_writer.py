@@ -120,7 +120,7 @@ class UpkeepWriter:
             elif row.change == "set_knobs":
                 put_back(self._connection, row.namespace, inverse["before"], inverse["after"])
             elif row.change == "merge_nodes":
-                self._replacing.undo_merge(inverse)
+                self._replacing.undo_merge(change.run, inverse)
             elif row.change == "split_node":
                 self._replacing.undo_split(inverse)
             else:

@@ -287,3 +287,21 @@ def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
     assert ("inhibits", "rows") in weights(twins, "bob", "new")
     with twins.store.reading() as connection:
         assert ann not in set(connection.scalars(sa.select(s.overlay.c.namespace)))
+
+
+def test_runs_that_are_taken_back_in_another_order(twins, copy_of_twins):
+    """Nothing fails and nothing is counted twice; what was learned stays with who stands."""
+    learned(twins, "ann")
+    first = twins.run_maintenance(["merge"]).run
+    twins.add_documents([copy_of_twins("third")], split=False)
+    twins.anchor(["third"], "canonical")
+    second = twins.run_maintenance(["merge"]).run
+    twins.undo_maintenance(first)
+    assert twins.store.catalog.answering(["new", "old"]) == {"old": "third"}
+    twins.undo_maintenance(second)
+    assert {"new", "old", "third"} <= set(ids(twins))
+    space = twins.store.walk.clock("ann").key
+    keys = twins.store.learned.keys(["new", "old", "third"])
+    found = twins.store.learned.usage(space, list(keys.values()))
+    assert sum(one.wins for one in found.values()) == 4.0
+    assert twins.store.catalog.answering(["new", "old", "third"]) == {}

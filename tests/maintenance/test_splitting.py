@@ -18,7 +18,7 @@ RULES = MaintenanceSettings(broad=600, part=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
 DOGS = "Dogs bark at strangers and fetch sticks from the cold river. "
 MANUAL = f"# Cats\n\n{CATS * 6}\n\n# Dogs\n\n{DOGS * 6}"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash", "crabpath_terms"}
+OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash"}
 
 
 def state(memory):
@@ -255,3 +255,19 @@ def test_a_chat_model_says_where_topics_begin(opening, answer, mixed):
         assert len(texts) == 2
         assert sum("Cats" in text and "Dogs" in text for text in texts) == mixed
         assert sorted(" ".join(texts).split()) == sorted(plain.split())
+
+
+def test_health_sees_what_grows_together_again(pets):
+    """A document that was split, whose parts are used together."""
+    pets.run_maintenance(["split"])
+    metrics = pets.health("ann").metrics
+    (found,) = (m for m in metrics if m.name == "reconvergence_rate")
+    assert (found.value, found.sampled) == (0.0, 1)
+    keys = pets.store.learned.keys(parts(pets))
+    cats, dogs = (keys[part] for part in parts(pets))
+    both = [
+        WeightDelta(a, b, EdgeKind.CO_USED, 0.9) for a, b in ((cats, dogs), (dogs, cats))
+    ]
+    pets.store.apply([AdjustWeights("ann", tuple(both), "cause")])
+    (found,) = (m for m in pets.health("ann").metrics if m.name == "reconvergence_rate")
+    assert found.value == 1.0
