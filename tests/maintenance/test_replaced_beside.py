@@ -19,7 +19,7 @@ def test_beside_queries_and_learners(twins):
             while not ended.is_set():
                 answer = twins.retrieve(QUESTION, k=3, namespace=name)
                 assert len({item.node.id for item in answer.documents}) == 3
-                used = [answer.documents[0].node.id, answer.documents[-1].node.id]
+                used = [answer.documents[0].node.id]  # of two twins one may stand for both
                 receipt = twins.record(Feedback(answer.turn.id, 1.0, used=used))
                 assert receipt.status == "applied"
                 learned.append(name)
@@ -48,4 +48,4 @@ def test_beside_queries_and_learners(twins):
             assert not connection.execute(sa.select(table).where(ends)).all()
         assert not connection.execute(sa.select(s.usage).where(s.usage.c.node.in_(hidden))).all()
         wins = connection.scalar(sa.select(sa.func.sum(s.usage.c.wins)))
-    assert wins == 2 * len(learned)
+    assert wins == len(learned)

@@ -265,9 +265,7 @@ def test_health_sees_what_grows_together_again(pets):
     assert (found.value, found.sampled) == (0.0, 1)
     keys = pets.store.learned.keys(parts(pets))
     cats, dogs = (keys[part] for part in parts(pets))
-    both = [
-        WeightDelta(a, b, EdgeKind.CO_USED, 0.9) for a, b in ((cats, dogs), (dogs, cats))
-    ]
+    both = [WeightDelta(a, b, EdgeKind.CO_USED, 0.9) for a, b in ((cats, dogs), (dogs, cats))]
     pets.store.apply([AdjustWeights("ann", tuple(both), "cause")])
     (found,) = (m for m in pets.health("ann").metrics if m.name == "reconvergence_rate")
     assert found.value == 1.0
