@@ -18,7 +18,9 @@ def test_beside_queries_and_learners(twins):
         try:
             while not ended.is_set():
                 answer = twins.retrieve(QUESTION, k=3, namespace=name)
-                assert len({item.node.id for item in answer.documents}) == 3
+                found = {item.node.id for item in answer.documents}
+                # What is merged between search and answer is left out, as if it were forgotten.
+                assert len(found) == len(answer.documents) >= 2
                 used = [answer.documents[0].node.id]  # of two twins one may stand for both
                 receipt = twins.record(Feedback(answer.turn.id, 1.0, used=used))
                 assert receipt.status == "applied"
