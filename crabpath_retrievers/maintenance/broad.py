@@ -21,10 +21,17 @@ Topics = Callable[[Sequence[str]], Sequence[int] | None]
 
 
 class Piece(NamedTuple):
-    """A part of a text, and the heading under which it stands, which may be empty."""
+    """A part of a text.
+
+    Attributes:
+        heading: Under which it begins; may be empty.
+        text: The part.
+        more: Further headings in it.
+    """
 
     heading: str
     text: str
+    more: tuple[str, ...] = ()
 
 
 def broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings) -> bool:
@@ -64,7 +71,7 @@ def pieces(text: str, size: int, topics: Topics) -> list[Piece]:
     if len(_headed(text)) >= _HEADINGS:
         given = [Piece(*section) for section in sections(text) if section[1].strip()]
         return [
-            Piece(piece.heading, part.strip())
+            Piece(piece.heading, part.strip(), piece.more)
             for piece in _packed(given, size)
             for part in _cut(piece.text, size)
         ]
@@ -82,7 +89,9 @@ def _packed(given: Iterable[Piece], size: int) -> list[Piece]:
     for piece in given:
         if found and len(found[-1].text) + len(piece.text) <= size:
             last = found.pop()
-            found.append(Piece(last.heading or piece.heading, last.text + piece.text))
+            heading, text = last.heading or piece.heading, last.text + piece.text
+            more = (*last.more, *([piece.heading] if piece.heading != heading else []))
+            found.append(Piece(heading, text, more))
         else:
             found.append(piece)
     return found

@@ -40,10 +40,13 @@ class Splitting:
 def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
     """The parts of a node: of the same document and source, at the same place in it.
 
+    Others may mention a part by its headings, the first one by the names of the whole, too.
+
     Their ids follow from that of the node and their texts, so that none comes twice.
     """
     aliases = node.metadata.get("aliases")
     known = tuple(map(str, aliases)) if isinstance(aliases, (list, tuple)) else ()
+    whole = (node.title, *known)
     return [
         Node(
             id=_id(node, number, piece),
@@ -51,7 +54,7 @@ def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
             source=node.source,
             content=piece.text,
             title=_titled(node.title, piece.heading),
-            names=names_of(piece.heading if number else node.title, () if number else known),
+            names=names_of(piece.heading, (*piece.more, *(() if number else whole))),
             references=references_in(piece.text, node.source),
             position=node.position,
             metadata={**node.metadata, "split_from": node.id},

@@ -5,7 +5,9 @@ import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Node
 from crabpath_retrievers.maintenance.broad import broad, pieces
+from crabpath_retrievers.maintenance.splitting import parts_of
 from crabpath_retrievers.maintenance.topics import no_topics
 
 RULES = MaintenanceSettings()
@@ -73,3 +75,12 @@ def test_settings_out_of_range(wrong):
     """Refused in one sentence."""
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         MaintenanceSettings(**wrong)
+
+
+def test_parts_may_be_mentioned_by_their_headings():
+    """By all of them; the first also by the names of the whole."""
+    text = "# Cats\n\nx\n\n# Dogs\n\ny\n\n# Fish\n\n" + "Fish swim. " * 20
+    whole = Node("pets", "pets", "pets.md", text, title="Pets", metadata={"aliases": ["Animals"]})
+    first, *_, last = parts_of(whole, pieces(text, 150, no_topics))
+    assert set(first.names) == {"cats", "dogs", "pets", "animals"}
+    assert (set(last.names), last.title) == ({"fish"}, "Pets › Fish")
