@@ -15,6 +15,7 @@ from crabpath_retrievers.changes.corpus import (
     PutMeta,
     RemoveEdges,
     RemoveNodes,
+    Split,
     StageNodes,
 )
 from crabpath_retrievers.changes.health import RecordHealth
@@ -103,6 +104,7 @@ __all__ = [
     "RefuseFeedback",
     "RemoveEdges",
     "RemoveNodes",
+    "Split",
     "StageNodes",
     "WeightDelta",
 ]

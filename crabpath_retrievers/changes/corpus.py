@@ -1,8 +1,17 @@
 """Changes of what was read: nodes, structure edges, and facts about the store."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
+
+
+class Split(NamedTuple):
+    """A node, its parts in their order, by id, and the maintenance that splits it."""
+
+    whole: str
+    pieces: tuple[str, ...]
+    run: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +24,14 @@ class StageNodes:
         retired: Ids of nodes that queries no longer see from then on; what was learned about them
             stays, and counts again once a node with the same id is published.
         positions: As in :class:`MoveNodes`, when the batch is published.
+        splits: Nodes for which others of this batch stand from then on.
     """
 
     nodes: tuple[Node, ...] = ()
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
+    splits: tuple[Split, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,25 @@ class ConnectNodes:
     edges: tuple[Edge, ...]
 
 
+class Merged(NamedTuple):
+    """Two near-duplicates, by key: the one that goes, and the one that stands for both."""
+
+    absorbed: int
+    keeper: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeNodes:
+    """Let nodes stand for their near-duplicates, with all that was learned about these.
+
+    A pair is left out where one of both is not seen by all any more, or the one that goes has more
+    authority by now, or may never go.
+    """
+
+    run: str
+    pairs: tuple[Merged, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CompactTurns:
     """Delete the records of all turns of a namespace up to one; feedback that waits keeps its own.
@@ -67,7 +86,7 @@ class CompactJournal:
 
 @dataclass(frozen=True, slots=True)
 class UndoMaintenance:
-    """Take back what one maintenance dropped and connected, as far as the journal reaches.
+    """Take back what one maintenance changed, as far as the journal reaches.
 
     What was learned since stays: a weight that stands again is left alone.
     """
@@ -75,4 +94,6 @@ class UndoMaintenance:
     run: str
 
 
-MaintenanceChange = DropWeights | ConnectNodes | CompactTurns | CompactJournal | UndoMaintenance
+MaintenanceChange = (
+    DropWeights | ConnectNodes | MergeNodes | CompactTurns | CompactJournal | UndoMaintenance
+)

@@ -1,9 +1,11 @@
-"""The command that maintains a memory. It needs the graph store alone, so it runs beside any."""
+"""The command that maintains a memory: beside any process, but for what must be embedded."""
 
 import json
 import re
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -14,6 +16,7 @@ from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
     Store,
+    Vectors,
     errors,
     existing_store,
     handled,
@@ -22,7 +25,7 @@ from crabpath_retrievers.cli.options import (
 from crabpath_retrievers.errors import InvalidInputError, StoreLockedError
 from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
-from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.memory import CrabPath
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -41,30 +44,42 @@ def maintain(
         str | None, typer.Option(metavar="RUN", help="Instead: take this maintenance back.")
     ] = None,
     store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shed what has faded, connect what is alone, bound the logs."""
+    """Shed what has faded, merge what says the same, connect what is alone, bound the logs.
+
+    Where split is asked for, the whole memory is opened: its parts are embedded.
+    """
     pause = None if every is None else _seconds(every)
-    with existing_store(store) as opened:
+    with _upkeep(store, vectors, embedding="split" in (step or ()) and undo is None) as upkeep:
         if undo is not None:
-            _upkeep(opened).undo(undo)
+            upkeep.undo(undo)
             typer.echo(json.dumps({"undone": undo})) if as_json else out.print(f"{undo} undone")
             return
         if pause is None:
-            _show(_upkeep(opened).run(step or STEPS, dry_run=dry_run), as_json=as_json)
+            _show(upkeep.run(step or STEPS, dry_run=dry_run), as_json=as_json)
             return
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         while not ended.is_set():
             try:
-                _show(_upkeep(opened).run(step or STEPS, dry_run=dry_run), as_json=as_json)
+                _show(upkeep.run(step or STEPS, dry_run=dry_run), as_json=as_json)
             except StoreLockedError as error:  # the next time will do
                 errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
             ended.wait(pause)
 
 
-def _upkeep(store: GraphStore) -> Upkeep:
-    return Upkeep(store, settings_of(published(store)))
+@contextmanager
+def _upkeep(store: str, vectors: str | None, *, embedding: bool) -> Iterator[Upkeep]:
+    """Maintenance of a memory, by its graph store alone unless texts are to be embedded."""
+    with existing_store(store) as opened:
+        settings = settings_of(published(opened))
+        if not embedding:
+            yield Upkeep(opened, settings)
+            return
+    with CrabPath.open(store, vectors=vectors, settings=settings, create=False) as memory:
+        yield memory.upkeep
 
 
 def _seconds(text: str) -> float:

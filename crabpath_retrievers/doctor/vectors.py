@@ -10,7 +10,7 @@ from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.seeds.chroma import COLLECTION
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
-_READD = "forget these documents and add them again (`crabpath forget`, `crabpath add`)"
+_REINDEX = "open the memory and call `reindex()`: it fills the index from the graph store"
 _SHOWN = 3
 
 
@@ -67,7 +67,7 @@ def _documents(store: ReadOnlyStore, found: Vectors) -> Iterator[Finding]:
     staged, trash = store.checks.staged(), set(store.catalog.trash())
     if missing := sorted(ids - found.ids):
         message = f"{len(missing)} chunks are not in the vector index: {_few(missing)}"
-        yield Finding("vectors", "error", message, _READD)
+        yield Finding("vectors", "error", message, _REINDEX)
     explained = ids | trash | set().union(*staged.values())
     if surplus := sorted(found.ids - explained):
         message = f"{len(surplus)} vectors belong to no chunk and take the place of hits"

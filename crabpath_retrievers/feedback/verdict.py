@@ -46,11 +46,25 @@ class Judge:
 
         The window of feedback without a turn ends when it was given, however late it is judged.
         """
+        kept = kept._replace(feedback=self._standing(kept.feedback))
         named = kept.feedback.turn_id is not None
         candidates = self._asked(kept) if named else self._window(kept)
         if isinstance(candidates, str):
             return Verdict(note=candidates)
         return self._judged(kept.feedback, candidates)
+
+    def _standing(self, feedback: Feedback) -> Feedback:
+        """The feedback about the nodes that stand for those that it names."""
+        named = (*(feedback.used or ()), *(feedback.unused or ()))
+        stands = self.store.catalog.answering(named) if named else {}
+        if not stands:
+            return feedback
+        used, unused = (
+            None if ids is None else tuple(dict.fromkeys(stands.get(i, i) for i in ids))
+            for ids in (feedback.used, feedback.unused)
+        )
+        left = unused and tuple(node for node in unused if node not in (used or ()))
+        return replace(feedback, used=used, unused=left)
 
     def _asked(self, kept: Kept) -> list[Logged] | str:
         asked, namespace = str(kept.feedback.turn_id), kept.feedback.namespace

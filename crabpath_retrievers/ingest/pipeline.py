@@ -33,6 +33,7 @@ from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.storage.replaced import WHOLES
 
 Cleanup = Literal["incremental", "full"] | None
 _FIRST = 16
@@ -132,6 +133,7 @@ class Ingest:
         with self.store.ingesting():
             self.recover()
             self.store.apply([RemoveNodes(tuple(ids))])
+            self._index()
             self._link()
             self._empty_trash()
 
@@ -144,17 +146,28 @@ class Ingest:
                     self._finish(indexed=False)
 
     def _index(self) -> None:
-        """Have the index hold what came from another store."""
+        """Have the index hold what came from another store, or came back."""
         while waiting := self.store.catalog.unindexed(_INDEXED_AT_ONCE):
-            self._upsert(waiting)
+            missing = waiting
+            if self._foreign:
+                held = self.index.held([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
+                missing = [node for node in waiting if node.id not in held]
+            self._upsert(missing)
             self.store.apply([NodesIndexed(tuple(node.id for node in waiting))])
+
+    @property
+    def _foreign(self) -> bool:
+        """Whether the index holds documents of somebody else, which only they take away."""
+        return bool(getattr(self.index, "foreign", False))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup) -> "_Plan":
         self.refuse_notes(nodes)
         known = {
             known.id: known
             for known in self.store.catalog.known(
-                ids=[node.id for node in nodes], documents={node.document for node in nodes}
+                ids=[node.id for node in nodes],
+                documents={node.document for node in nodes},
+                owners=WHOLES,
             )
         }
         nodes = settled(nodes, known)
@@ -227,6 +240,7 @@ class Ingest:
         if staged and not indexed:
             self._upsert(staged)
         self.store.apply([PublishStaged()])
+        self._index()
         self._link()
         self._empty_trash(indexed=indexed)
 
@@ -254,8 +268,9 @@ class Ingest:
     def _empty_trash(self, *, indexed: bool = False) -> None:
         ids = self.store.catalog.trash()
         if ids:
+            kept = self.store.catalog.replaced(ids) if self._foreign else ()
             if not indexed:
-                self.index.delete(ids)
+                self.index.delete([node for node in ids if node not in kept])
             self.store.apply([EmptyTrash(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:

@@ -14,6 +14,7 @@ from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.ingest.sync_plan import Section, SyncPlan, difference, plan_sync
 from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
 
 
@@ -65,7 +66,7 @@ class Sync:
         unchanged, vanished, appeared, positions = difference(self._held(nodes, scope), nodes)
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
-        old = sorted(catalog.documents(vanished).values(), key=_place)
+        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_place)
         retired = catalog.retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
@@ -83,7 +84,7 @@ class Sync:
         """What the store holds of the source, and of the documents that it gives."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
-        found = catalog.known(documents=documents, sources=scope.sources)
+        found = catalog.known(documents=documents, sources=scope.sources, owners=WHOLES)
         for root in scope.roots:
             found += catalog.under(root)
         untouched = scope.untouched
@@ -108,7 +109,7 @@ class Sync:
         kept = [_now(section) for section in plan.having("edited", "moved", "restored")]
         added = [_now(section) for section in plan.having("added")]
         catalog = self.ingest.store.catalog
-        taken = catalog.known(ids=[node.id for node in added], owners=(0, RETIRED))
+        taken = catalog.known(ids=[node.id for node in added], owners=(*WHOLES, RETIRED))
         fresh = unused(added, {node.id for node in taken})
         gone = tuple(section.node.id for section in plan.having("removed"))
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)

@@ -1,4 +1,4 @@
-"""One schedule: health, autotune, fade, prune, connect, compact. Each batch is one transaction.
+"""One schedule, of which each batch is one transaction.
 
 A step begins with what it finds, so a run that was killed is finished by the next one, and a
 second dry run finds what the first has found.
@@ -31,15 +31,21 @@ from crabpath_retrievers.maintenance.dying import Candidate, dying
 from crabpath_retrievers.maintenance.fading import Fading, faded
 from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
+from crabpath_retrievers.maintenance.splitting import Splitting
+from crabpath_retrievers.maintenance.standing import merge, split
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
 
-STEPS = ("health", "autotune", "fade", "prune", "connect", "compact")
+STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
 """In the order in which they run."""
 
 Found = tuple[int, int, dict[str, int]]
 """At how many a step looked, how many it changed, more numbers."""
+
+
+def _nothing() -> None:
+    """There is no index at hand; whoever opens the memory next lets it catch up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,16 @@ class Upkeep:
         settings: What goes, what stays.
         notes: Whose vectors go with them; None beside the process that has the index.
         held: Asks that index which nodes it holds.
+        settled: Has that index catch up with the store; safe to repeat.
+        splitting: What splits texts; None where there is no embedder.
     """
 
     store: GraphStore
     settings: Settings
     notes: Notes | None = None
     held: Held | None = None
+    settled: Callable[[], None] = _nothing
+    splitting: Splitting | None = None
 
     def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
         """Run steps, in the order of ``STEPS``.
@@ -81,12 +91,14 @@ class Upkeep:
                 msg = "maintenance or an ingest is running on this memory: try again later"
                 raise StoreLockedError(msg)
             run = "" if dry_run else uuid.uuid4().hex
+            if run:
+                self.settled()
             wanted = [step for step in STEPS if step in steps]
             done = [self._step(step, run, alone=len(wanted) == 1) for step in wanted]
         return MaintenanceReport(run, dry_run, done)
 
     def undo(self, run: str) -> None:
-        """Take back what a maintenance dropped and connected; what was learned since stays.
+        """Take back what a maintenance changed; what was learned since stays.
 
         Records of turns and notes that were deleted do not come back.
 
@@ -96,7 +108,9 @@ class Upkeep:
         if not self.store.upkeep.knows(run):
             msg = f"the journal knows no maintenance {run!r:.250}: check the id that it reported"
             raise NotFoundError(msg)
-        self.store.apply([UndoMaintenance(run)])
+        with self.store.ingesting():
+            self.store.apply([UndoMaintenance(run)])
+            self.settled()
 
     def _step(self, step: str, run: str, *, alone: bool) -> StepReport:
         work: dict[str, Callable[[str], Found]] = {
@@ -104,6 +118,8 @@ class Upkeep:
             "autotune": partial(self._autotune, asked=alone),
             "fade": self._fade,
             "prune": self._prune,
+            "merge": partial(self._merge, asked=alone),
+            "split": partial(self._split, asked=alone),
             "connect": self._connect,
             "compact": self._compact,
         }
@@ -179,6 +195,21 @@ class Upkeep:
                 if self.notes is not None:
                     self.notes.remove(clock.key, gone)
         return looked, changed
+
+    def _merge(self, run: str, *, asked: bool) -> Found:
+        """Near-duplicates, where that is switched on or nothing else is asked for."""
+        if not (asked or self.settings.maintenance.merge):
+            return 0, 0, {"off": 1}
+        found = merge(self.store, self.settings.maintenance, run)
+        if run:
+            self.settled()
+        return found
+
+    def _split(self, run: str, *, asked: bool) -> Found:
+        """Texts that are too broad, where that is switched on or nothing else is asked for."""
+        if not (asked or self.settings.maintenance.split):
+            return 0, 0, {"off": 1}
+        return split(self.store, self.settings.maintenance, self.splitting, run)
 
     def _connect(self, run: str) -> Found:
         """Nodes that no edge leads to, with those nearest to them."""

@@ -1,6 +1,7 @@
 """Questions to a memory, and why it answered as it did."""
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -52,11 +53,24 @@ class Asking(Parts):
         query = Query.of(text, vector=None if vector is None else unit(vector), **options)
         if not self._identity.fits(query.vector):
             yield from perform(self._identity.verify, query.vector)
+        if query.among or query.seed_ids:
+            query = yield from perform(self._answering, query)
         drawing = None if explore is False else _sampler(explore)
         answer = yield from self._retrieval.steps(query, explore=drawing)
         if self._recorder.overdue():
             yield from perform(self._recorder.look)
         return answer
+
+    def _answering(self, query: Query) -> Query:
+        """A query that names the nodes which stand for those that it names."""
+        stands = self.store.catalog.answering((*(query.among or ()), *query.seed_ids))
+        if not stands:
+            return query
+        seeds = tuple(stands.get(node, node) for node in query.seed_ids)
+        among = query.among
+        if among is not None:
+            among = list(dict.fromkeys(stands.get(node, node) for node in among))
+        return replace(query, seed_ids=seeds, among=among)
 
     def evidence(self, text: str, **options: Any) -> Evidence:
         """All that a query would rank with what speaks for it, for fitting and analysis.

@@ -18,10 +18,11 @@ from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.text import storable
 
-_ALL = (0, RETIRED)  # what is forgotten is gone, retired or not
+_ALL = (*WHOLES, RETIRED)  # what is forgotten is gone, whoever saw it
 
 
 class Documents(Parts):
@@ -101,7 +102,8 @@ class Documents(Parts):
         """Delete documents, or all that a namespace has learned. Give exactly one argument.
 
         Args:
-            ids: Ids of chunks or notes, or of whole documents that were given ids.
+            ids: Ids of chunks or notes, or of whole documents that were given ids. A part that
+                maintenance has split off goes with its whole.
             source: Every chunk of this source.
             namespace: Learned weights, notes, turns and clock; documents stay.
 
@@ -121,6 +123,7 @@ class Documents(Parts):
         if source is not None:
             return self._remove(self.store.catalog.known(sources=[storable(source)], owners=_ALL))
         wanted = texts_of(ids or ())
+        wanted = [*wanted, *self.store.catalog.wholes(wanted)]
         known = self.store.catalog.known(ids=wanted, documents=wanted, owners=_ALL)
         found = self._remove(known)
         return found + self._forget_notes(wanted)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
+from crabpath_retrievers.maintenance.splitting import Splitting
+from crabpath_retrievers.maintenance.topics import ModelTopics, no_topics
 from crabpath_retrievers.memory.parts import Parts
 
 
@@ -22,7 +24,9 @@ class Maintaining(Parts):
             steps: Some of ``health`` (measured and kept), ``autotune`` (see :meth:`tune`; only
                 where ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
                 came back to what the text says), ``prune`` (edges that learning alone had made and
-                that faded; notes on probation that nobody vouched for), ``connect`` (nodes that no
+                that faded; notes on probation that nobody vouched for), ``merge`` (documents that
+                say the same), ``split`` (those that are too broad; only where
+                ``settings.maintenance.split``, or it is the only step), ``connect`` (nodes that no
                 edge leads to, with their nearest) and ``compact`` (records of turns and rows of the
                 journal beyond those that are kept). They run in this order.
             dry_run: Only look, change nothing.
@@ -32,7 +36,7 @@ class Maintaining(Parts):
             StoreLockedError: Maintenance, or an ingest, is running already.
         """
         self._require_open()
-        return self._upkeep.run(steps, dry_run=dry_run)
+        return self.upkeep.run(steps, dry_run=dry_run)
 
     async def arun_maintenance(
         self, steps: Sequence[str] = STEPS, *, dry_run: bool = False
@@ -41,7 +45,7 @@ class Maintaining(Parts):
         return await arun(perform(self.run_maintenance, steps, dry_run=dry_run))
 
     def undo_maintenance(self, run: str) -> None:
-        """Take back what one maintenance dropped and connected; what was learned since stays.
+        """Take back what one maintenance changed; what was learned since stays.
 
         Records of turns and notes that it deleted do not come back.
 
@@ -52,8 +56,17 @@ class Maintaining(Parts):
             NotFoundError: The journal knows no such maintenance.
         """
         self._require_open()
-        self._upkeep.undo(run)
+        self.upkeep.undo(run)
 
     @property
-    def _upkeep(self) -> Upkeep:
-        return Upkeep(self.store, self.settings, self._notes, getattr(self.index, "held", None))
+    def upkeep(self) -> Upkeep:
+        """What runs it, with all that this memory has at hand."""
+        model = getattr(self._retrieval.router, "model", None)
+        return Upkeep(
+            self.store,
+            self.settings,
+            self._notes,
+            getattr(self.index, "held", None),
+            self._ingest.recover,
+            Splitting(self._ingest, no_topics if model is None else ModelTopics(model)),
+        )

@@ -159,6 +159,8 @@ class InRegions(Parts):
             self._identity.verify()
             return [State(vector) for vector in self.embedder.documents(said)]
         given = [storable(s) if isinstance(s, str) else s for s in _listed(states, "states")]
+        stands = self.store.catalog.answering([state for state in given if isinstance(state, str)])
+        given = [stands.get(s, s) if isinstance(s, str) else s for s in given]
         known = self._vectors([state for state in given if isinstance(state, str)], namespace)
         seen = [
             State(known[state], state) if isinstance(state, str) else State(unit(state))

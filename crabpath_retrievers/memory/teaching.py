@@ -16,6 +16,7 @@ from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note, note_
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.text import storable, titled
 
@@ -240,15 +241,18 @@ class Teaching(Parts):
     def _nodes(self, ids: Sequence[str], namespace: str) -> dict[str, int]:
         """Keys by id of the nodes that a namespace sees, those of whole documents among them."""
         owner = self.store.walk.clock(namespace).key
+        stands = self.store.catalog.answering(ids)
+        ids = [stands.get(node, node) for node in ids]
         found = {head.id: head.key for head in self.store.walk.heads(ids, namespace=owner)}
         missing = [node for node in dict.fromkeys(ids) if node not in found]
-        chunks = self.store.catalog.known(documents=missing)
+        chunks = self.store.catalog.known(documents=missing, owners=WHOLES)
         unknown = [node for node in missing if node not in {chunk.document for chunk in chunks}]
         if unknown:
             shown = ", ".join(map(repr, unknown[:_SHOWN])) + (" …" if unknown[_SHOWN:] else "")
             msg = f"there is no document or note {shown}: check the ids and the namespace"
             raise NotFoundError(msg)
-        return found | self.store.learned.keys([chunk.id for chunk in chunks])
+        answering = self.store.catalog.answering([chunk.id for chunk in chunks])
+        return found | self.store.learned.keys([answering.get(c.id, c.id) for c in chunks])
 
 
 def _question(logged: Logged | None) -> Asked | None:

@@ -59,6 +59,11 @@ class ChatModelRouter:
         self._schema: int | None = None
 
     @property
+    def model(self) -> BaseChatModel:
+        """The model that is asked."""
+        return self._asking.model
+
+    @property
     def state(self) -> str:
         """``closed``: the model is asked; ``open``: it is not; ``half_open``: one call may try."""
         return self._breaker.state

@@ -34,7 +34,8 @@ class Scope:
         Raises:
             NotFoundError: There is no such node, or it is a note of another namespace.
         """
-        found = self.store.walk.heads([node_id], namespace=self.clock.key)
+        stands = self.store.catalog.answering([node_id]).get(node_id, node_id)
+        found = self.store.walk.heads([stands], namespace=self.clock.key)
         if not found:
             msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
             raise NotFoundError(msg)

@@ -28,6 +28,9 @@ class VectorStoreIndex:
     ids and ``delete``: the surface that the well-kept integrations share.
     """
 
+    foreign = True
+    """Documents that others stand for stay in it: it is not ours to take them away."""
+
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""
         self._store = vectorstore

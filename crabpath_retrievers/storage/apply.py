@@ -12,9 +12,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.changes.ab import KeepTrial
-from crabpath_retrievers.changes.archive import ArchiveChange
+from crabpath_retrievers.changes.archive import ArchiveChange, FillNamespace
 from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.health import RecordHealth
+from crabpath_retrievers.changes.history import RestoreSnapshot
 from crabpath_retrievers.changes.maintenance import MaintenanceChange
 from crabpath_retrievers.changes.notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
@@ -31,8 +32,12 @@ from crabpath_retrievers.storage.knob_writer import set_knobs
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.note_writer import NoteWriter
 from crabpath_retrievers.storage.packing import pack
+from crabpath_retrievers.storage.replaced import standing_keys
+from crabpath_retrievers.storage.replacing import Replacing
+from crabpath_retrievers.storage.scrubbing import scrub
 from crabpath_retrievers.storage.trial_writer import keep_trial
 from crabpath_retrievers.storage.upkeep_writer import UpkeepWriter
+from crabpath_retrievers.storage.waiting import drop_vectors, want_edges
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 from crabpath_retrievers.text import storable
 
@@ -59,7 +64,8 @@ class Writer:
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
         self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
-        self._upkeep = UpkeepWriter(connection, self._insert, self.apply)
+        self._replacing = Replacing(connection, self._insert, self._nodes)
+        self._upkeep = UpkeepWriter(connection, self._insert, self.apply, self._replacing)
         self._archives = ArchiveWriter(connection, fulltext, self.apply)
 
     def apply(self, change: c.Change) -> None:
@@ -74,6 +80,8 @@ class Writer:
             self._archives.apply(change)
         else:
             (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
+        if isinstance(change, (RestoreSnapshot, FillNamespace)):
+            self._replacing.tidy()
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
@@ -81,30 +89,35 @@ class Writer:
         rows |= {node: _waiting(node, "remove") for node in change.removed}
         rows |= {node: _waiting(node, "retire") for node in change.retired}
         rows |= {node.id: _staged(node) for node in change.nodes}
+        rows |= {whole: _waiting(whole, "split", parts) for whole, parts in _splits(change)}
         self._delete(s.staging.c.id, rows)
         if rows:
             self._connection.execute(s.staging.insert(), list(rows.values()))
 
     @_apply.register
     def _(self, _change: c.PublishStaged) -> None:
+        operations = ("put", "remove", "retire", "move", "split")
         waiting = self._connection.execute(
-            sa.select(s.staging).where(s.staging.c.operation != "link")
+            sa.select(s.staging).where(s.staging.c.operation.in_(operations))
         ).all()
         if not waiting:
             return
-        put, removed, retired, moved = (
-            [row for row in waiting if row.operation == operation]
-            for operation in ("put", "remove", "retire", "move")
+        put, removed, retired, moved, split = (
+            [row for row in waiting if row.operation == operation] for operation in operations
         )
+        self._delete(s.staging.c.id, [row.id for row in (*removed, *retired, *moved, *split)])
+        leaving = [row.id for row in (*removed, *retired)]
+        self._replacing.release([row.id for row in put], leaving)
         self._remove([row.id for row in removed])
         self._retire([row.id for row in retired])
         beside = self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
-        self._delete(s.staging.c.id, [row.id for row in (*removed, *retired, *moved)])
         self._connection.execute(
             s.staging.update()
             .where(s.staging.c.operation == "put")
             .values(operation="link", payload=None, embedding=None)
         )
+        for row in split:
+            self._replacing.split(row.id, **json.loads(row.payload))
         self._wait_for_edges(beside)
         self._apply(c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
         names = {"put": put, "removed": removed, "retired": retired}
@@ -121,10 +134,12 @@ class Writer:
                 [{"moved": node, "to": position} for node, position in change.positions],
             )
             moved = [node for node, _ in change.positions]
+            self._replacing.follow(moved)
             self._wait_for_edges([*moved, *self._nodes.beside(moved)])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:
+        self._replacing.release((), change.ids)
         self._remove(change.ids)
         # The text itself never enters the journal: what is forgotten must be gone.
         self._journal("remove", {"ids": list(change.ids)})
@@ -140,20 +155,18 @@ class Writer:
             self._without_vectors(part)
 
     def _without_vectors(self, ids: Sequence[str]) -> None:
-        self._delete(s.staging.c.id, ids)
-        values = [{"id": node_id} for node_id in ids]
-        self._connection.execute(self._insert(s.trash).on_conflict_do_nothing(), values)
+        drop_vectors(self._connection, self._insert, ids)
 
     def _wait_for_edges(self, ids: Sequence[str]) -> None:
-        if ids:
-            values = [{"id": node_id, "operation": "link"} for node_id in ids]
-            self._connection.execute(self._insert(s.staging).on_conflict_do_nothing(), values)
+        want_edges(self._connection, self._insert, ids)
 
     @_apply.register
     def _(self, change: c.PutEdges) -> None:
-        alive = alive_of(
-            self._connection, {key for e in change.edges for key in (e.source, e.target)}
-        )
+        ends = {key for e in change.edges for key in (e.source, e.target)}
+        alive = alive_of(self._connection, ends)
+        # What leads to a node that others stand for leads to them; they have edges of their own.
+        stands = standing_keys(self._connection, ends)
+        edges = [replace(e, target=stands.get(e.target, e.target)) for e in change.edges]
         born = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
         rows = [
             {
@@ -164,8 +177,10 @@ class Writer:
                 "floor": e.floor,
                 "born": born,
             }
-            for e in change.edges
-            if e.source in alive and e.target in alive and e.source != e.target
+            for e in edges
+            if e.source in alive - stands.keys()
+            and e.target in {*alive, *stands.values()}
+            and e.source != e.target
         ]
         if rows:
             insert = self._insert(s.edges)
@@ -174,7 +189,7 @@ class Writer:
             self._connection.execute(
                 insert.on_conflict_do_update(index_elements=key, set_=update), rows
             )
-            self._nodes.recount({e.target for e in change.edges if e.kind is EdgeKind.MENTION})
+            self._nodes.recount({e.target for e in edges if e.kind is EdgeKind.MENTION})
         for part in parts(change.linked):
             linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
             self._connection.execute(
@@ -255,6 +270,7 @@ class Writer:
         self._connection.execute(
             s.journal.delete().where(s.journal.c.namespace == change.namespace)
         )
+        scrub(self._connection, key)
         self._journal("forget_namespace", {"namespace": change.namespace})
 
     @_apply.register
@@ -300,6 +316,12 @@ class Writer:
 
 def _waiting(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
     return {"id": node, "operation": operation, "payload": payload, "embedding": None}
+
+
+def _splits(change: c.StageNodes) -> Iterable[tuple[str, str]]:
+    """Nodes to be split, with what is to be done as JSON."""
+    for one in change.splits:
+        yield one.whole, json.dumps({"pieces": one.pieces, "run": one.run})
 
 
 def _staged(node: Node) -> dict[str, Any]:

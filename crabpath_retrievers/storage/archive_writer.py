@@ -18,6 +18,7 @@ from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.node_writer import indexed_tokens
 from crabpath_retrievers.storage.portable import Naming, nodes_in, translated
 from crabpath_retrievers.storage.renaming import renamed
+from crabpath_retrievers.storage.replaced import WHOLES
 
 INDEX = "index"
 """The staged operation of nodes that stand in the store, and not yet in the index."""
@@ -105,8 +106,10 @@ class ArchiveWriter:
     @apply.register
     def _(self, change: a.NodesIndexed) -> None:
         for part in parts(change.ids):
-            done = (s.staging.c.operation == INDEX) & s.staging.c.id.in_(part)
-            self._connection.execute(s.staging.delete().where(done))
+            own = s.staging.c.id.in_(part)
+            again = s.staging.update().where(own, s.staging.c.operation == "return")
+            self._connection.execute(s.staging.delete().where(own, s.staging.c.operation == INDEX))
+            self._connection.execute(again.values(operation="link"))
 
     @apply.register
     def _(self, change: a.FillNamespace) -> None:
@@ -151,7 +154,7 @@ class ArchiveWriter:
     def _keys(self, ids: Iterable[str], namespace: int, notes: Mapping[str, str]) -> dict[str, int]:
         """Keys by former id of the nodes that exist here, for this namespace to see."""
         former = {notes.get(node, node): node for node in ids}
-        seen = s.nodes.c.owner.in_((0, namespace))
+        seen = s.nodes.c.owner.in_((*WHOLES, namespace))  # what is replaced is handed on later
         found: dict[str, int] = {}
         for part in parts(former):
             query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part), seen)

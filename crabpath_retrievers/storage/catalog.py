@@ -12,6 +12,7 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.replaced import IS_PART, REPLACED, WHOLES, standing_ids
 from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.storage.schema import (
     addresses,
@@ -22,6 +23,7 @@ from crabpath_retrievers.storage.schema import (
     nodes,
     notes,
     overlay,
+    replaced,
     staging,
     trash,
     turns,
@@ -72,9 +74,13 @@ _BY_IDS = HotSelect(
         ),
     )
 )
-_KNOWN = sa.select(
-    nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
-).join(contents, contents.c.node == nodes.c.key)
+_KNOWN = (
+    sa.select(
+        nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
+    )
+    .join(contents, contents.c.node == nodes.c.key)
+    .where(~IS_PART)
+)
 
 
 class Catalog:
@@ -108,11 +114,14 @@ class Catalog:
     ) -> list[Known]:
         """The nodes with these ids, of these documents or from these sources; no notes.
 
+        A node that maintenance has split counts, its parts do not.
+
         Args:
             ids: Of nodes.
             documents: Of which all nodes are wanted.
             sources: Of which all nodes are wanted.
-            owners: ``RETIRED`` among them finds retired nodes, 0 all others.
+            owners: ``RETIRED`` among them finds retired nodes, ``REPLACED`` those that others
+                stand for, 0 all others.
         """
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         query = _KNOWN.where(nodes.c.owner.in_(owners))
@@ -127,12 +136,13 @@ class Catalog:
     def under(self, root: str) -> list[Known]:
         """The nodes whose source is ``root`` or begins with ``root/``, for whole-corpus work only.
 
-        Where ``root`` ends in a slash, its nodes are those whose source begins with it.
+        Where ``root`` ends in a slash, its nodes are those whose source begins with it. Those that
+        others stand for are among them.
         """
         start = root if root.endswith("/") else f"{root}/"
         # LIKE is blind to case on SQLite, and no index serves it in every collation.
         below = sa.func.substr(contents.c.source, 1, len(start)) == start
-        query = _KNOWN.where(nodes.c.owner == 0, below | (contents.c.source == root))
+        query = _KNOWN.where(nodes.c.owner.in_(WHOLES), below | (contents.c.source == root))
         with self._store.reading() as connection:
             return [Known(*row) for row in connection.execute(query)]
 
@@ -146,9 +156,10 @@ class Catalog:
         return list(self.documents(sorted(hidden), namespace=RETIRED).values())
 
     def all_ids(self) -> list[str]:
-        """The id of every node but notes; for whole-corpus work only."""
+        """The id of every node that a source holds; for whole-corpus work only."""
+        query = sa.select(nodes.c.id).where(nodes.c.owner.in_(WHOLES), ~IS_PART)
         with self._store.reading() as connection:
-            return list(connection.scalars(sa.select(nodes.c.id).where(nodes.c.owner == 0)))
+            return list(connection.scalars(query))
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """Stored unit vectors of these nodes, half precision."""
@@ -180,7 +191,7 @@ class Catalog:
             sa.select(*_CONTENT, nodes.c.embedding)
             .join(contents, contents.c.node == nodes.c.key)
             .join(staging, staging.c.id == nodes.c.id)
-            .where(staging.c.operation == "index")
+            .where(staging.c.operation.in_(("index", "return")))
             .order_by(nodes.c.key)
             .limit(limit)
         )
@@ -193,6 +204,32 @@ class Catalog:
         with self._store.reading() as connection:
             query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
             return list(connection.scalars(query.where(staging.c.operation == "link")))
+
+    def answering(self, ids: Iterable[str]) -> dict[str, str]:
+        """Who answers to those of the ids whose nodes others stand for."""
+        with self._store.reading() as connection:
+            return standing_ids(connection, ids)
+
+    def replaced(self, ids: Iterable[str]) -> set[str]:
+        """Those of the ids whose nodes others stand for."""
+        return set(self.answering(ids))
+
+    def wholes(self, ids: Iterable[str]) -> list[str]:
+        """Ids of the nodes off which these were split by maintenance."""
+        part = nodes.alias()
+        query = (
+            sa.select(nodes.c.id)
+            .join(replaced, replaced.c.node == nodes.c.key)
+            .join(part, part.c.key == replaced.c.standing)
+            .where(replaced.c.kind == "split")
+            .distinct()
+        )
+        with self._store.reading() as connection:
+            return [
+                whole
+                for some in parts(ids)
+                for whole in connection.scalars(query.where(part.c.id.in_(some)))
+            ]
 
     def trash(self) -> list[str]:
         """Ids whose vectors must still be deleted."""
@@ -233,6 +270,7 @@ class Catalog:
             return {
                 "nodes": owners.get(0, 0),
                 "retired": owners.get(RETIRED, 0),
+                "replaced": owners.get(REPLACED, 0),
                 "notes": noted,
                 "sources": connection.scalar(sources),
                 "edges": {EdgeKind(kind).label: count for kind, count in kinds},

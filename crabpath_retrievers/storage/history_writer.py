@@ -17,6 +17,7 @@ from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of
 from crabpath_retrievers.storage.learned_writer import LearnedWriter
 from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.replaced import standing_ids, standing_keys
 from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
 from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
 
@@ -96,10 +97,13 @@ class HistoryWriter(LearnedWriter):
 
     def _unuse(self, name: str, uses: list[Sequence[float]]) -> None:
         alive = alive_of(self._connection, {int(use[0]) for use in uses})
+        to = standing_keys(self._connection, alive)
         taken = []
         for node, wins, losses, *rest in uses:
             if node in alive:  # lessons before schema 5 know of no decay
-                taken.append((int(node), -wins, -losses, -(rest[0] if rest else 0.0)))
+                taken.append(
+                    (to.get(int(node), int(node)), -wins, -losses, -(rest[0] if rest else 0.0))
+                )
         self.apply(c.CountUse(name, tuple(taken)))
 
     def _unstep(self, name: str, steps: list[Sequence[Any]]) -> None:
@@ -110,7 +114,10 @@ class HistoryWriter(LearnedWriter):
 
     def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
         alive = alive_of(self._connection, {node for a, b, *_ in pairs for node in (a, b)})
-        taken = [(a, b, EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive]
+        to = standing_keys(self._connection, alive)
+        taken = [
+            (to.get(a, a), to.get(b, b), EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive
+        ]
         # Those that the feedback had lowered come back, so the row may have to be made.
         self.apply(c.CountTogether(name, tuple(taken)))
 
@@ -120,7 +127,10 @@ class HistoryWriter(LearnedWriter):
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
-            less = {node: -credit for node, credit in documents.items()}
+            to = standing_ids(self._connection, documents)
+            less: dict[str, float] = {}
+            for node, credit in documents.items():
+                less[to.get(node, node)] = less.get(to.get(node, node), 0.0) - credit
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
             self.apply(c.KeepEpisode(name, identity, "", vector, -turns, -told, less, then))

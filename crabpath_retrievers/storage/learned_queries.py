@@ -27,6 +27,7 @@ from crabpath_retrievers.storage.schema import (
     namespaces,
     nodes,
     overlay,
+    replaced,
     usage,
 )
 
@@ -117,8 +118,11 @@ _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
+_ANSWERING = replaced.c.place == sa.literal_column("0")
 _KEYS = HotSelect(
-    sa.select(nodes.c.id, nodes.c.key).where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+    sa.select(nodes.c.id, sa.func.coalesce(replaced.c.standing, nodes.c.key))
+    .select_from(nodes.outerjoin(replaced, sa.and_(replaced.c.node == nodes.c.key, _ANSWERING)))
+    .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _WEIGHTS = HotSelect(
     sa.select(
@@ -218,7 +222,7 @@ class LearnedQueries:
             return [(row[0], _episode(row[1:])) for row in connection.execute(query)]
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """Keys of the nodes with these ids; unknown ones are left out."""
+        """Keys of the nodes with these ids, or of those that stand for them; no unknown ones."""
         with self._store.reading() as connection:
             return {node: key for node, key in _KEYS.rows(connection, {"ids": list(ids)})}
 

@@ -22,7 +22,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.weight_writer import unknown_moves
 
-VERSION = 6
+VERSION = 7
 
 Migration = Callable[[sa.Connection], None]
 
@@ -78,6 +78,11 @@ def _health(connection: sa.Connection) -> None:
     _index(connection, contents, "ix_crabpath_contents_split_from")
 
 
+def _replacing(connection: sa.Connection) -> None:
+    """Version 7 knows which documents others stand for."""
+    metadata.create_all(connection)
+
+
 _OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
 _OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
 
@@ -111,6 +116,7 @@ MIGRATIONS: Mapping[int, Migration] = {
     3: _telling,
     4: _regions,
     5: _health,
+    6: _replacing,
 }
 
 

@@ -12,6 +12,7 @@ from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.fulltext import FullText
+from crabpath_retrievers.storage.replaced import REPLACED
 from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.terms import term_codes
 from crabpath_retrievers.text import titled, tokens
@@ -42,7 +43,7 @@ class NodeWriter:
         Returns:
             Ids of the nodes that stood beside replaced ones, which may have moved.
         """
-        existing = self._keys([node_id for node_id, _, _ in staged])
+        existing = self.keys([node_id for node_id, _, _ in staged])
         beside = self.beside(existing)
         self._strip(existing.values(), TEXTUAL)
         rows = [node_row(*node) for node in staged]
@@ -57,7 +58,7 @@ class NodeWriter:
             columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
-        self._describe(staged, self._keys([node_id for node_id, _, _ in staged]))
+        self._describe(staged, self.keys([node_id for node_id, _, _ in staged]))
         self._count_hubs(sum(row["level"] > 0 for row in rows))
         return beside
 
@@ -94,7 +95,7 @@ class NodeWriter:
         Returns:
             Ids of the nodes that stood beside them and now stand beside others.
         """
-        keys = list(self._keys(ids).values())
+        keys = list(self.keys(ids).values())
         beside, hubs = self.beside(ids), self._hubs(keys)
         self._strip(keys, [kind.value for kind in EdgeKind])
         for column in (
@@ -120,7 +121,7 @@ class NodeWriter:
         Returns:
             Ids of the nodes that stood beside them and now stand beside others.
         """
-        keys = list(self._keys(ids).values())
+        keys = list(self.keys(ids).values())
         beside = self.beside(ids)
         held = [
             dict(row)
@@ -130,27 +131,39 @@ class NodeWriter:
             ).mappings()
         ]
         self._strip(keys, TEXTUAL)
-        for part in parts(keys):
-            hidden = s.nodes.update().where(s.nodes.c.key.in_(part)).values(owner=RETIRED)
-            self._connection.execute(hidden)
+        self._own(keys, RETIRED)
         if held:
             self._connection.execute(s.contents.insert(), held)
             addressed = [{"address": address_of(r["content"]), "node": r["node"]} for r in held]
             self._connection.execute(s.addresses.insert(), addressed)
         return beside
 
-    def beside(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the siblings of these nodes, without themselves."""
-        keys = list(self._keys(ids).values())
-        beside = self._targets(keys, EdgeKind.SIBLING) - set(keys)
-        return [node_id for part in parts(beside) for node_id in self._ids(part)]
+    def hide(self, keys: Sequence[int]) -> None:
+        """Let no query see these nodes, because others stand for them."""
+        self._unindex(keys)
+        self._own(keys, REPLACED)
 
-    def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
-        """Delete what was read off the text of these nodes; that of notes is counted nowhere."""
-        keys = list(keys)
-        if not keys:
-            return
-        texts = [
+    def show(self, keys: Sequence[int]) -> None:
+        """Let all queries see these nodes again; they wait for the index."""
+        self._own(keys, 0)
+        if texts := self._texts(keys):
+            self._fulltext.add(self._connection, texts)
+            self._count(texts, sign=1)
+
+    def _own(self, keys: Sequence[int], owner: int) -> None:
+        for part in parts(keys):
+            mine = s.nodes.update().where(s.nodes.c.key.in_(part))
+            self._connection.execute(mine.values(owner=owner))
+
+    def _unindex(self, keys: Sequence[int]) -> None:
+        """Take the texts of nodes that all queries see out of full text and its counts."""
+        if texts := self._texts(keys):
+            self._fulltext.remove(self._connection, [key for key, _ in texts])
+            self._count(texts, sign=-1)
+
+    def _texts(self, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
+        """What full text knows of those of the nodes that all queries see."""
+        return [
             (row.key, indexed_tokens(row.title, row.content))
             for part in parts(keys)
             for row in self._connection.execute(
@@ -159,9 +172,19 @@ class NodeWriter:
                 .where(s.nodes.c.key.in_(part), s.nodes.c.owner == 0)
             )
         ]
-        if texts:
-            self._fulltext.remove(self._connection, [key for key, _ in texts])
-            self._count(texts, sign=-1)
+
+    def beside(self, ids: Iterable[str]) -> list[str]:
+        """Ids of the siblings of these nodes, without themselves."""
+        keys = list(self.keys(ids).values())
+        beside = self._targets(keys, EdgeKind.SIBLING) - set(keys)
+        return [node_id for part in parts(beside) for node_id in self._ids(part)]
+
+    def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
+        """Delete what was read off the text of these nodes; that of notes is counted nowhere."""
+        keys = list(keys)
+        if not keys:
+            return
+        self._unindex(keys)
         self.remove_edges(keys, kinds)
         for table in (s.names, s.addresses, s.references, s.contents, s.notes):
             self._delete(table.c.node, keys)
@@ -243,7 +266,8 @@ class NodeWriter:
         query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
         return list(self._connection.scalars(query))
 
-    def _keys(self, ids: Iterable[str]) -> dict[str, int]:
+    def keys(self, ids: Iterable[str]) -> dict[str, int]:
+        """Keys of nodes by id, whoever sees them."""
         found: dict[str, int] = {}
         for part in parts(ids):
             rows = self._connection.execute(

@@ -52,7 +52,9 @@ def _episode_id(episode: str, to: Renames) -> str:
 
 
 def _turn(row: Row, to: Renames) -> Row:
-    record = _nodes(json.loads(row["record"]), to.notes) if to.notes else json.loads(row["record"])
+    record = (
+        with_nodes(json.loads(row["record"]), to.notes) if to.notes else json.loads(row["record"])
+    )
     identity = to.turns.get(row["id"], row["id"])
     # A run of a host is that of the turn which has its own id still.
     run = row["run_id"] if identity == row["id"] else None
@@ -60,10 +62,10 @@ def _turn(row: Row, to: Renames) -> Row:
     return {**row, "id": identity, "run_id": run, "record": to_json(record).decode()}
 
 
-def _nodes(value: Any, notes: Mapping[str, str]) -> Any:
-    """A turn record with other ids of notes."""
+def with_nodes(value: Any, notes: Mapping[str, str]) -> Any:
+    """A turn record, or a part of it, with other ids of nodes."""
     if isinstance(value, list):
-        return [_nodes(item, notes) for item in value]
+        return [with_nodes(item, notes) for item in value]
     if not isinstance(value, dict):
         return value
     new: dict[str, Any] = {}
@@ -73,7 +75,7 @@ def _nodes(value: Any, notes: Mapping[str, str]) -> Any:
         elif name in _SEVERAL:
             new[name] = [notes.get(node, node) for node in item]
         else:
-            new[name] = _nodes(item, notes)
+            new[name] = with_nodes(item, notes)
     return new
 
 

@@ -122,10 +122,26 @@ staging = Table(
     metadata,
     Column("id", Text, primary_key=True),
     # "put" and "remove" wait for their vectors and for publication, "link" for edges, "index" for
-    # their vectors alone.
+    # their vectors alone, "return" for both.
     Column("operation", String(8), nullable=False),
     Column("payload", Text),
     Column("embedding", LargeBinary),
 )
 
 trash = Table("crabpath_trash", metadata, Column("id", Text, primary_key=True))
+
+replaced = Table(
+    "crabpath_replaced",
+    metadata,
+    # A document that no query sees, because others say what it says: see the module ``replaced``.
+    Column("node", Key, primary_key=True, autoincrement=False),
+    Column("standing", Key, primary_key=True, autoincrement=False),
+    # Which of several; the one with 0 answers to the id.
+    Column("place", Integer, nullable=False),
+    # "merge" or "split", and the maintenance that did it.
+    Column("kind", String(8), nullable=False),
+    Column("run", String(64), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+Index("ix_crabpath_replaced_standing", replaced.c.standing)

@@ -29,6 +29,7 @@ from crabpath_retrievers.storage.region_queries import RegionQueries
 from crabpath_retrievers.storage.trial_queries import TrialQueries
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
+from crabpath_retrievers.storage.twin_queries import TwinQueries
 from crabpath_retrievers.storage.typed_queries import TypedQueries
 from crabpath_retrievers.storage.upkeep_queries import UpkeepQueries
 from crabpath_retrievers.storage.walk_queries import WalkQueries
@@ -53,6 +54,7 @@ class GraphStore:
         typed: Edges by their kind.
         health: What health is measured on, and what was found before.
         upkeep: What maintenance looks at.
+        twins: Texts that may be merged or split.
         trials: Turns and feedback of A/B trials, and where these stand.
     """
 
@@ -93,6 +95,7 @@ class GraphStore:
         self.typed = TypedQueries(self)
         self.health = HealthQueries(self)
         self.upkeep = UpkeepQueries(self)
+        self.twins = TwinQueries(self)
         self.trials = TrialQueries(self)
 
     @property

@@ -1,7 +1,7 @@
 """Turn records and the change journal."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -11,6 +11,8 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.renaming import with_nodes
+from crabpath_retrievers.storage.replaced import standing_ids
 from crabpath_retrievers.storage.schema import consumed, journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
 
@@ -114,7 +116,7 @@ class TurnLog:
             select, asked = _FIND_IN, {"asked": turn_id, "namespace": namespace}
         with self._store.reading() as connection:
             rows = select.rows(connection, asked)
-        return _logged(rows[0]) if rows else None
+            return _logged(rows, connection)[0] if rows else None
 
     def window(self, namespace: str, *, until: float, turns: int, seconds: float) -> list[Logged]:
         """The last turns of a namespace as of a moment, newest first, consumed or not.
@@ -129,7 +131,7 @@ class TurnLog:
         bounds = {"until": until, "since": until - seconds, "turns": turns}
         with self._store.reading() as connection:
             rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
-        return [_logged(row) for row in rows]
+            return _logged(rows, connection)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the namespace's last turn."""
@@ -160,7 +162,31 @@ class TurnLog:
             ]
 
 
-def _logged(row: Sequence[Any]) -> Logged:
-    record, embedding, by, frozen = row
-    turn = Turn.from_dict(json.loads(record))
-    return Logged(turn, None if embedding is None else unpack(embedding), by, bool(frozen))
+def _logged(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[Logged]:
+    """Turns with the nodes that stand for theirs by now."""
+    records = [json.loads(row[0]) for row in rows]
+    shown = {node for record in records for node in _nodes(record)}
+    to = standing_ids(connection, sorted(shown))
+    return [
+        Logged(
+            Turn.from_dict(_standing(record, to) if to else record),
+            None if embedding is None else unpack(embedding),
+            by,
+            bool(frozen),
+        )
+        for record, (_, embedding, by, frozen) in zip(records, rows, strict=True)
+    ]
+
+
+def _nodes(record: dict[str, Any]) -> Iterator[str]:
+    """Ids of the nodes that a turn came by or weighed."""
+    yield from record["visited"]
+    yield from (item["node"] for item in record["returned"])
+    yield from (one["target"] for step in record["steps"] for one in step["candidates"])
+
+
+def _standing(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
+    """A record that speaks of those that stand for its nodes; what was returned, once each."""
+    new: dict[str, Any] = with_nodes(record, to)
+    once = {item["node"]: item for item in reversed(new["returned"])}
+    return {**new, "returned": list(reversed(once.values()))}

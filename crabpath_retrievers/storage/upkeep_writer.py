@@ -16,8 +16,11 @@ from crabpath_retrievers.storage.awaited import awaited
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.journal import of_run, write_down
 from crabpath_retrievers.storage.knob_writer import put_back
+from crabpath_retrievers.storage.replaced import standing_keys
+from crabpath_retrievers.storage.replacing import Replacing
 
 _EDGE = ("source", "target", "kind")
+_TAKEN_BACK = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
@@ -29,9 +32,11 @@ class UpkeepWriter:
         connection: sa.Connection,
         insert: Callable[..., Any],
         then: Callable[[PutEdges], None],
+        replacing: Replacing,
     ) -> None:
         """Write on ``connection``; ``then`` applies the changes that follow from one."""
         self._connection, self._insert, self._then = connection, insert, then
+        self._replacing = replacing
 
     @singledispatchmethod
     def apply(self, change: object) -> None:
@@ -82,6 +87,10 @@ class UpkeepWriter:
         write_down(self._connection, "connect_nodes", payload, inverse={"edges": made})
 
     @apply.register
+    def _(self, change: m.MergeNodes) -> None:
+        self._replacing.merge(change)
+
+    @apply.register
     def _(self, change: m.CompactTurns) -> None:
         space = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
         key = self._connection.scalar(space)
@@ -110,6 +119,10 @@ class UpkeepWriter:
                 self._again(inverse)
             elif row.change == "set_knobs":
                 put_back(self._connection, row.namespace, inverse["before"], inverse["after"])
+            elif row.change == "merge_nodes":
+                self._replacing.undo_merge(change.run, inverse)
+            elif row.change == "split_node":
+                self._replacing.undo_split(inverse)
             else:
                 self._part(inverse["edges"])
             own = s.journal.c.sequence == row.sequence
@@ -121,7 +134,7 @@ class UpkeepWriter:
         query = (
             sa.select(s.journal)
             .where(
-                s.journal.c.change.in_(("drop_weights", "connect_nodes", "set_knobs")),
+                s.journal.c.change.in_(_TAKEN_BACK),
                 of_run(run),
             )
             .order_by(s.journal.c.sequence.desc())
@@ -130,7 +143,7 @@ class UpkeepWriter:
 
     def _again(self, dropped: dict[str, list[dict[str, Any]]]) -> None:
         """Weights that were dropped, unless they were learned anew or their nodes are gone."""
-        rows = dropped["overlay"]
+        rows, found = (self._standing_now(dropped[name]) for name in ("overlay", "moves"))
         alive = alive_of(self._connection, {row[end] for row in rows for end in _EDGE[:2]}) | {0}
         known = set(
             self._connection.scalars(
@@ -145,11 +158,17 @@ class UpkeepWriter:
                 insert = self._insert(s.overlay).values(row).on_conflict_do_nothing()
                 if self._connection.execute(insert).rowcount:
                     back.add(tuple(row[name] for name in _EDGE))
-        moves = [row for row in dropped["moves"] if tuple(row[n] for n in _EDGE) in back]
+        moves = [row for row in found if tuple(row[n] for n in _EDGE) in back]
         if moves:
             self._connection.execute(self._insert(s.moves).on_conflict_do_nothing(), moves)
         for key in known:
             self._learned(key)
+
+    def _standing_now(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows of those that stand for their nodes by now."""
+        to = standing_keys(self._connection, {row[end] for row in rows for end in _EDGE[:2]})
+        new = [{**row, **{end: to.get(row[end], row[end]) for end in _EDGE[:2]}} for row in rows]
+        return [row for row in new if row["source"] != row["target"]]
 
     def _part(self, edges: Sequence[tuple[int, int, int]]) -> None:
         for part in parts([tuple(edge) for edge in edges], _AT_ONCE):

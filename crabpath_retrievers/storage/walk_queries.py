@@ -75,8 +75,11 @@ _CLOCK = HotSelect(
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _OWNERS = HotSelect(
-    sa.select(names.c.name, names.c.node).where(
-        names.c.name.in_(sa.bindparam("names", expanding=True))
+    sa.select(names.c.name, names.c.node)
+    .join(nodes, nodes.c.key == names.c.node)
+    .where(
+        names.c.name.in_(sa.bindparam("names", expanding=True)),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
     )
 )
 _TERMS = HotSelect(

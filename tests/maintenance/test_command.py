@@ -64,3 +64,24 @@ def test_a_memory_that_does_not_exist_is_not_made(tmp_path):
     code, _ = run("--store", tmp_path / "none")
     assert code != 0
     assert not (tmp_path / "none").exists()
+
+
+def test_merge_beside_and_split_with_an_embedder(tmp_path):
+    """The first needs the graph store alone; the second opens the memory."""
+    text = "Press the release button when the build is green."
+    manual = f"# Cats\n\n{'Cats sleep on roofs. ' * 160}\n\n# Dogs\n\n{'Dogs bark. ' * 300}"
+    given = {"a": text, "b": f"{text}\n", "manual": manual}
+    with CrabPath.open(tmp_path / "memory") as memory:
+        memory.add_documents([Document(t, id=name) for name, t in given.items()], split=False)
+    whole = json.loads(run("--store", tmp_path / "memory", "--json")[1])
+    found = {step["step"]: step for step in whole["steps"]}
+    assert [step["step"] for step in whole["steps"]][4:6] == ["merge", "split"]
+    assert (found["merge"]["changed"], found["split"]["detail"]) == (1, {"off": 1})
+    code, output = run("--store", tmp_path / "memory", "--json", "--step", "split")
+    split = json.loads(output[output.index("{") :])
+    assert (code, split["changed"]) == (0, 1)
+    for report in (split, whole):
+        assert run("--store", tmp_path / "memory", "--undo", report["run"])[0] == 0
+    with CrabPath.open(tmp_path / "memory") as memory:
+        assert memory.index.count() == memory.info()["nodes"] == 3
+        assert memory.info()["replaced"] == 0

@@ -19,6 +19,7 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.history import Taught, TaughtEpisode, UndoFeedback
+from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
 from crabpath_retrievers.changes.notes import KeepNote, SetAuthority
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.graph import Authority, EdgeKind
@@ -237,4 +238,20 @@ def test_episodes_of_version_3_were_told_and_can_be_undone(location, store, grap
     migrated.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
     (episode,) = migrated.learned.episodes(namespace, ["e"])
     assert (episode.turns, episode.told, episode.documents) == (1.0, 1.0, {"a": 1.0})
+    migrated.close()
+
+
+def test_a_store_of_version_6_knows_of_nobody_who_stands_for_others(location, store, graph, make):
+    """Its documents stay; from then on they may be merged."""
+    graph.publish(make("a"), make("b"))
+    before = graph.contents()
+    with store._engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE crabpath_replaced"))
+    store.apply([PutMeta((("schema", "6"),))])
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    assert graph.contents() == before
+    keys = migrated.learned.keys(["a", "b"])
+    migrated.apply([MergeNodes("run", (Merged(keys["b"], keys["a"]),))])
+    assert migrated.catalog.answering(["a", "b"]) == {"b": "a"}
     migrated.close()

@@ -1,0 +1,62 @@
+"""Whose credit stands in episodes when others stand for a document."""
+
+import json
+from collections.abc import Callable, Sequence
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.storage.learned_writer import credited
+from crabpath_retrievers.storage.packing import unpack
+
+Recalled = tuple[str, str, str]
+"""An episode: its id, its documents before and after, as JSON."""
+
+
+def hand_over(connection: sa.Connection, old: str, heir: Callable[[Vector], str]) -> list[Recalled]:
+    """Give the credit of a document in all episodes to another one.
+
+    Args:
+        connection: An open transaction.
+        old: Id of the document.
+        heir: Whose the credit is then, by the unit query vector of the episode, shape ``[d]``.
+
+    Returns:
+        The episodes that were changed.
+    """
+    episodes = s.episodes.c
+    named = episodes.documents.contains(json.dumps(old), autoescape=True)
+    query = sa.select(episodes.id, episodes.documents, episodes.embedding).where(named)
+    found: list[Recalled] = []
+    for identity, text, embedding in connection.execute(query).all():
+        documents = json.loads(text)
+        if old not in documents:
+            continue
+        credit, new = documents.pop(old), heir(unpack(embedding))
+        after = json.dumps({**documents, new: documents.get(new, 0.0) + credit})
+        found.append((identity, text, after))
+    _write(connection, [(identity, after) for identity, _, after in found])
+    return found
+
+
+def take_back(connection: sa.Connection, changed: Sequence[Sequence[str]]) -> None:
+    """Give it back; credit that came since stays with whom it was given to."""
+    back: list[tuple[str, str]] = []
+    for identity, before, after in changed:
+        query = sa.select(s.episodes.c.documents).where(s.episodes.c.id == identity)
+        now = connection.scalar(query)
+        if now == after:
+            back.append((identity, before))
+        elif now is not None:
+            was, became = json.loads(before), json.loads(after)
+            less = {n: was.get(n, 0.0) - became.get(n, 0.0) for n in {**was, **became}}
+            back.append((identity, json.dumps(credited(json.loads(now), less))))
+    _write(connection, back)
+
+
+def _write(connection: sa.Connection, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        own = s.episodes.c.id == sa.bindparam("episode")
+        update = s.episodes.update().where(own).values(documents=sa.bindparam("now"))
+        connection.execute(update, [{"episode": name, "now": text} for name, text in rows])

@@ -1,0 +1,125 @@
+"""Reads of maintenance that merges and splits: texts in blocks, and what stands behind some."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from crabpath_retrievers.graph import Authority, Vector
+from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.replaced import IS_PART
+from crabpath_retrievers.storage.schema import contents, episodes, nodes, replaced, usage
+
+
+class Said(NamedTuple):
+    """What a node says; its metadata as JSON."""
+
+    key: int
+    title: str
+    content: str
+    metadata: str
+
+
+class Twin(NamedTuple):
+    """A node that may say the same as another one.
+
+    Attributes:
+        key: Of the node; older ones have smaller keys.
+        authority: Number of its authority.
+        uses: How often it was used, in all namespaces together.
+        vector: Unit vector, shape ``[d]``.
+    """
+
+    key: int
+    authority: int
+    uses: float
+    vector: Vector
+
+
+class Long(NamedTuple):
+    """A node with a long text."""
+
+    key: int
+    id: str
+    content: str
+
+
+class TwinQueries:
+    """Reads whole tables, in blocks: nothing here stands on the way of a query."""
+
+    def __init__(self, store: Readable) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    def texts(self, size: int) -> Iterator[list[Said]]:
+        """What all documents say, without parts of others, in blocks of ``size`` rows."""
+        query = (
+            sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
+            .join(contents, contents.c.node == nodes.c.key)
+            .where(nodes.c.owner == 0, ~IS_PART)
+            .order_by(nodes.c.key)
+            .limit(size)
+        )
+        last = 0
+        while True:
+            with self._store.reading() as connection:
+                rows = connection.execute(query.where(nodes.c.key > last)).all()
+            if not rows:
+                return
+            last = rows[-1].key
+            yield [Said(*row) for row in rows]
+
+    def twins(self, keys: Sequence[int]) -> dict[int, Twin]:
+        """What is known of these nodes, by key."""
+        used = sa.func.coalesce(
+            sa.select(sa.func.sum(usage.c.wins))
+            .where(usage.c.node == nodes.c.key)
+            .correlate(nodes)
+            .scalar_subquery(),
+            0.0,
+        )
+        query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
+        found: dict[int, Twin] = {}
+        with self._store.reading() as connection:
+            for part in parts(keys):
+                for key, rank, uses, vector in connection.execute(
+                    query.where(nodes.c.key.in_(part))
+                ):
+                    found[key] = Twin(key, rank, float(uses), unpack(vector))
+        return found
+
+    def long(self, least: int) -> list[Long]:
+        """Documents of at least so many characters that may be split, oldest first.
+
+        Parts are none of them, nor what stands for others or is ``constitutional``.
+        """
+        keeps = sa.exists().where(replaced.c.standing == nodes.c.key)
+        query = (
+            sa.select(nodes.c.key, nodes.c.id, contents.c.content)
+            .join(contents, contents.c.node == nodes.c.key)
+            .where(
+                nodes.c.owner == 0,
+                ~keeps,
+                nodes.c.authority < Authority.CONSTITUTIONAL.value,
+                sa.func.length(contents.c.content) >= least,
+            )
+            .order_by(nodes.c.key)
+        )
+        with self._store.reading() as connection:
+            return [Long(*row) for row in connection.execute(query)]
+
+    def questions(self, node: str, most: int) -> list[Vector]:
+        """Unit vectors, shape ``[d]``, of questions that a node has helped with, latest first."""
+        named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
+        query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
+        query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
+        with self._store.reading() as connection:
+            rows = connection.execute(query).all()
+        return [unpack(vector) for text, vector in rows if _credit(text, node) > 0]
+
+
+def _credit(documents: str, node: str) -> float:
+    return float(json.loads(documents).get(node, 0.0))
