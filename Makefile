@@ -1,4 +1,4 @@
-.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-sync experiments prior env clean
+.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,6 +29,9 @@ bench-regions: $(STAMP)  ## what regions add to a query at 100,000 nodes; counts
 
 bench-health: $(STAMP)  ## how long health takes at 100,000 nodes and a million edges
 	$(BIN)/python -m crabpath_retrievers.evaluation.speed.health
+
+bench-maintenance: $(STAMP)  ## how long maintenance takes at 100,000 nodes, what queries beside it notice, a kill
+	$(BIN)/python -m crabpath_retrievers.evaluation.speed.maintenance
 
 bench-sync: $(STAMP)  ## what is kept of what was learned when documents are edited; DOCS is a folder of Markdown files
 	$(BIN)/python -m crabpath_retrievers.evaluation.following.measure $(or $(DOCS),docs)

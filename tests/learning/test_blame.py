@@ -69,10 +69,16 @@ def test_a_success_takes_back_a_blame(routed):
 
 
 def test_a_search_hit_is_blamed_at_the_best_entry(turn_of):
-    """The best scored one; it is not blamed at itself."""
+    """The best scored one; what is the best entry itself, at the next best one."""
     turn = turn_of(returned=[("d",), ("t",)], seeds=[("s", 0.5), ("t", 0.8)])
     both = Credit(-1.0, documents={"d": -1.0, "t": -1.0})
-    assert set(blame(turn, both, {}, {}, SETTINGS).counted) == {("t", "d")}
+    assert set(blame(turn, both, {}, {}, SETTINGS).counted) == {("t", "d"), ("s", "t")}
+
+
+def test_the_only_entry_is_not_blamed_at_itself(turn_of):
+    """Nothing stands beside it that could advise against it."""
+    turn = turn_of(returned=[("t",)], seeds=[("t", 0.8)])
+    assert blame(turn, Credit(-1.0, documents={"t": -1.0}), {}, {}, SETTINGS) == Blame()
 
 
 def test_without_an_entry_there_is_nothing_to_advise(turn_of):

@@ -7,13 +7,14 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.experiments import (
     adversarial,
     brain_death,
+    merge,
     negation,
     noise,
     procedural,
 )
 from crabpath_retrievers.evaluation.experiments.experiment import Experiment
 
-_ALL = (procedural, negation, adversarial, noise, brain_death)
+_ALL = (procedural, negation, adversarial, noise, brain_death, merge)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {of.EXPERIMENT.name: of.EXPERIMENT for of in _ALL}

@@ -21,13 +21,20 @@ _WALKED = tuple(kind.label for kind in EdgeKind if kind not in {*TYPED_KINDS, Ed
 def memory_of(
     texts: Mapping[str, str], embeddings: Embeddings, settings: Settings | None = None
 ) -> Iterator[CrabPath]:
-    """A temporary memory of pages, each a source and one document with the id of its page."""
+    """A temporary memory of pages, each a source and one document with the id of its page.
+
+    What stands before a slash in the name of a page is where it stands, the rest is its title.
+    """
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents(
-            [Document(text, id=name, metadata={"source": name}) for name, text in texts.items()],
-            split=False,
-        )
+        memory.add_documents([_page(name, text) for name, text in texts.items()], split=False)
         yield memory
+
+
+def _page(name: str, text: str) -> Document:
+    metadata = {"source": name}
+    if "/" in name:
+        metadata["title"] = name.split("/", 1)[1]
+    return Document(text, id=name, metadata=metadata)
 
 
 def weights(
