@@ -32,6 +32,8 @@ class Agent:
         namespace: Who it is.
         noise: Share of outcomes that it tells wrongly, in [0, 1).
         draws: Which of them.
+        tells_used: Whether it also says which of the documents that it read its task needed; only
+            for phenomena that are about joint use.
         successes: Whether each task so far succeeded in truth.
     """
 
@@ -39,15 +41,24 @@ class Agent:
     namespace: str = DEFAULT_NAMESPACE
     noise: float = 0.0
     draws: np.random.Generator = field(default_factory=np.random.default_rng)
+    tells_used: bool = False
     successes: list[bool] = field(default_factory=list)
 
-    def work(self, task: Task, k: int) -> Turn:
-        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory."""
-        turn = self.memory.retrieve(task.question, k=k, namespace=self.namespace).turn
-        succeeded = task.succeeds([item.node for item in turn.returned])
+    def work(self, task: Task, k: int, *, fill: bool = True) -> Turn:
+        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory.
+
+        Args:
+            task: What for.
+            k: Most documents.
+            fill: Whether it takes as many, or only those that the memory is confident of.
+        """
+        turn = self.memory.retrieve(task.question, k=k, fill=fill, namespace=self.namespace).turn
+        read = [item.node for item in turn.returned]
+        succeeded = task.succeeds(read)
         self.successes.append(succeeded)
         told = succeeded != (self.draws.random() < self.noise)
-        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0))
+        used = [node for node in read if node in task.needed] if self.tells_used else None
+        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0, used=used))
         return turn
 
 

@@ -1,8 +1,9 @@
 """Memories to play in, and what they have learned."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
@@ -45,3 +46,25 @@ def weights(
     for other in memory.typed_neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)
     return found
+
+
+def co_used(
+    memory: CrabPath, nodes: Iterable[str], namespace: str = DEFAULT_NAMESPACE
+) -> dict[tuple[str, str], float]:
+    """The edges that joint use has made, from and to, with their effective weights."""
+    return {
+        (node, other): weight
+        for node in nodes
+        for other, weight in weights(memory, node, "co_used", namespace=namespace).items()
+    }
+
+
+def shuffled(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict[str, str]:
+    """All pages in an order of their own, as they reach the memory."""
+    pages = [(name, text) for of in texts for name, text in of.items()]
+    return dict(pages[int(place)] for place in draws.permutation(len(pages)))
+
+
+def some(draws: np.random.Generator, texts: Mapping[str, str], number: int) -> dict[str, str]:
+    """As many of the pages, to fill a memory with."""
+    return dict(list(shuffled(draws, texts).items())[:number])
