@@ -4,7 +4,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.evaluation.experiments.agent import Agent
+from crabpath_retrievers.evaluation.experiments.agent import Agent, Task
 from crabpath_retrievers.evaluation.experiments.corpora.office import texts
 from crabpath_retrievers.evaluation.experiments.corpora.work import (
     BRIDGES,
@@ -27,10 +27,13 @@ from crabpath_retrievers.evaluation.experiments.memories import (
     some,
 )
 
-TURNS = 120
+TURNS = 75
+OUTCOMES = "outcomes"
+"""The namespace of an agent that never says what it used."""
+
 _BRIDGED = 0.15  # share of questions that need a page of each domain
 _FILLS = 12
-_LEAST, _MOST = 4, 8  # documents that the agent has room for
+_LEAST, _MOST = 4, 8  # documents that the agents have room for
 _HABITUAL = TierSettings().habitual
 _HELD = 0.15
 _SEEDS = 0.9
@@ -41,16 +44,27 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     pages = shuffled(draws, CODING, SAFETY, some(draws, texts(), _FILLS))
     share = list[float]()
     with memory_of(pages, embeddings) as memory:
-        agent = Agent(memory, tells_used=True)
+        agent, bare = Agent(memory, tells_used=True), Agent(memory, OUTCOMES)
         for _ in range(turns):
-            own = (CODING_JOBS, SAFETY_JOBS)[int(draws.integers(2))]
-            jobs = BRIDGES if draws.random() < _BRIDGED else own
-            agent.work(one_of(jobs, draws), int(draws.integers(_LEAST, _MOST + 1)))
+            task, k = _task(draws), int(draws.integers(_LEAST, _MOST + 1))
+            agent.work(task, k)
+            bare.work(task, k)
             share.append(_crossing_share(_awake(co_used(memory, pages))))
+        beside = _figures(_awake(co_used(memory, pages, OUTCOMES)))
         return Trial(
-            {**_figures(_awake(co_used(memory, pages))), "accuracy": float(np.mean(agent.successes))},
+            {
+                **_figures(_awake(co_used(memory, pages))),
+                "accuracy": float(np.mean(agent.successes)),
+                **{f"{name}, told only outcomes": value for name, value in beside.items()},
+                "accuracy, told only outcomes": float(np.mean(bare.successes)),
+            },
             {"share of learned edges that cross": share},
         )
+
+
+def _task(draws: np.random.Generator) -> Task:
+    own = (CODING_JOBS, SAFETY_JOBS)[int(draws.integers(2))]
+    return one_of(BRIDGES if draws.random() < _BRIDGED else own, draws)
 
 
 def _awake(edges: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
@@ -96,7 +110,9 @@ def _verdict(found: BySeed) -> Verdict:
     good = np.mean([a and b for a, b in zip(sparse, right, strict=True)])
     reason = (
         f"at most {_HELD:.0%} of the learned edges cross in {sum(sparse)} of {len(sparse)} seeds, "
-        f"and they are the bridges and nothing else in {sum(right)}"
+        f"and they are the bridges and nothing else in {sum(right)}; from bare outcomes the share is "
+        f"{np.mean(found['share of edges that cross, told only outcomes']):.0%}, with wrong ones "
+        "among them"
     )
     return Verdict("reproduced" if good >= _SEEDS else "not reproduced", reason)
 
@@ -108,7 +124,8 @@ EXPERIMENT = Experiment(
         "Thirteen pages about coding and thirteen about safety stand among twelve others; none "
         "mentions another one. Ten jobs need two or three pages of one domain, two need one of "
         "each. An agent asks for them in changing wordings, has room for four to eight documents, "
-        "and says only whether it succeeded."
+        "and says how it ended and which pages it worked with. Beside it another one of the same "
+        "memory says only how it ended."
     ),
     paper=(
         "003 §4.6: 5 cross-file edges, two clusters; 000 §3.3: 2 to 8 cross-file edges; §5.1: 0 to "

@@ -203,6 +203,20 @@ BRIDGES = (
 )
 """Work that needs one page of each."""
 
+SHARED_QUESTIONS = (
+    "What do I have to check before I go on?",
+    "Who has to agree to a change?",
+    "What do I do first when something goes wrong?",
+    "What has to be written down?",
+    "May I use it, or is it forbidden?",
+    "What must be done within a day?",
+    "Something is broken and customers notice, what now?",
+    "How do I get rid of something old?",
+    "What is to be done with the database?",
+    "I need something new for my work, what are the rules?",
+)
+"""Questions that mean something in either domain."""
+
 
 def one_of(jobs: Sequence[Job], draws: np.random.Generator) -> Task:
     """One of the jobs, in one of its wordings."""
