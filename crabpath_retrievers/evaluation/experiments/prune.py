@@ -1,0 +1,117 @@
+"""Prune health: maintenance takes away what has faded, and nobody notices."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
+from crabpath_retrievers.evaluation.experiments.corpora.office import texts
+from crabpath_retrievers.evaluation.experiments.corpora.work import (
+    CODING,
+    CODING_JOBS,
+    SAFETY,
+    SAFETY_JOBS,
+)
+from crabpath_retrievers.evaluation.experiments.experiment import (
+    BySeed,
+    Experiment,
+    Trial,
+    Verdict,
+)
+from crabpath_retrievers.evaluation.experiments.leaving import K, Leaving
+from crabpath_retrievers.evaluation.experiments.memories import (
+    memory_of,
+    shuffled,
+    some,
+)
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+
+ALL, FEW = 40, 80
+"""Questions about all jobs, and then about those that are kept."""
+
+_SETTINGS = Settings(learning=LearningSettings(half_life=20.0))
+_FILLS = 12
+_HABITUAL = TierSettings().habitual
+
+
+def _play(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)) -> Trial:
+    draws = np.random.default_rng(seed)
+    pages = shuffled(draws, CODING, SAFETY, some(draws, texts(), _FILLS))
+    curve = list[float]()
+    with memory_of(pages, embeddings, _SETTINGS) as memory:
+        scene = Leaving(memory, draws)
+        for number, work in zip(turns, (scene.everything, scene.go_on), strict=True):
+            for _ in range(number):
+                work()
+                curve.append(float(len(scene.edges())))
+        before, answers = scene.edges(), _answers(memory)
+        known = scene.accuracy(DEFAULT_NAMESPACE)
+        report = memory.run_maintenance(("fade", "prune"))
+        after, pruned = scene.edges(), _answers(memory)
+        figures = {
+            "edges before": float(len(before)),
+            "edges after": float(len(after)),
+            "dormant before": _asleep(before.values()),
+            "dormant after": _asleep(after.values()),
+            "accuracy on what was left, before": known,
+            "accuracy on what was left, after": scene.accuracy(DEFAULT_NAMESPACE),
+            "same documents in the same order": _same(answers, pruned),
+        }
+        memory.undo_maintenance(report.run)
+        figures["undo gives all back"] = float(scene.edges() == before)
+        return Trial(figures, {"learned edges": [*curve, float(len(after))]})
+
+
+def _asleep(weights: Iterable[float]) -> float:
+    return float(np.mean([weight < _HABITUAL for weight in weights] or [0.0]))
+
+
+def _answers(memory: CrabPath) -> list[list[str]]:
+    """To every question of every job."""
+    asked = [question for job in (*CODING_JOBS, *SAFETY_JOBS) for question in job.questions]
+    found = [memory.retrieve(question, k=K, record=False).documents for question in asked]
+    return [[item.node.id for item in documents] for documents in found]
+
+
+def _same(first: list[list[str]], second: list[list[str]]) -> float:
+    return float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
+
+
+def _verdict(found: BySeed) -> Verdict:
+    edges, dormant = (
+        [np.mean(found[f"{what} {when}"]) for when in ("before", "after")]
+        for what in ("edges", "dormant")
+    )
+    works = found["accuracy on what was left, before"] == found["accuracy on what was left, after"]
+    undone = min(found["undo gives all back"]) == 1.0
+    reason = (
+        f"edges {edges[0]:.0f} → {edges[1]:.0f}, dormant {dormant[0]:.0%} → {dormant[1]:.0%}; "
+        f"accuracy is {'the same' if works else 'another one'} afterwards, and undo gives all edges "
+        f"{'back' if undone else 'back not in every seed'}"
+    )
+    fewer = all(
+        a < b for a, b in zip(found["dormant after"], found["dormant before"], strict=True)
+    )
+    held = fewer and works and undone and dormant[1] <= _PAPER
+    return Verdict("reproduced" if held else "not reproduced", reason)
+
+
+_PAPER = 0.29  # dormant after
+
+EXPERIMENT = Experiment(
+    name="prune",
+    title="Prune health",
+    scene=(
+        "An agent does ten jobs, of two or three pages each, among 38 pages; then the work moves "
+        "on and only two of them are left to do. Weights have a half-life of 20 turns. Then "
+        "maintenance runs its steps fade and prune, and is undone at last."
+    ),
+    paper="003 §4.14.2: edges 870 → 24, dormant 98 % → 29 %, traversal still works",
+    must="the same accuracy before and after, and undo restores every edge, in all seeds",
+    play=_play,
+    verdict=_verdict,
+    across="question; the last point is after maintenance",
+    up="learned edges",
+)
