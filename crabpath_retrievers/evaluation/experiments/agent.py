@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,15 +44,16 @@ class Agent:
     tells_used: bool = False
     successes: list[bool] = field(default_factory=list)
 
-    def work(self, task: Task, k: int, *, fill: bool = True) -> Turn:
+    def work(self, task: Task, k: int, **options: Any) -> Turn:
         """Ask for ``k`` documents and say how it ended; nothing else reaches the memory.
 
         Args:
             task: What for.
             k: Most documents.
-            fill: Whether it takes as many, or only those that the memory is confident of.
+            options: Further options of ``CrabPath.retrieve``.
         """
-        turn = self.memory.retrieve(task.question, k=k, fill=fill, namespace=self.namespace).turn
+        asked = {"k": k, "namespace": self.namespace, **options}
+        turn = self.memory.retrieve(task.question, **asked).turn
         read = [item.node for item in turn.returned]
         succeeded = task.succeeds(read)
         self.successes.append(succeeded)

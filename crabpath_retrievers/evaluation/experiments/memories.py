@@ -1,6 +1,6 @@
 """Memories to play in, and what they have learned."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,15 +20,34 @@ _WALKED = tuple(kind.label for kind in EdgeKind if kind not in {*TYPED_KINDS, Ed
 
 @contextmanager
 def memory_of(
-    texts: Mapping[str, str], embeddings: Embeddings, settings: Settings | None = None
+    texts: Mapping[str, str],
+    embeddings: Embeddings,
+    settings: Settings | None = None,
+    titles: Collection[str] = (),
 ) -> Iterator[CrabPath]:
-    """A temporary memory of pages, each a source and one document with the id of its page."""
+    """A temporary memory of pages, each a source and one document with the id of its page.
+
+    Args:
+        texts: Pages by id.
+        embeddings: The embedder.
+        settings: Other settings than the usual ones.
+        titles: Pages whose id is their title, under which other pages may mention them.
+    """
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents(
-            [Document(text, id=name, metadata={"source": name}) for name, text in texts.items()],
-            split=False,
-        )
+        memory.add_documents(pages_of(texts, titles), split=False)
         yield memory
+
+
+def pages_of(texts: Mapping[str, str], titles: Collection[str] = ()) -> list[Document]:
+    """The same pages as documents."""
+    return [
+        Document(
+            text,
+            id=name,
+            metadata={"source": name, **({"title": name} if name in titles else {})},
+        )
+        for name, text in texts.items()
+    ]
 
 
 def weights(
