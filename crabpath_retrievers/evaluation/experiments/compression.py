@@ -55,7 +55,10 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
 def _workload(draws: np.random.Generator) -> list[Task]:
     """A few questions that come again and again."""
     wordings = draws.choice(QUESTIONS, _WORDINGS, replace=False)
-    return [*(Task(str(one), CHAIN) for one in wordings), *(unrelated(draws) for _ in range(_OTHERS))]
+    return [
+        *(Task(str(one), CHAIN) for one in wordings),
+        *(unrelated(draws) for _ in range(_OTHERS)),
+    ]
 
 
 def _at_once(read: list[Read]) -> float:

@@ -4,10 +4,34 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.experiments import procedural
+from crabpath_retrievers.evaluation.experiments import (
+    compression,
+    cost,
+    damping,
+    domains,
+    forgetting,
+    gradient,
+    procedural,
+    prune,
+    scaling,
+    static,
+    twins,
+)
 from crabpath_retrievers.evaluation.experiments.experiment import Experiment
 
-_ALL = (procedural,)
+_ALL = (
+    procedural,
+    forgetting,
+    domains,
+    twins,
+    damping,
+    compression,
+    cost,
+    static,
+    gradient,
+    prune,
+    scaling,
+)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {of.EXPERIMENT.name: of.EXPERIMENT for of in _ALL}

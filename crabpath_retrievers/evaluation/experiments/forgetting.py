@@ -1,7 +1,5 @@
 """Selective forgetting: what is not used any more falls asleep, and wakes up when it is."""
 
-from collections.abc import Iterable
-
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
@@ -14,7 +12,7 @@ from crabpath_retrievers.evaluation.experiments.experiment import (
     Trial,
     Verdict,
 )
-from crabpath_retrievers.evaluation.experiments.leaving import Edges, Leaving, within
+from crabpath_retrievers.evaluation.experiments.leaving import Edges, Leaving, dormant, within
 from crabpath_retrievers.evaluation.experiments.memories import (
     STATIC,
     memory_of,
@@ -45,20 +43,21 @@ def _play(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)
     asleep = list[float]()
     with memory_of(pages, embeddings, _SETTINGS) as memory:
         scene = Leaving(memory, draws)
-        for number, work in zip(turns, (scene.everything, scene.go_on), strict=True):
-            for _ in range(number):
-                work()
-                asleep.append(_asleep(scene.edges().values()))
-            if work == scene.everything:
-                before, known = scene.edges(), scene.accuracy(DEFAULT_NAMESPACE)
+        for _ in range(turns[0]):
+            scene.everything()
+            asleep.append(dormant(scene.edges()))
+        before, known = scene.edges(), scene.accuracy(DEFAULT_NAMESPACE)
+        for _ in range(turns[1]):
+            scene.go_on()
+            asleep.append(dormant(scene.edges()))
         after = scene.edges()
         return Trial(
             {
                 "learned edges": float(len(after)),
                 "dormant edges": asleep[-1],
-                "dormant edges of what was left, before": _asleep(within(scene.left, before).values()),
-                "dormant edges of what was left": _asleep(within(scene.left, after).values()),
-                "dormant edges of what is used": _asleep(within(scene.kept, after).values()),
+                "dormant edges of what was left, before": dormant(within(scene.left, before)),
+                "dormant edges of what was left": dormant(within(scene.left, after)),
+                "dormant edges of what is used": dormant(within(scene.kept, after)),
                 "accuracy on what was left, before": known,
                 "accuracy on what was left, asleep": scene.accuracy(DEFAULT_NAMESPACE),
                 "accuracy on what was left, static": scene.accuracy(STATIC),
@@ -68,10 +67,6 @@ def _play(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)
             },
             {"share of learned edges that are dormant": asleep},
         )
-
-
-def _asleep(weights: Iterable[float]) -> float:
-    return float(np.mean([weight < _HABITUAL for weight in weights] or [0.0]))
 
 
 def _until_awake(scene: Leaving, before: Edges) -> float:

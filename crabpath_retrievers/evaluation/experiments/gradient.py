@@ -127,8 +127,8 @@ EXPERIMENT = Experiment(
     name="gradient",
     title="Policy gradient against the heuristic",
     scene=(
-        "The first pages of two handbooks name nine parts each, and mention is the only way to tell "
-        "them apart: which part causes a fault stands nowhere. The walk leaves the best hit alone "
+        "The first pages of two handbooks name nine parts each; which part causes a fault stands "
+        "nowhere. The walk leaves the best hit alone "
         "and may follow three pointers; an agent asks for eight faults in two wordings, explores, "
         "reads four documents and says only whether it succeeded. Routes have one decision, so "
         "that the myopic rule would do what the full one does."

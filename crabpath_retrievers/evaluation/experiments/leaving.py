@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 
+from crabpath_retrievers.config import TierSettings
 from crabpath_retrievers.evaluation.experiments.agent import Agent, Task, would_succeed
 from crabpath_retrievers.evaluation.experiments.corpora.work import (
     CODING,
@@ -23,6 +24,8 @@ K = 4
 
 _KEPT = 2
 _JOBS = (*CODING_JOBS, *SAFETY_JOBS)
+
+_HABITUAL = TierSettings().habitual
 
 Edges = dict[tuple[str, str], float]
 
@@ -83,3 +86,8 @@ def within(jobs: tuple[Job, ...], edges: Edges) -> Edges:
         for (a, b), weight in edges.items()
         if any(a in job.needed and b in job.needed for job in jobs)
     }
+
+
+def dormant(edges: Edges) -> float:
+    """The share of them that a walk does not consider; 0 of none."""
+    return float(np.mean([w < _HABITUAL for w in edges.values()])) if edges else 0.0

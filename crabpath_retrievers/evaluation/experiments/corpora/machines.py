@@ -10,13 +10,13 @@ from crabpath_retrievers.evaluation.experiments.agent import Task
 MACHINES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Printing Press": {
-            "Suction Head": "Clean the rubber cups with water every morning. Cups last half a year.",
+            "Suction Head": "Clean the rubber cups with water every morning. They last a year.",
             "Guide Rail": "Set the rail with the long key. One turn is half a millimetre.",
             "Sheet Counter": "The counter has a small lens. Wipe it with a dry cloth.",
-            "Ink Pump": "Prime the pump by hand before the first run. Its filter is changed monthly.",
+            "Ink Pump": "Prime the pump by hand. Its filter is changed once a month.",
             "Damping Roller": "The roller is wrapped in cloth, which is washed on Fridays.",
             "Plate Clamp": "Tighten the four screws of the clamp crosswise, to ten newton metres.",
-            "Drying Lamp": "The lamp burns two thousand hours. Let it cool down before you touch it.",
+            "Drying Lamp": "The lamp burns two thousand hours. Let it cool before you touch it.",
             "Powder Spray": "Fill up the powder to the mark. Nozzles are pierced with a needle.",
             "Stack Table": "The chain of the table is greased once a quarter.",
         },

@@ -43,7 +43,5 @@ class Services(NamedTuple):
             "that the order is done.",
             d: f"The {d} clears {goods} through customs and pays the duties.",
         }
-        question = (
-            f"What does the {a} do with an order for {goods} that is packed and goes abroad?"
-        )
+        question = f"What does the {a} do with an order for {goods} that is packed and goes abroad?"
         return cls(pages, (a, b, c), d, question)
