@@ -84,7 +84,7 @@ def _verdict(found: BySeed) -> Verdict:
     how = f"after {np.mean(reached):.1f} hops" if reached else "never"
     reason = (
         f"with λ = 0.3 the walk reaches D in {int(sum(damped))} of {len(damped)} seeds, {how}; "
-        f"with λ = 1.0 in {int(sum(undamped))}, else it follows the cycle to its last hop. The usual "
+        f"with λ = 1.0 in {int(sum(undamped))}, else it goes round to its last hop. The usual "
         f"settings never enter a node twice and follow several pointers: D in "
         f"{int(sum(found['reaches D, usual settings']))} of {len(damped)}"
     )
@@ -97,10 +97,10 @@ EXPERIMENT = Experiment(
     scene=(
         "Three pages mention each other in a circle, A → B → C → A, and A mentions D too; nobody "
         "set an edge. A question about an order that B packs and D clears enters at A. As in the "
-        "paper the walk has one entry, follows one pointer at a time and may enter a node three times; what damps is "
-        "the only difference. Beside it the walk with the usual settings."
+        "paper the walk has one entry and follows one pointer at a time; it may enter a node three "
+        "times, and λ is the only difference. Beside it the walk with the usual settings."
     ),
-    paper="003 §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops A → B → C → A",
+    paper="003 §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops in the cycle",
     must="D reached with λ = 0.3 and not with 1.0 in 9 of 10 seeds",
     play=_play,
     verdict=_verdict,

@@ -111,8 +111,8 @@ def _verdict(found: BySeed) -> Verdict:
     reason = (
         f"at most {_HELD:.0%} of the learned edges cross in {sum(sparse)} of {len(sparse)} seeds, "
         f"and they are the bridges and nothing else in {sum(right)}; from bare outcomes the share "
-        f"is {np.mean(found['share of edges that cross, told only outcomes']):.0%}, with wrong ones "
-        "among them"
+        f"is {np.mean(found['share of edges that cross, told only outcomes']):.0%}, with wrong "
+        "ones among them"
     )
     return Verdict("reproduced" if good >= _SEEDS else "not reproduced", reason)
 

@@ -90,8 +90,8 @@ def _verdict(found: BySeed) -> Verdict:
     reason = (
         f"edges {edges[0]:.0f} → {edges[1]:.0f}, dormant {asleep[0]:.0%} → {asleep[1]:.0%}, undo "
         f"gives all edges back in {sum(undone)} of {len(undone)} seeds; accuracy on what was left "
-        f"{right[0]:.3f} → {right[1]:.3f}, {np.mean(found['accuracy on what was left, static']):.3f} "
-        f"without learning{'' if works else _WHY}"
+        f"{right[0]:.3f} → {right[1]:.3f}, without learning "
+        f"{np.mean(found['accuracy on what was left, static']):.3f}{'' if works else _WHY}"
     )
     held = works and all(undone) and edges[1] < edges[0] and asleep[1] <= _DORMANT
     return Verdict("reproduced" if held else "not reproduced", reason)
