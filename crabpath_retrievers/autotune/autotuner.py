@@ -12,7 +12,7 @@ from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.autotune import Knobs
-from crabpath_retrievers.health.checkup import checkup, past_reports
+from crabpath_retrievers.health.checkup import checkup, foreseen, past_reports
 from crabpath_retrievers.health.report import HealthReport
 from crabpath_retrievers.knobs import knobs_of, stored
 from crabpath_retrievers.storage import GraphStore
@@ -129,7 +129,8 @@ class Autotuner:
         rules, reports = self.settings.autotune, self._reports(namespace, record and not dry_run)
         lessons = self.store.learned.learned(namespace).version
         past = past.judged(reports[-1], rules)
-        adjusted = tuple(tune(reports, knobs, past, rules))
+        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every)
+        adjusted = tuple(tune([*reports[:-1], ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
         after = replace(knobs, **turned)
         left = past.after(reports[-1], knobs, adjusted, lessons, rules)

@@ -1,8 +1,10 @@
 """Measuring a namespace of a store, and keeping what was found."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from crabpath_retrievers.changes.health import RecordHealth
 from crabpath_retrievers.config import Settings
@@ -45,6 +47,36 @@ def checkup(
         facts = report.to_dict()
         store.apply([RecordHealth(namespace, clock.turn, report.created, facts, kept)])
     return report
+
+
+def foreseen(
+    store: GraphStore, namespace: str, settings: Settings, report: HealthReport, turns: int
+) -> HealthReport:
+    """The report with the dormant share that is to come, where that would be out of range.
+
+    Args:
+        store: Where the namespace is.
+        namespace: By name.
+        settings: As for :func:`checkup`.
+        report: How it is now.
+        turns: How far ahead; what is not used until then fades so long.
+    """
+    clock = store.walk.clock(namespace)
+    own = tuned(settings, clock.knobs)
+    fading = turns * math.log(2.0) / own.learning.half_life if own.learning.decay else 0.0
+    ahead = clock._replace(exponent=clock.exponent + fading)
+    then = assess(
+        measure(store, ahead, own, None),
+        settings.health,
+        namespace=namespace,
+        turn=clock.turn,
+        created=report.created,
+    )["dormant_pct"]
+    if report["dormant_pct"].in_range is False or then.in_range is not False:
+        return report
+    told = replace(then, note=f"{then.note}; in {turns} turns, of what is not used until then")
+    metrics = (told if metric.name == told.name else metric for metric in report.metrics)
+    return replace(report, metrics=tuple(metrics))
 
 
 def past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:

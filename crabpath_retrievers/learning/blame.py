@@ -86,8 +86,18 @@ def _judged(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
         entry = entry_of(turn, item)
-        if value and entry and entry != item.node:
+        if entry == item.node:
+            # It stood where the query enters: what stands beside it advises against it.
+            entry = _beside(turn, item.node)
+        if value and entry:
             yield (entry, item.node), value
+
+
+def _beside(turn: Turn, node: str) -> str | None:
+    """The best entry other than this one; None where there is no other."""
+    others = (seed for seed in turn.seeds if seed.node != node)
+    best = max(others, key=lambda seed: seed.score, default=None)
+    return best.node if best else None
 
 
 def entry_of(turn: Turn, item: Returned) -> str | None:

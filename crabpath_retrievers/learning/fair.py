@@ -108,11 +108,12 @@ def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
 def hindsight(
     turn: Turn, credit: Credit, fair: Credit, before: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float]:
-    """What a failure says of what it followed, for its own question, in [-1, 1] by node id.
+    """What a failure says of its documents, for its own question, in [-1, 1] by node id.
 
-    It speaks for several documents as far as they were right: most failures lack another one. What
-    was followed alone answers for it. Of what successes of the question did without, it says
-    nothing.
+    It speaks for several that it followed as far as they were right: most failures lack another
+    one. What was followed alone answers for it. Of what successes of the question did without, it
+    says nothing. What was not followed makes room for others as far as what was followed was
+    right: beside a document that misled, it is the next to try.
 
     Args:
         turn: What was returned.
@@ -122,11 +123,15 @@ def hindsight(
     """
     right = likely_right(turn, credit)
     if len(right) == 1:
-        return {node: fair.documents[node] for node in right}
-    return {
-        node: 0.0 if before and before.get(node, 0.0) <= 0 else chance * -credit.documents[node]
-        for node, chance in right.items()
-    }
+        followed = {node: fair.documents[node] for node in right}
+    else:
+        needless = {node for node in right if before and before.get(node, 0.0) <= 0}
+        followed = {
+            node: 0.0 if node in needless else chance * -credit.documents[node]
+            for node, chance in right.items()
+        }
+    room = sum(max(0.0, value) for value in followed.values()) / max(1, len(followed))
+    return followed | {node: -room for node, value in credit.documents.items() if not value}
 
 
 def shared_out(

@@ -1,5 +1,6 @@
 """Turns written by hand: a few decisions and the documents that they led to."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -69,3 +70,14 @@ def step_of():
 def turn_of():
     """Writes down a turn."""
     return make_turn
+
+
+@pytest.fixture(scope="session")
+def returned(turn_of):
+    """A turn that returned documents with these probabilities of relevance."""
+
+    def _returned(**probabilities):
+        items = (Returned(node, p, "seed", (), {}) for node, p in probabilities.items())
+        return replace(turn_of(), returned=tuple(items))
+
+    return _returned

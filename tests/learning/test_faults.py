@@ -18,18 +18,6 @@ from crabpath_retrievers.learning.fair import (
     shared_out,
 )
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned
-
-
-@pytest.fixture(scope="session")
-def returned(turn_of):
-    """A turn that returned documents with these probabilities of relevance."""
-
-    def _returned(**probabilities):
-        items = (Returned(node, p, "seed", (), {}) for node, p in probabilities.items())
-        return replace(turn_of(), returned=tuple(items))
-
-    return _returned
 
 
 def failure(*followed, unused=()):

@@ -36,8 +36,22 @@ def test_a_bare_success_speaks_as_far_as_the_ranker_believed(asked):
 
 
 def test_a_bare_failure_speaks_against_what_was_unlikely(asked):
-    """The likely document is hardly touched."""
-    assert remembered(asked, Credit(-1.0)) == pytest.approx({"a": -0.1, "b": -0.8})
+    """The likely document is hardly touched; half as much as a success would, it may be none."""
+    assert remembered(asked, Credit(-1.0)) == pytest.approx({"a": -0.05, "b": -0.4})
+
+
+def test_a_bare_success_holds_all_that_was_needed(asked):
+    """What failures held against its documents is gone, and what it did without was not needed."""
+    before = {"a": -0.5, "b": 0.3, "c": 0.7, "d": -0.2}
+    found = remembered(asked, Credit(1.0), before=before)
+    assert found == pytest.approx({"a": 0.9 + 0.5, "b": 0.2, "c": -0.7})
+
+
+def test_a_bare_failure_lacked_what_successes_had(asked):
+    """Each of them as far as it was thought to be needed; all of them together as one."""
+    before = {"a": 0.4, "c": 0.9, "d": 0.3, "e": -0.5}
+    found = remembered(asked, Credit(-1.0), before=before)
+    assert found == pytest.approx({"a": -0.05, "b": -0.4, "c": 0.375, "d": 0.125})
 
 
 def test_a_failure_counts_as_far_as_its_documents_answer_for_it(asked):
@@ -76,6 +90,17 @@ def test_it_stays_in_its_range(asked, outcome, weight, credit):
     for documents in ({}, {"a": credit}):
         found = remembered(asked, Credit(outcome, weight, documents))
         assert all(value and -1 <= value <= 1 for value in found.values())
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(-5, 5), st.floats(0.01, 5))
+def test_after_a_bare_success_nothing_is_held_against_its_documents(
+    asked, outcome, weight, before, lacked
+):
+    """And nothing that it lacked is spoken for more than before."""
+    known = {"a": before, "c": lacked}
+    found = remembered(asked, Credit(outcome, weight), before=known)
+    assert before + found["a"] > before
+    assert 0 <= lacked + found["c"] < lacked
 
 
 def test_a_failure_may_speak_for_what_it_followed(asked):

@@ -5,12 +5,16 @@ from types import MappingProxyType
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.experiments import (
+    adversarial,
+    brain_death,
     compression,
     cost,
     damping,
     domains,
     forgetting,
     gradient,
+    negation,
+    noise,
     procedural,
     prune,
     scaling,
@@ -21,9 +25,13 @@ from crabpath_retrievers.evaluation.experiments.experiment import Experiment
 
 _ALL = (
     procedural,
+    negation,
     forgetting,
     domains,
+    brain_death,
     twins,
+    adversarial,
+    noise,
     damping,
     compression,
     cost,
