@@ -37,7 +37,7 @@ Ask = Callable[[str], Sequence[str]]
 def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
     pages = shuffled(draws, STEPS, NEAR, texts())
-    asked, reworded = _workload(draws)
+    asked, unasked = _workload(draws)
     corpus = Corpus.of(pages_of(pages), embeddings, split=False, shown=False)
     with memory_of(pages, embeddings) as memory, dense(corpus) as rank:
         agent, length = Thrifty(memory), list[float]()
@@ -55,12 +55,12 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
         figures = dict[str, float]()
         for name, ask in ways.items():
             figures |= _figures(name, ask, asked, pages)
-        figures |= _figures("CrabPath, other words", ways["CrabPath"], reworded, pages)
+        figures |= _figures("CrabPath, other questions", ways["CrabPath"], unasked, pages)
     return Trial(figures, {"tokens read, learning": length})
 
 
 def _workload(draws: np.random.Generator) -> tuple[list[Task], list[Task]]:
-    """Tasks that are asked again and again, and the same in words that never were."""
+    """Tasks that are asked again and again, and others of the same pages that never are."""
     names = [str(name) for name in draws.choice(list(PAGES), _OFFICE, replace=False)]
     wordings = [str(one) for one in draws.permutation(QUESTIONS)]
     half = len(wordings) // 2
@@ -87,7 +87,7 @@ def _figures(
 
 
 def _verdict(found: BySeed) -> Verdict:
-    names = ("everything", f"search, {_K} documents", "CrabPath", "CrabPath, other words")
+    names = ("everything", f"search, {_K} documents", "CrabPath", "CrabPath, other questions")
     ways = [
         (float(np.mean(found[f"tokens, {name}"])), float(np.mean(found[f"accuracy, {name}"])))
         for name in names
@@ -96,7 +96,7 @@ def _verdict(found: BySeed) -> Verdict:
     reason = (
         f"tokens a question {all_:.0f} with everything, {search:.0f} with search, {ours:.0f} with "
         f"what was learned, {1 - ours / all_:.0%} less than everything, at an accuracy of "
-        f"{right:.2f} against {found_by_search:.2f} of search; in words that were never used "
+        f"{right:.2f} against {found_by_search:.2f} of search; for questions that were never asked "
         f"{other:.0f} tokens and {right_there:.2f}"
     )
     held = 1 - ours / all_ >= _LEAST and ours < search and right >= found_by_search
@@ -111,8 +111,8 @@ EXPERIMENT = Experiment(
         "single pages, come again and again. An agent reads what the memory is confident of, asks "
         "for more where that is not enough, and says only whether it succeeded. Then the tokens "
         "of the context and its accuracy are taken for everything loaded, for the six nearest "
-        "pages of plain Chroma, and for what the memory is confident of now; at last for the same "
-        "tasks in words that it was never asked in. Tokens are four characters, as in budgets."
+        "pages of plain Chroma, and for what the memory is confident of now; at last for questions "
+        "about the same pages that it was never asked. Tokens are four characters, as in budgets."
     ),
     paper=(
         "000 §6.4: 6,066 tokens static, 744 with search, 297 with CrabPath; 63 to 99 % less than "

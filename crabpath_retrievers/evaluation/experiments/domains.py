@@ -27,7 +27,7 @@ from crabpath_retrievers.evaluation.experiments.memories import (
     some,
 )
 
-TURNS = 75
+TURNS = 100
 OUTCOMES = "outcomes"
 """The namespace of an agent that never says what it used."""
 

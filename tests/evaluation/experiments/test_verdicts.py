@@ -20,8 +20,8 @@ GOOD = {
         "accuracy, search, 6 documents": [0.9, 1.0],
         "tokens, CrabPath": [70.0, 60.0],
         "accuracy, CrabPath": [1.0, 1.0],
-        "tokens, CrabPath, other words": [30.0, 20.0],
-        "accuracy, CrabPath, other words": [0.1, 0.1],
+        "tokens, CrabPath, other questions": [30.0, 20.0],
+        "accuracy, CrabPath, other questions": [0.1, 0.1],
     },
     "damping": {
         "reaches D, λ = 0.3": [1.0, 1.0],
