@@ -27,7 +27,7 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
     draws = np.random.default_rng(seed)
     scene = Services.drawn(draws)
     pages = shuffled(draws, scene.pages, some(draws, texts(), _FILLS))
-    figures = dict[str, float]()
+    figures, curves = dict[str, float](), dict[str, list[float]]()
     for name, settings in (
         ("λ = 0.3", _alone(0.3)),
         ("λ = 1.0", _alone(1.0)),
@@ -36,7 +36,9 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
         with memory_of(pages, embeddings, settings, scene.pages) as memory:
             turn = memory.retrieve(scene.question, record=False).turn
         figures |= {f"{of}, {name}": value for of, value in _figures(turn, scene).items()}
-    return Trial(figures)
+        if name.startswith("λ"):
+            curves[name] = _reached(turn)
+    return Trial(figures, curves)
 
 
 def _alone(damping: float) -> Settings:
@@ -73,6 +75,12 @@ def _route(turn: Turn) -> list[tuple[str, str]]:
     return [(edge["source"], edge["target"]) for edge in turn.follow_log]
 
 
+def _reached(turn: Turn) -> list[float]:
+    """How many pages the walk has seen after each hop; a walk that has ended sees no more."""
+    targets = [target for _, target in _route(turn)]
+    return [float(len({turn.seeds[0].node, *targets[: hop + 1]})) for hop in range(_HOPS)]
+
+
 def _verdict(found: BySeed) -> Verdict:
     damped, undamped = found["reaches D, λ = 0.3"], found["reaches D, λ = 1.0"]
     good = [a == 1.0 and b == 0.0 for a, b in zip(damped, undamped, strict=True)]
@@ -98,10 +106,13 @@ EXPERIMENT = Experiment(
         "Three pages mention each other in a circle, A → B → C → A, and A mentions D too; nobody "
         "set an edge. A question about an order that B packs and D clears enters at A. As in the "
         "paper the walk has one entry and follows one pointer at a time; it may enter a node three "
-        "times, and λ is the only difference. Beside it the walk with the usual settings."
+        "times, and λ is the only difference. Beside it the walk with the usual settings. No hop "
+        f"means that D is an entry itself, {_HOPS + 1} hops that it was never reached."
     ),
     paper="003 §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops in the cycle",
     must="D reached with λ = 0.3 and not with 1.0 in 9 of 10 seeds",
     play=_play,
     verdict=_verdict,
+    across="hop",
+    up="pages seen",
 )
