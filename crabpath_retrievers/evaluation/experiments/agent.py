@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Agent:
         namespace: Who it is.
         noise: Share of outcomes that it tells wrongly, in [0, 1).
         draws: Which of them.
+        tells_used: Whether it also says which of the documents that it read its task needed; only
+            for phenomena that are about joint use.
         successes: Whether each task so far succeeded in truth.
     """
 
@@ -39,15 +41,25 @@ class Agent:
     namespace: str = DEFAULT_NAMESPACE
     noise: float = 0.0
     draws: np.random.Generator = field(default_factory=np.random.default_rng)
+    tells_used: bool = False
     successes: list[bool] = field(default_factory=list)
 
-    def work(self, task: Task, k: int) -> Turn:
-        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory."""
-        turn = self.memory.retrieve(task.question, k=k, namespace=self.namespace).turn
-        succeeded = task.succeeds([item.node for item in turn.returned])
+    def work(self, task: Task, k: int, **options: Any) -> Turn:
+        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory.
+
+        Args:
+            task: What for.
+            k: Most documents.
+            options: Further options of ``CrabPath.retrieve``.
+        """
+        asked = {"k": k, "namespace": self.namespace, **options}
+        turn = self.memory.retrieve(task.question, **asked).turn
+        read = [item.node for item in turn.returned]
+        succeeded = task.succeeds(read)
         self.successes.append(succeeded)
         told = succeeded != (self.draws.random() < self.noise)
-        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0))
+        used = [node for node in read if node in task.needed] if self.tells_used else None
+        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0, used=used))
         return turn
 
 

@@ -7,14 +7,41 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.experiments import (
     adversarial,
     brain_death,
+    compression,
+    cost,
+    damping,
+    domains,
+    forgetting,
+    gradient,
     merge,
     negation,
     noise,
     procedural,
+    prune,
+    scaling,
+    static,
+    twins,
 )
 from crabpath_retrievers.evaluation.experiments.experiment import Experiment
 
-_ALL = (procedural, negation, adversarial, noise, brain_death, merge)
+_ALL = (
+    procedural,
+    negation,
+    forgetting,
+    domains,
+    brain_death,
+    twins,
+    adversarial,
+    noise,
+    damping,
+    compression,
+    cost,
+    static,
+    gradient,
+    merge,
+    prune,
+    scaling,
+)
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     {of.EXPERIMENT.name: of.EXPERIMENT for of in _ALL}

@@ -1,8 +1,9 @@
 """Memories to play in, and what they have learned."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
@@ -19,22 +20,37 @@ _WALKED = tuple(kind.label for kind in EdgeKind if kind not in {*TYPED_KINDS, Ed
 
 @contextmanager
 def memory_of(
-    texts: Mapping[str, str], embeddings: Embeddings, settings: Settings | None = None
+    texts: Mapping[str, str],
+    embeddings: Embeddings,
+    settings: Settings | None = None,
+    titles: Collection[str] = (),
 ) -> Iterator[CrabPath]:
     """A temporary memory of pages, each a source and one document with the id of its page.
 
-    What stands before a slash in the name of a page is where it stands, the rest is its title.
+    What stands before a slash in an id is where the page stands, the rest is its title.
+
+    Args:
+        texts: Pages by id.
+        embeddings: The embedder.
+        settings: Other settings than the usual ones.
+        titles: Pages whose id is their title, under which other pages may mention them.
     """
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents([_page(name, text) for name, text in texts.items()], split=False)
+        memory.add_documents(pages_of(texts, titles), split=False)
         yield memory
 
 
-def _page(name: str, text: str) -> Document:
-    metadata = {"source": name}
-    if "/" in name:
-        metadata["title"] = name.split("/", 1)[1]
-    return Document(text, id=name, metadata=metadata)
+def pages_of(texts: Mapping[str, str], titles: Collection[str] = ()) -> list[Document]:
+    """The same pages as documents."""
+    return [
+        Document(text, id=name, metadata={"source": name, **_title(name, titles)})
+        for name, text in texts.items()
+    ]
+
+
+def _title(name: str, titles: Collection[str]) -> dict[str, str]:
+    place, _, rest = name.rpartition("/")
+    return {"title": rest} if place or name in titles else {}
 
 
 def weights(
@@ -52,3 +68,25 @@ def weights(
     for other in memory.typed_neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)
     return found
+
+
+def co_used(
+    memory: CrabPath, nodes: Iterable[str], namespace: str = DEFAULT_NAMESPACE
+) -> dict[tuple[str, str], float]:
+    """The edges that joint use has made, from and to, with their effective weights."""
+    return {
+        (node, other): weight
+        for node in nodes
+        for other, weight in weights(memory, node, "co_used", namespace=namespace).items()
+    }
+
+
+def shuffled(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict[str, str]:
+    """All pages in an order of their own, as they reach the memory."""
+    pages = [(name, text) for of in texts for name, text in of.items()]
+    return dict(pages[int(place)] for place in draws.permutation(len(pages)))
+
+
+def some(draws: np.random.Generator, texts: Mapping[str, str], number: int) -> dict[str, str]:
+    """As many of the pages, to fill a memory with."""
+    return dict(list(shuffled(draws, texts).items())[:number])

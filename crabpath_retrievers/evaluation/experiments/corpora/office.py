@@ -144,4 +144,4 @@ def texts() -> dict[str, str]:
 def unrelated(draws: np.random.Generator) -> Task:
     """One of the questions, which needs its page."""
     name = str(draws.choice(list(PAGES)))
-    return Task(str(draws.choice(PAGES[name].questions)), [name])
+    return Task(str(draws.choice(PAGES[name].questions)), (name,))
