@@ -35,7 +35,7 @@ def succeeded_together(
     """Co-use after a success of which nobody said what it used; nothing after a failure.
 
     The documents that mattered more likely than not count as used, for half towards a new edge.
-    An edge from a returned document to one that was not returned falls.
+    An edge from a returned document to one that was not returned falls, and so does a count.
 
     Args:
         turn: What was returned, with the ranker's probabilities.
@@ -50,7 +50,22 @@ def succeeded_together(
     likely = {node: credit.outcome for node, p in believed(turn).items() if p >= _LIKELY}
     used = replace(credit, documents=likely)
     found = co_use(used, existing, protos, settings, habitual=habitual, share=_GUESSED)
-    return replace(found, deltas=(*found.deltas, *_apart(turn, credit, existing)))
+    return replace(
+        found,
+        deltas=(*found.deltas, *_apart(turn, credit, existing)),
+        counted={**found.counted, **_counted_apart(turn, credit, protos)},
+    )
+
+
+def _counted_apart(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> dict[Pair, float]:
+    """What is taken from counts of pairs of which a success had one end only."""
+    sure = {item.node: item.probability for item in turn.returned}
+    step = _GUESSED * credit.outcome * credit.weight
+    return {
+        (a, b): -min(count, step * sure[a if a in sure else b])
+        for (a, b), count in protos.items()
+        if count > 0 and (a in sure) != (b in sure)
+    }
 
 
 def _apart(

@@ -38,6 +38,13 @@ def test_a_success_without_the_other_end_lowers_an_edge(returned):
     assert deltas[AB] == pytest.approx(0.1 * 0.5)
 
 
+def test_a_success_without_the_other_end_takes_from_a_count(returned):
+    """Half a count, as far as the one that was there was believed; nothing where both were not."""
+    protos = {("a", "c"): 1.0, ("b", "c"): 0.1, ("x", "y"): 1.0}
+    found = learn(returned(a=0.9, b=0.8), protos=protos).counted
+    assert found == pytest.approx({("a", "b"): 0.5, ("a", "c"): -0.45, ("b", "c"): -0.1})
+
+
 def test_where_none_of_its_company_is_there_the_turn_is_about_something_else(returned):
     """An edge of a document that stands alone stays."""
     found = learn(returned(a=0.9, x=0.8), existing={AB: 0.5, AC: 0.3})
