@@ -113,7 +113,8 @@ def hindsight(
     It speaks for several that it followed as far as they were right: most failures lack another
     one. What was followed alone answers for it. Of what successes of the question did without, it
     says nothing. What was not followed makes room for others as far as what was followed was
-    right: beside a document that misled, it is the next to try.
+    right: beside a document that misled, it is the next to try. Where nothing was followed, nothing
+    finer is known than the outcome says.
 
     Args:
         turn: What was returned.
@@ -122,6 +123,8 @@ def hindsight(
         before: What the question says of documents, by node id, where it succeeded before.
     """
     right = likely_right(turn, credit)
+    if not right:
+        return {}
     if len(right) == 1:
         followed = {node: fair.documents[node] for node in right}
     else:
@@ -130,7 +133,7 @@ def hindsight(
             node: 0.0 if node in needless else chance * -credit.documents[node]
             for node, chance in right.items()
         }
-    room = sum(max(0.0, value) for value in followed.values()) / max(1, len(followed))
+    room = sum(max(0.0, value) for value in followed.values()) / len(followed)
     return followed | {node: -room for node, value in credit.documents.items() if not value}
 
 

@@ -23,7 +23,7 @@ def faded(
     half_life: float,
     settings: MaintenanceSettings,
 ) -> Fading:
-    """The weights that nothing is left of; a walk does not notice that they are gone.
+    """The weights that nothing is left of; no walk follows them any more.
 
     What was moved within the last ``age`` turns stays, and so does what leads to a node of the
     highest authority.

@@ -114,6 +114,17 @@ def test_a_failure_does_not_speak_for_what_successes_of_its_question_did_without
     assert hindsight(turn, credit, credit, {}) == right
 
 
+def test_what_was_not_followed_makes_room_as_far_as_the_rest_was_right(returned):
+    """Beside one that misled it is the next to try; where nothing was followed nothing is said."""
+    turn = returned(a=0.9, b=0.8, c=0.5)
+    alone, both = failure("a", unused="bc"), failure("a", "b", unused="c")
+    assert hindsight(turn, alone, alone) == {"a": -1.0, "b": 0.0, "c": 0.0}
+    right = likely_right(turn, both)
+    expected = right | {"c": -(right["a"] + right["b"]) / 2}
+    assert hindsight(turn, both, both) == pytest.approx(expected)
+    assert hindsight(turn, failure(unused="abc"), failure(unused="abc")) == {}
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_rightness_is_a_probability_and_grows_with_belief(returned, beliefs):
     """Of nothing but what was followed."""
