@@ -87,11 +87,22 @@ class Judge:
         found = self.store.turns.window(namespace, until=kept.created, turns=turns, seconds=seconds)
         left = [logged for logged in found if logged.consumed is None]
         if not left:
+            if not found and self._is_ahead(namespace, kept.created):
+                return (
+                    f"the last turn of namespace {namespace!r} is later than this feedback (was "
+                    "the clock set back?): give the turn id"
+                )
             return (
                 f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
                 "seconds is left to learn from: give the turn id"
             )
         return _frozen(left[0]) or _named(kept.feedback, left)
+
+    def _is_ahead(self, namespace: str, moment: float) -> bool:
+        """Whether the last turn was recorded after a moment."""
+        latest = self.store.turns.latest(namespace)
+        found = self.store.turns.find(latest, namespace=namespace) if latest else None
+        return found is not None and found.turn.created > moment
 
     def _judged(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
         weight = self.settings.sources.get(feedback.source, _SHIPPED[feedback.source])
