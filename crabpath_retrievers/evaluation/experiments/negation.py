@@ -3,7 +3,6 @@
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.config import SeedSettings
 from crabpath_retrievers.evaluation.experiments.corpora.deploy import NEAR
 from crabpath_retrievers.evaluation.experiments.corpora.hotfix import (
     DEPRECATED,
@@ -24,7 +23,8 @@ from crabpath_retrievers.outcome import Feedback
 
 TURNS = 40
 READ = 6
-MOST = SeedSettings().hits
+MOST = 100  # more than there are pages
+ERROR = 0.3
 _CORRECTIONS, _BAR = 20, -0.3
 
 
@@ -35,7 +35,8 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
     with memory_of(pages, embeddings) as memory:
         before = {question: _found(memory, question) for question in QUESTIONS}
         for _ in range(TURNS):
-            misled.append(_work(memory, str(draws.choice(QUESTIONS))))
+            slip = draws.random() < ERROR
+            misled.append(_work(memory, str(draws.choice(QUESTIONS)), slip=slip))
             bad.append(_strongest_against(memory, DEPRECATED, pages))
             good.append(_strongest_against(memory, GOOD, pages))
         lost = sum(not before[q] <= _found(memory, q) for q in QUESTIONS)
@@ -54,20 +55,24 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
     )
 
 
-def _work(memory: CrabPath, question: str) -> bool:
-    """Follow whichever of both pages stands first, and tell how that went; whether it misled."""
+def _work(memory: CrabPath, question: str, *, slip: bool) -> bool:
+    """Follow one of both pages, and tell how that went; whether it misled.
+
+    The first one, or by mistake the other one where both are read.
+    """
     turn = memory.retrieve(question, k=READ).turn
     read = [item.node for item in turn.returned if item.node in PAGES]
     if not read:
         memory.record(Feedback(turn.id, -1.0))
         return False
-    wrong = read[0] == DEPRECATED
-    memory.record(Feedback(turn.id, -1.0 if wrong else 1.0, used=read[:1]))
+    followed = read[-1] if slip else read[0]
+    wrong = followed == DEPRECATED
+    memory.record(Feedback(turn.id, -1.0 if wrong else 1.0, used=[followed]))
     return wrong
 
 
 def _found(memory: CrabPath, question: str) -> set[str]:
-    """Which of both pages are found, where as many are asked for as search finds."""
+    """Which of both pages are returned where there is room for all that search and walk find."""
     answer = memory.retrieve(question, k=MOST, record=False)
     return {item.node.id for item in answer.documents} & set(PAGES)
 
@@ -95,8 +100,9 @@ EXPERIMENT = Experiment(
     scene=(
         "One page says to run the tests before every deploy, a deprecated one to skip them for a "
         "hotfix; thirty others stand around them. An agent asks about hotfixes in six wordings, "
-        "reads six documents, follows whichever of both pages stands first, and says which one "
-        "that was and whether it succeeded. It fails with the deprecated page."
+        "reads six documents, follows whichever of both pages stands first (in three of ten "
+        "questions the other one, by mistake), and says which one that was and whether it "
+        "succeeded. It fails with the deprecated page; that is a correction."
     ),
     paper="003 §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the good one at 1",
     must="below -.3 within 20 corrections, the good page untouched, no search hit lost",
