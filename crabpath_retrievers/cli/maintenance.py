@@ -1,11 +1,14 @@
 """The command that maintains a memory: beside any process, but for what must be embedded."""
 
 import json
+import os
 import re
 import signal
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import typer
@@ -27,6 +30,7 @@ from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
 from crabpath_retrievers.memory import CrabPath
 
+_PRIORITY = 10  # of 19, the lowest
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -58,13 +62,13 @@ def maintain(
             typer.echo(json.dumps({"undone": undo})) if as_json else out.print(f"{undo} undone")
             return
         if pause is None:
-            _show(upkeep.run(step or STEPS, dry_run=dry_run), as_json=as_json)
+            _show(_gently(upkeep, step or STEPS, dry_run=dry_run), as_json=as_json)
             return
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
         while not ended.is_set():
             try:
-                _show(upkeep.run(step or STEPS, dry_run=dry_run), as_json=as_json)
+                _show(_gently(upkeep, step or STEPS, dry_run=dry_run), as_json=as_json)
             except StoreLockedError as error:  # the next time will do
                 errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
             ended.wait(pause)
@@ -80,6 +84,18 @@ def _upkeep(store: str, vectors: str | None, *, embedding: bool) -> Iterator[Upk
             return
     with CrabPath.open(store, vectors=vectors, settings=settings, create=False) as memory:
         yield memory.upkeep
+
+
+def _gently(upkeep: Upkeep, steps: Sequence[str], *, dry_run: bool) -> MaintenanceReport:
+    """Run in a thread that lets queries on the same processors go first, where it can."""
+    with ThreadPoolExecutor(1, initializer=_step_back) as thread:
+        return thread.submit(upkeep.run, steps, dry_run=dry_run).result()
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":  # elsewhere the number of a thread may be that of a process
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _PRIORITY)
 
 
 def _seconds(text: str) -> float:

@@ -1,6 +1,7 @@
 """Experiments are played seed by seed, summed up, written down, and asked for by name."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,9 @@ from crabpath_retrievers.evaluation.experiments.every import EXPERIMENTS, experi
 from crabpath_retrievers.evaluation.experiments.experiment import Experiment, Trial, Verdict
 from crabpath_retrievers.evaluation.experiments.playing import play
 from crabpath_retrievers.evaluation.reporting import experiments as reporting
+
+
+REPORTS = Path(__file__).parents[3] / "docs" / "experiments"
 
 
 def judged(found):
@@ -92,3 +96,14 @@ def test_every_experiment_says_what_the_paper_says(name):
     assert experiment.name == name
     assert experiment.paper[:3] in {"000", "001", "002", "003", "004"}
     assert len(experiment.scene) > 50
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_has_its_report_in_the_docs(name):
+    """With ten seeds, and a line in the overview."""
+    record = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["seeds"] == 10
+    assert (REPORTS / f"{name}.md").read_text(encoding="utf-8") == reporting.page(
+        record, f"{name}.png" if record["curves"] else None
+    )
+    assert f"({name}.md)" in (REPORTS / "README.md").read_text(encoding="utf-8")
