@@ -9,7 +9,7 @@ demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
 test: $(STAMP)  ## all tests
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/ruff format --check .

@@ -25,6 +25,25 @@ hypothesis.settings.register_profile("shared", deadline=None)  # cores may be bu
 hypothesis.settings.load_profile("shared")
 
 
+# Minutes each: what begins with them does not end with one worker alone.
+LONG = (
+    "feedback/test_crash.py",
+    "maintenance/test_replaced_killed.py",
+    "test_typing.py",
+    "feedback/test_undo.py",
+    "hosts/langgraph/test_server.py",
+    "evaluation/learning/test_command.py",
+    "evaluation/experiments/test_papers.py",
+    "examples/test_langchain_examples.py",
+    "test_demo.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, all others as they are."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+
+
 @pytest.fixture(scope="session")
 def embeddings() -> Embeddings:
     """all-MiniLM-L6-v2 from the packaged weights."""

@@ -13,7 +13,6 @@ from crabpath_retrievers.evaluation.experiments.experiment import Experiment, Tr
 from crabpath_retrievers.evaluation.experiments.playing import play
 from crabpath_retrievers.evaluation.reporting import experiments as reporting
 
-
 REPORTS = Path(__file__).parents[3] / "docs" / "experiments"
 
 
