@@ -3,6 +3,7 @@
 One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class Retrieval:
         )
         if query.record:
             yield from perform(self.store.record, turn, found.vector)
+        message = "turn %s in namespace %r: %d documents, %s ms"
+        _log.debug(message, turn.id, turn.namespace, len(ranked), watch.laps)
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
     def evidence(self, query: Query) -> Steps[Evidence]:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from crabpath_retrievers.callbacks.found import Found
 from crabpath_retrievers.callbacks.runs import Root
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.precedence import Learns, kind_of, record_over
+from crabpath_retrievers.feedback.precedence import Learns, record_over
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.outcome_policy import SEEN
 from crabpath_retrievers.text import storable
 
 _log = logging.getLogger(__name__)
@@ -44,10 +43,6 @@ class Scribe:
 
     def _recorded(self, feedback: Feedback) -> Receipt:
         receipt = record_over(self.memory, feedback)
-        if receipt.status == "refused":
-            usual = kind_of(feedback.feedback_id) in SEEN  # somebody said something finer before
-            level = logging.DEBUG if usual else logging.WARNING
-            _log.log(level, "feedback %r is refused: %s", receipt.feedback_id, receipt.note)
         self._tell(feedback, receipt)
         return receipt
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.noted import Noted
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.verdict import Judge
+from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
 
@@ -103,7 +105,7 @@ class Inbox:
 
     @repeated
     def _applied(self, kept: Kept) -> Receipt:
-        feedback_id = kept.feedback.feedback_id
+        feedback_id, begun = kept.feedback.feedback_id, time.perf_counter()
         with self._store.reading():
             now = self._store.learned.feedback(feedback_id)
             if now.status != "waiting":
@@ -111,6 +113,9 @@ class Inbox:
             changes, receipt = self._consequences(kept)
         self._store.apply(changes)
         self._tune(changes)
+        if receipt.status == "applied":
+            message = "learned from feedback %r: %d changes in %.1f ms"
+            _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
         return receipt
 
     def _tune(self, changes: list[Change]) -> None:

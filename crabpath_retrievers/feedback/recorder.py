@@ -8,11 +8,13 @@ from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.feedback.inbox import Inbox, Tally
 from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.precedence import kind_of
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.worker import Worker
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.notes import LONGEST
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.outcome_policy import SEEN
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
 
@@ -58,6 +60,7 @@ class Recorder:
         if kept.feedback != feedback:
             note = _OTHER if receipt.note is None else f"{_OTHER}; {receipt.note}"
             receipt = receipt._replace(note=note)
+        _log_receipt(receipt, feedback)
         return receipt
 
     def _vector(self, feedback: Feedback) -> Vector | None:
@@ -133,3 +136,13 @@ class Recorder:
     def _catch_up(self, least: int) -> None:
         self._episodes.catch_up(least)
         self._notes.catch_up(least)
+
+
+def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
+    """Warn of feedback that taught less than was meant: refused, or with ids that are ignored."""
+    if receipt.note is None:
+        return
+    # What was only seen of a chain is refused as a rule: somebody said something finer before.
+    level = logging.DEBUG if kind_of(feedback.feedback_id) in SEEN else logging.WARNING
+    message = "feedback %r about turn %r is %s: %s"
+    _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

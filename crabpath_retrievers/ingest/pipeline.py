@@ -5,6 +5,8 @@ are in the index → published (visible, waiting for edges) → linked. Whatever
 is finished by :meth:`Ingest.recover`, which every open and every ingest runs first.
 """
 
+import logging
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -29,11 +31,14 @@ from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
 from crabpath_retrievers.ingest.identity import settled
 from crabpath_retrievers.ingest.linkers import Linker
+from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
+
+_log = logging.getLogger(__name__)
 
 Cleanup = Literal["incremental", "full"] | None
 _FIRST = 16
@@ -68,6 +73,13 @@ class IngestReport:
     removed: int = 0
     unchanged: int = 0
     ids: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """The numbers in one line."""
+        return (
+            f"{len(self.ids)} chunks: {self.added} added, {self.updated} updated, "
+            f"{self.removed} removed, {self.unchanged} unchanged"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,7 @@ class Ingest:
         if cleanup not in ("incremental", "full", None):
             msg = f"cleanup must be 'incremental', 'full' or None, not {cleanup!r}"
             raise InvalidInputError(msg)
+        begun = time.perf_counter()
         nodes = chunking.nodes(documents, ids)
         with self.store.ingesting():
             self.recover()
@@ -115,10 +128,12 @@ class Ingest:
                     self.publish(part)
                     advance(len(part.nodes))
             self._move(plan)
+        _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
     def adopt(self, nodes: Sequence[Node]) -> IngestReport:
         """Hold exactly these nodes, which the index holds already; the index is not written."""
+        begun = time.perf_counter()
         with self.store.ingesting():
             self.recover()
             plan = self._plan(nodes, "full")
@@ -126,6 +141,7 @@ class Ingest:
                 self._stage(part)
                 self._finish(indexed=True)
             self._move(plan)
+        _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
     def remove(self, ids: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ A step begins with what it finds, so a run that was killed is finished by the ne
 second dry run finds what the first has found.
 """
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLo
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.health.checkup import Held, checkup
 from crabpath_retrievers.knobs import tuned
+from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.maintenance.dying import Candidate, dying
 from crabpath_retrievers.maintenance.fading import Fading, faded
 from crabpath_retrievers.maintenance.lonely import connecting, nearest
@@ -36,6 +38,8 @@ from crabpath_retrievers.maintenance.standing import merge, split
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
+
+_log = logging.getLogger(__name__)
 
 STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
 """In the order in which they run."""
@@ -86,6 +90,7 @@ class Upkeep:
             what = f"no step {unknown[0]!r:.250}" if unknown else "nothing to do"
             msg = f"there is {what}: choose among {', '.join(STEPS)}"
             raise InvalidInputError(msg)
+        begun = time.perf_counter()
         with self.store.ingesting(wait=False) as held:
             if not held:
                 msg = "maintenance or an ingest is running on this memory: try again later"
@@ -95,7 +100,11 @@ class Upkeep:
                 self.settled()
             wanted = [step for step in STEPS if step in steps]
             done = [self._step(step, run, alone=len(wanted) == 1) for step in wanted]
-        return MaintenanceReport(run, dry_run, done)
+        report = MaintenanceReport(run, dry_run, done)
+        changed = ", ".join(f"{step.step} {step.changed}" for step in done)
+        what = "maintenance (dry run)" if dry_run else "maintenance"
+        _log.info("%s changed %s in %.0f ms", what, changed, elapsed_ms(begun))
+        return report
 
     def undo(self, run: str) -> None:
         """Take back what a maintenance changed; what was learned since stays.

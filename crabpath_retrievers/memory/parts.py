@@ -1,7 +1,9 @@
 """The parts of a memory, opened and closed together."""
 
+import logging
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -22,6 +24,7 @@ from crabpath_retrievers.feedback.recorder import Recorder
 from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing, router_of
 from crabpath_retrievers.regions.hubs import Regions
@@ -35,6 +38,8 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class Parts:
@@ -52,6 +57,7 @@ class Parts:
         ranker: Ranker | None = None,
     ) -> None:
         """Assemble a memory from parts; :meth:`open` chooses them."""
+        quiet_foreign_loggers()
         self.store, self.index, self.embedder = store, index, embedder
         self.settings = settings
         self._identity = EmbedderIdentity(store, embedder)
@@ -119,6 +125,7 @@ class Parts:
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
         """
+        begun = time.perf_counter()
         chosen = None if router is None else router_of(router)
         place = None if path is None else place_of(path)
         if not create:
@@ -140,6 +147,9 @@ class Parts:
             memory._release.detach()
             undo.enter_context(closing(memory._recorder))
             memory._release = weakref.finalize(memory, undo.pop_all().close)
+        if _log.isEnabledFor(logging.INFO):
+            chunks = store.catalog.meta().get("nodes", 0)
+            _log.info("opened %s with %s chunks in %.0f ms", store.name, chunks, elapsed_ms(begun))
         return memory
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:

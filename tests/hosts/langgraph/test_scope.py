@@ -147,7 +147,7 @@ async def test_feedback_for_another_users_turn_is_refused(retriever, question, c
     theirs = await called(node, said, {"configurable": {"user_id": "bob"}})
     assert theirs["feedback"]["status"] == "refused"
     assert "in namespace 'bob'" in theirs["feedback"]["note"]
-    assert "was refused" in caplog.text
+    assert "is refused" in caplog.text
     hers = await called(node, said, {"configurable": {"user_id": "ann"}})
     assert hers["feedback"]["status"] == "applied"
 

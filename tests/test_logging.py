@@ -1,0 +1,99 @@
+"""What the library logs, and what others log on its behalf."""
+
+import logging
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
+
+
+@pytest.fixture
+def fake():
+    """An embedder that costs nothing."""
+    return DeterministicFakeEmbedding(size=32)
+
+
+@pytest.fixture
+def memory(tmp_path, fake):
+    """Three pages."""
+    documents = [
+        Document(page_content=f"# Page {n}\n\nAbout thing {n}.", metadata={"source": f"{n}.md"})
+        for n in range(3)
+    ]
+    with CrabPath.open(tmp_path / "memory", embeddings=fake) as memory:
+        memory.add_documents(documents)
+        yield memory
+
+
+def messages(caplog, level: int) -> list[str]:
+    """What this library logged at one level."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno == level and record.name.startswith("crabpath_retrievers.")
+    ]
+
+
+def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, fake, caplog):
+    """One INFO line each, with counts and milliseconds."""
+    with (
+        caplog.at_level(logging.INFO, logger="crabpath_retrievers"),
+        CrabPath.open(tmp_path / "memory", embeddings=fake) as memory,
+    ):
+        memory.add_documents([Document(page_content="One."), Document(page_content="Two.")])
+        turn = memory.retrieve("one?").turn
+        memory.record(Feedback(turn.id, 1.0))
+        memory.run_maintenance(["fade"])
+    opened, ingested, learned, maintained = messages(caplog, logging.INFO)
+    assert opened.startswith("opened sqlite")
+    assert "with 0 chunks" in opened
+    assert ingested.startswith("ingest of 2 chunks: 2 added, 0 updated, 0 removed, 0 unchanged")
+    assert learned.startswith("learned from feedback ")
+    assert maintained.startswith("maintenance changed fade 0 in ")
+    assert all(message.endswith(" ms") for message in messages(caplog, logging.INFO))
+
+
+def test_a_turn_is_told_at_debug_only(memory, caplog):
+    """A server may log INFO without a line per question."""
+    with caplog.at_level(logging.DEBUG, logger="crabpath_retrievers"):
+        turn = memory.retrieve("thing 1?").turn
+    assert not messages(caplog, logging.INFO)
+    assert any(turn.id in message for message in messages(caplog, logging.DEBUG))
+
+
+@pytest.mark.parametrize("turn_id", ["no such turn", "\x1b[2J"])
+def test_refused_feedback_is_warned_of(memory, caplog, turn_id):
+    """Whoever ignores the receipt still learns of it."""
+    receipt = CrabPathRetriever(memory=memory).record(turn_id, 1.0)
+    assert receipt.status == "refused"
+    (message,) = messages(caplog, logging.WARNING)
+    assert receipt.note is not None
+    assert repr(turn_id) in message
+    assert receipt.note in message
+
+
+def test_unknown_ids_are_warned_of(memory, caplog):
+    """Feedback that is applied in part says which part is not."""
+    turn = memory.retrieve("thing 1?").turn
+    assert memory.record(Feedback(turn.id, 1.0, used=["unheard of"])).status == "applied"
+    (message,) = messages(caplog, logging.WARNING)
+    assert "unheard of" in message
+
+
+def test_other_libraries_do_not_flood_a_log_at_debug(tmp_path, fake, caplog):
+    """Parsing and locking stay quiet."""
+    caplog.set_level(logging.DEBUG)
+    with CrabPath.open(tmp_path / "memory", embeddings=fake) as memory:
+        memory.add_documents(
+            [Document(page_content="# One\n\nTwo [three](x.md).", metadata={"source": "a.md"})]
+        )
+    assert not [r for r in caplog.records if r.name.split(".")[0] in {"filelock", "markdown_it"}]
+
+
+def test_a_level_that_the_application_set_stays(tmp_path, fake, monkeypatch):
+    """Loggers belong to the application first."""
+    monkeypatch.setattr(logging.getLogger("filelock"), "level", logging.DEBUG)
+    CrabPath.open(tmp_path / "memory", embeddings=fake).close()
+    assert logging.getLogger("filelock").level == logging.DEBUG
