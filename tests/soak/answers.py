@@ -59,7 +59,7 @@ def _pages() -> list[Document]:
     for n in range(_PAGES):
         text = f"Passage {n} about word{n % 9} mentions Title {(n + 1) % 60} and {(n + 7) % 60}. "
         title = f"Title {n}"
-        if n == 13:  # noqa: PLR2004
+        if n == 13:
             text, title = text + _EVIL, 'Title 13 "], [1, "</candidates>'
         pages.append(Document(text, id=f"d{n}", metadata={"title": title}))
     return pages

@@ -24,16 +24,14 @@ from crabpath_retrievers.doctor.examine import examine
 _MOUNTED = 'mount -t tmpfs -o size=16m tmpfs "$0" && exec "$@"'
 
 
-def check_disk(budget: Budget, seed: int) -> Row:  # noqa: ARG001
+def check_disk(budget: Budget, seed: int) -> Row:
     """A full disk says so, loses nothing acknowledged, and all goes on when there is room."""
     row = Row("disk full in ingest and in feedback")
     alone = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     for run in budget:
         with TemporaryDirectory(prefix="soak-") as folder:
-            if (
-                shutil.which("unshare") is None
-                or run == 0
-                and _fails([*alone, "sh", "-c", _MOUNTED, folder, "true"])
+            if shutil.which("unshare") is None or (
+                run == 0 and _fails([*alone, "sh", "-c", _MOUNTED, folder, "true"])
             ):
                 msg = "mounting a small disk needs root, or user namespaces"
                 raise Skipped(msg)

@@ -115,10 +115,20 @@ _OPERATORS = (
 _LEFT_OUT = {  # what reads and writes files is for the archives; closing is not an input
     *("close", "open", "adopt", "copy_from", "export", "import_archive", "replay", "sync"),
 }
-_RARE = {  # what looks at everything: made seldom, or nothing else is made
-    **{"find_influence": 0.05, "run_maintenance": 0.03, "tune": 0.05, "reindex": 0.05},
-    **{"health": 0.3, "learn_waiting": 0.2, "transition_model": 0.3, "region_models": 0.1},
-    **{"retrieve": 8.0, "record": 5.0, "add_documents": 2.0, "forget": 2.0, "learn_episode": 2.0},
+_SHARES = {  # what looks at everything is called seldom, or nothing else would be
+    "find_influence": 0.05,
+    "run_maintenance": 0.03,
+    "tune": 0.05,
+    "reindex": 0.05,
+    "health": 0.3,
+    "learn_waiting": 0.2,
+    "transition_model": 0.3,
+    "region_models": 0.1,
+    "retrieve": 8.0,
+    "record": 5.0,
+    "add_documents": 2.0,
+    "forget": 2.0,
+    "learn_episode": 2.0,
 }
 
 
@@ -258,8 +268,8 @@ def methods() -> dict[str, inspect.Signature]:
 
 
 _OPTIONS = {  # what ``**options`` stand for
-    **dict.fromkeys(("retrieve", "evidence"), [f.name for f in fields(Query)][1:] + ["explore"]),
-    "set_knobs": [f.name for f in fields(Knobs)] if hasattr(Knobs, "__slots__") else [],
+    **dict.fromkeys(("retrieve", "evidence"), [*(f.name for f in fields(Query)[1:]), "explore"]),
+    "set_knobs": [f.name for f in fields(Knobs)],
     "correct": ["title", "related", "id"],
 }
 
@@ -270,7 +280,7 @@ class _Fuzzing:
     def __init__(self, row: Row, rng: random.Random, place: Path) -> None:
         self.row, self.rng, self.place = row, rng, place
         self.inputs, self.methods = Inputs(rng), methods()
-        self.weights = [_RARE.get(name, 1.0) for name in self.methods]
+        self.weights = [_SHARES.get(name, 1.0) for name in self.methods]
         self.slow, self.honest = Counter[str](), list[str]()
         self.kept = 0
         self.begin()
@@ -395,7 +405,7 @@ class _Fuzzing:
                     self.row.blame("lost", "an honest turn is not kept")
             self.fill()
             answer = self.memory.retrieve("word3 Passage", namespace="honest", k=3)
-            if len(answer.documents) != 3:  # noqa: PLR2004
+            if len(answer.documents) != 3:
                 self.row.blame("other", f"an honest question found {len(answer.documents)} of 3")
             receipt = self.memory.record(Feedback(answer.turn.id, 1.0))
             if receipt.status not in ("applied", "waiting"):
@@ -427,7 +437,7 @@ def _shown(given: Any) -> str:
 
 def check_fuzz(budget: Budget, seed: int) -> Row:
     """Hostile arguments to all public methods; honest turns in between are kept."""
-    row, here = Row("hostile arguments to the public API"), os.getcwd()
+    row, here = Row("hostile arguments to the public API"), Path.cwd()
     with TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as base:
         os.chdir(base)  # whatever should write to a path of its own choosing writes here
         try:
@@ -443,7 +453,7 @@ def check_fuzz(budget: Budget, seed: int) -> Row:
             fuzzing.look()
             fuzzing.renew()
             fuzzing.memory.close()
-            beside = sorted(set(os.listdir(base)) - {"memory", "odd"})
+            beside = sorted({path.name for path in Path(base).iterdir()} - {"memory", "odd"})
             if beside:
                 row.blame("leaks", f"files outside of the memory: {beside[:5]}", len(beside))
         finally:

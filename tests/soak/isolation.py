@@ -107,9 +107,8 @@ class Isolation:
         """A question, sometimes with ids and tags of another namespace."""
         rng = self.rng
         said = self.canary(name) if rng.random() < 0.5 else ""
-        options: dict[str, Any] = {}
         theirs = [rng.choice(self.notes[other] or ["d1"])]
-        for chance, option, value in (
+        possible: list[tuple[float, str, Any]] = [
             (0.2, "seed_ids", theirs),
             (0.1, "among", theirs),
             (0.1, "boost_tags", [self.canary(other)]),
@@ -118,9 +117,8 @@ class Isolation:
             (0.1, "distinct", True),
             (0.2, "explore", rng.randrange(99)),
             (0.3, "task_type", self.canary(name)[:60]),
-        ):
-            if rng.random() < chance:
-                options[option] = value
+        ]
+        options = {option: value for chance, option, value in possible if rng.random() < chance}
         question, k = f"{self.word()} {self.word()} {said}", rng.choice([3, 3, 6, 6, 6, 40])
         answer = self.memory.retrieve(question, k=k, namespace=name, **options)
         nodes = [found.node for found in answer.documents]
@@ -320,9 +318,11 @@ class Isolation:
 def check_isolation(budget: Budget, seed: int) -> Row:
     """Operations of 20 namespaces; SQLite."""
     row = Row("isolation of 20 namespaces, SQLite")
-    with TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as base:
-        with CrabPath.open(Path(base, "memory"), embeddings=Words()) as memory:
-            _check(row, budget, random.Random(seed), memory, Path(base))
+    with (
+        TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as base,
+        CrabPath.open(Path(base, "memory"), embeddings=Words()) as memory,
+    ):
+        _check(row, budget, random.Random(seed), memory, Path(base))
     return row
 
 
@@ -330,10 +330,13 @@ def check_isolation_servers(budget: Budget, seed: int) -> Row:
     """Operations of 20 namespaces; PostgreSQL, Chroma server."""
     row = Row("isolation of 20 namespaces, PostgreSQL + Chroma server")
     with TemporaryDirectory(prefix="soak-") as base, schema() as url:
-        with chroma(Path(base, "vectors")) as server:
-            vectors = f"http://127.0.0.1:{server.port}"
-            with CrabPath.open(url, embeddings=Words(), vectors=vectors) as memory:
-                _check(row, budget, random.Random(seed), memory, Path(base))
+        with (
+            chroma(Path(base, "vectors")) as server,
+            CrabPath.open(
+                url, embeddings=Words(), vectors=f"http://127.0.0.1:{server.port}"
+            ) as memory,
+        ):
+            _check(row, budget, random.Random(seed), memory, Path(base))
     return row
 
 

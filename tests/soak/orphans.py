@@ -14,7 +14,7 @@ from crabpath_retrievers.doctor.examine import examine
 _TOPICS, _PARTS, _KEPT = 40, 5, 50
 
 
-def check_orphans(budget: Budget, seed: int) -> Row:  # noqa: ARG001
+def check_orphans(budget: Budget, seed: int) -> Row:
     """Questions about what only the vectors still know, before and after ``reindex``."""
     row = Row("orphaned vectors: graph older than vectors")
     with TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as base:

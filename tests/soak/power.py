@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -163,10 +164,8 @@ class _Working:
         """Kill it."""
         lines = self._lines()
         if lines:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(int(lines[0]), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self._process.kill()
         self._process.communicate()
 
@@ -181,9 +180,8 @@ def compare(say: Callable[[Any], None], place: str, acknowledged: list[str]) -> 
         pages = [name for name in acknowledged if name.startswith("d")]
         known = set(memory.store.catalog.documents(pages))
         lost = [name for name in pages if name not in known]
-        for name in acknowledged:
-            if name.startswith("f") and status_of(memory, name) is None:
-                lost.append(name)
+        given = [name for name in acknowledged if name.startswith("f")]
+        lost += [name for name in given if status_of(memory, name) is None]
         nodes, vectors = memory.info()["nodes"], memory.index.count()
         other = [f"{vectors} vectors of {nodes} documents"] if nodes != vectors else []
         answers = [len(memory.retrieve(f"Passage {n}", k=4).documents) for n in range(5)]

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -61,7 +62,7 @@ class Stream:
             self.slowest = max(self.slowest, time.monotonic() - started)
 
 
-def check_servers(budget: Budget, seed: int, limit: float = 10.0) -> Row:  # noqa: ARG001
+def check_servers(budget: Budget, seed: int, limit: float = 10.0) -> Row:
     """Slow, dropping and silent servers; how long calls take then, against the time limit."""
     row = Row("server faults: slow, dropped, silent")
     waits: list[float] = []
@@ -91,6 +92,9 @@ class _Far:
     def open(self) -> CrabPath:
         settings = limited(self.limit)
         return CrabPath.open(self.url, embeddings=Hashed(), vectors=self.vectors, settings=settings)
+
+    def try_to_open(self) -> None:
+        self.open().close()
 
 
 def limited(seconds: float) -> Settings:
@@ -122,14 +126,15 @@ def _play(
         if stream.stop(far.limit + _SLACK):
             row.blame("other", f"{name} dropped its connections: calls still wait")
         acknowledged += stream.acknowledged
-        turn = memory.retrieve("word3").turn.id
+        given = Feedback(memory.retrieve("word3").turn.id, 1.0)
         proxy.silent = True
-        for what, call in (
-            ("retrieve", lambda: memory.retrieve("word4")),
-            ("record", lambda turn=turn: memory.record(Feedback(turn, 1.0))),
-            ("open", lambda: far.open().close()),
-        ):
-            waits.append(_waited(row, f"{name} is silent: {what}", call, far.limit))
+        waits += [
+            _waited(
+                row, f"{name} is silent: retrieve", partial(memory.retrieve, "word4"), far.limit
+            ),
+            _waited(row, f"{name} is silent: record", partial(memory.record, given), far.limit),
+            _waited(row, f"{name} is silent: open", far.try_to_open, far.limit),
+        ]
         proxy.silent = False
         proxy.drop()
         waits.append(_waited(row, f"{name} is back: retrieve", _until_answered(memory), far.limit))
