@@ -268,7 +268,8 @@ def methods() -> dict[str, inspect.Signature]:
 
 
 _OPTIONS = {  # what ``**options`` stand for
-    **dict.fromkeys(("retrieve", "evidence"), [*(f.name for f in fields(Query)[1:]), "explore"]),
+    "retrieve": [*(f.name for f in fields(Query)[1:]), "explore"],
+    "evidence": [f.name for f in fields(Query)[1:]],
     "set_knobs": [f.name for f in fields(Knobs)],
     "correct": ["title", "related", "id"],
 }

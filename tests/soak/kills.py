@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from figures import Budget, Row
 from langchain_core.documents import Document
-from stores import Child, Hashed, Raised, chroma, last_line, result, schema, status_of
+from stores import Child, Hashed, Raised, chroma, last_line, result, schema, server_url, status_of
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.doctor.examine import examine
@@ -268,7 +268,7 @@ def _embedded(chunks: int) -> Iterator[tuple[Place, Callable[[], None]]]:
 def _served(chunks: int) -> Iterator[tuple[Place, Callable[[], None]]]:
     """A place on servers, and what puts a memory of so many chunks there."""
     with TemporaryDirectory(prefix="soak-") as base, schema() as url, chroma(Path(base)) as server:
-        place = Place(url, f"http://127.0.0.1:{server.port}", 32, chunks, batch=50)
+        place = Place(url, server_url(server), 32, chunks, batch=50)
         made = False
 
         def renew() -> None:
@@ -403,7 +403,7 @@ def _kill_feedback(
 def _keep(place: Place, name: str) -> None:
     """Keep a broken memory where ``SOAK_KEEP`` says, so that it can be looked at.
 
-    It is renamed, on the same disk: a damaged index may hold files of many GB that are mostly holes.
+    It is renamed, on the same disk: a damaged index may hold files of many GB of holes.
     """
     if (folder := os.environ.get("SOAK_KEEP")) and place.vectors is None:
         Path(place.location).rename(Path(folder, name))

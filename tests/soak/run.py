@@ -43,13 +43,13 @@ CHECKS = {
     "kill_feedback_servers": Check(kills.check_kill_feedback_servers, 8, 1, {"chunks": 50}),
     "servers": Check(servers.check_servers, 10, 1, {"limit": 1.0}),
     "disk": Check(disk.check_disk, 4, 1),
-    "power": Check(power.check_power, 10, 3),
+    "power": Check(power.check_power, 10, 2),
     "fuzz": Check(fuzz.check_fuzz, 20, 500),
-    "archives": Check(archives.check_archives, 10, 40),
-    "bomb": Check(archives.check_bomb, 1, 1, {"mebibytes": 400}),
+    "archives": Check(archives.check_archives, 10, 15),
+    "bomb": Check(archives.check_bomb, 1, 1, {"mebibytes": 300}),
     "router": Check(answers.check_router, 4, 60),
     "langsmith": Check(answers.check_langsmith, 4, 100),
-    "isolation": Check(isolation.check_isolation, 14, 400),
+    "isolation": Check(isolation.check_isolation, 14, 300),
     "isolation_servers": Check(isolation.check_isolation_servers, 8, 100),
     "orphans": Check(orphans.check_orphans, 2, 10),
 }
@@ -79,8 +79,6 @@ def main(given: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, help="so many runs of each check, however long")
     parser.add_argument("--report", type=Path, help="writes the table there, and figures as JSON")
     asked = parser.parse_args(given)
-    logging.disable(logging.ERROR)  # what only tells is no figure
-    warnings.simplefilter("ignore")
     seed = random.randrange(2**31) if asked.seed is None else asked.seed
     names = asked.only.split(",") if asked.only else list(CHECKS)
     unknown = [name for name in names if name not in CHECKS]
@@ -105,4 +103,6 @@ def main(given: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.ERROR)  # what is only told is no figure
+    warnings.simplefilter("ignore")
     sys.exit(main())

@@ -193,6 +193,11 @@ def chroma(path: Path) -> Iterator[ChromaServer]:
         server.stop()
 
 
+def server_url(server: ChromaServer) -> str:
+    """Where a Chroma server is."""
+    return f"http://127.0.0.1:{server.port}"
+
+
 class Proxy:
     """Stands before a server on this machine: it can be slow, drop connections, or say nothing.
 
