@@ -1,4 +1,4 @@
-.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior env clean
+.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,6 +35,10 @@ bench-maintenance: $(STAMP)  ## how long maintenance takes at 100,000 nodes, wha
 
 bench-sync: $(STAMP)  ## what is kept of what was learned when documents are edited; DOCS is a folder of Markdown files
 	$(BIN)/python -m crabpath_retrievers.evaluation.following.measure $(or $(DOCS),docs)
+
+soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
+	PYTHONPATH=tests/stubs $(BIN)/python tests/soak/run.py --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS)) $(if $(REPORT),--report $(REPORT))
 
 experiments: $(STAMP)  ## what the papers claim, played with ten seeds; writes docs/experiments
 	$(BIN)/crabpath experiment all --seeds $(or $(SEEDS),10) --report docs/experiments

@@ -29,6 +29,7 @@ hypothesis.settings.load_profile("shared")
 LONG = (
     "feedback/test_crash.py",
     "maintenance/test_replaced_killed.py",
+    "soak/test_soak.py",
     "test_typing.py",
     "feedback/test_undo.py",
     "hosts/langgraph/test_server.py",

@@ -1,0 +1,108 @@
+"""Break memories on purpose, and print what held: ``make soak``.
+
+Each check is also run alone with a number of runs: ``make soak ONLY=kill_ingest RUNS=300``.
+"""
+
+import argparse
+import json
+import logging
+import random
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import answers
+import archives
+import disk
+import fuzz
+import isolation
+import kills
+import orphans
+import power
+import servers
+from figures import Budget, Row, Skipped, table
+
+
+class Check(NamedTuple):
+    """A check with its share of the time, and its short form."""
+
+    run: Callable[..., Row]
+    share: int
+    short: int
+    small: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+
+CHECKS = {
+    "kill_ingest": Check(kills.check_kill_ingest, 30, 2, {"chunks": 1200}),
+    "kill_ingest_servers": Check(kills.check_kill_ingest_servers, 8, 1, {"chunks": 100}),
+    "kill_feedback": Check(kills.check_kill_feedback, 14, 1, {"chunks": 200}),
+    "kill_feedback_servers": Check(kills.check_kill_feedback_servers, 8, 1, {"chunks": 50}),
+    "servers": Check(servers.check_servers, 10, 1, {"limit": 1.0}),
+    "disk": Check(disk.check_disk, 4, 1),
+    "power": Check(power.check_power, 10, 2),
+    "fuzz": Check(fuzz.check_fuzz, 20, 500),
+    "archives": Check(archives.check_archives, 10, 15),
+    "bomb": Check(archives.check_bomb, 1, 1, {"mebibytes": 300}),
+    "router": Check(answers.check_router, 4, 60),
+    "langsmith": Check(answers.check_langsmith, 4, 100),
+    "isolation": Check(isolation.check_isolation, 14, 300),
+    "isolation_servers": Check(isolation.check_isolation_servers, 8, 100),
+    "orphans": Check(orphans.check_orphans, 2, 10),
+}
+
+
+def run_check(name: str, budget: Budget, seed: int, **small: Any) -> Row:
+    """The row of one check; it is left out where this machine lacks what it needs."""
+    started = time.monotonic()
+    try:
+        row = CHECKS[name].run(budget, seed, **small)
+    except Skipped as why:
+        row = Row(name, skipped=True, remark=f"left out: {why}")
+    except Exception as error:
+        traceback.print_exc()
+        row = Row(name)
+        row.blame("other", f"the check itself failed: {error!r}")
+    row.seconds = time.monotonic() - started
+    return row
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run checks, print the table; 1 when a figure that must be 0 is not."""
+    parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--seed", type=int, help="repeats the random choices of a run")
+    parser.add_argument("--only", help=f"names with commas between them: {', '.join(CHECKS)}")
+    parser.add_argument("--runs", type=int, help="so many runs of each check, however long")
+    parser.add_argument("--report", type=Path, help="writes the table there, and figures as JSON")
+    asked = parser.parse_args(given)
+    seed = random.randrange(2**31) if asked.seed is None else asked.seed
+    names = asked.only.split(",") if asked.only else list(CHECKS)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        parser.error(f"no check {unknown[0]!r}: choose from {', '.join(CHECKS)}")
+    print(f"seed {seed}: SEED={seed} repeats the random choices", flush=True)
+    rows, end = [], time.monotonic() + 60 * asked.minutes
+    for place, name in enumerate(names):
+        left = sum(CHECKS[later].share for later in names[place:])
+        seconds = max(0.0, end - time.monotonic()) * CHECKS[name].share / left
+        budget = Budget(runs=asked.runs) if asked.runs else Budget(seconds)
+        print(f"{name} …", file=sys.stderr, flush=True)
+        rows.append(run_check(name, budget, seed))
+    shown = table(rows)
+    print(shown)
+    if asked.report is not None:
+        asked.report.write_text(f"Seed {seed}.\n\n{shown}\n", encoding="utf-8")
+        figures = {"seed": seed, "rows": [row.to_dict() for row in rows]}
+        text = json.dumps(figures, indent=1, ensure_ascii=False)
+        asked.report.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    return int(any(row.broken for row in rows))
+
+
+if __name__ == "__main__":
+    logging.disable(logging.ERROR)  # what is only told is no figure
+    warnings.simplefilter("ignore")
+    sys.exit(main())

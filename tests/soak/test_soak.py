@@ -1,0 +1,54 @@
+"""The short form of every check: what must be 0 is 0."""
+
+import pytest
+from figures import Budget, Row, table
+from run import CHECKS, main, run_check
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_nothing_is_lost(name):
+    """A few runs of each check; ``make soak`` makes many."""
+    check = CHECKS[name]
+    row = run_check(name, Budget(runs=check.short), seed=1, **check.small)
+    if row.skipped:
+        pytest.skip(row.remark)
+    assert not row.broken, row
+
+
+def test_a_fault_is_seen_and_counted(capsys):
+    """One lost document makes a row broken, and says so once."""
+    row = Row("a check", runs=3)
+    assert not row.broken
+    row.blame("lost", "document d1", 2)
+    row.blame("lost", "document d1")
+    assert (row.broken, row.lost) == (True, 3)
+    assert capsys.readouterr().err.count("document d1") == 1
+    assert "| a check | 3 | 0 | 3 | 0 |" in table([row])
+
+
+def test_time_is_shared_and_the_table_is_written(capsys, tmp_path, monkeypatch):
+    """Each check gets its part; the exit code says whether all held."""
+    given = []
+
+    def check(budget, seed):
+        given.append(seed)
+        row = Row("kept")
+        for _ in budget:
+            row.runs += 1
+        return row
+
+    def broken(budget, seed):
+        row = check(budget, seed)
+        row.blame("lost", "it")
+        return row
+
+    monkeypatch.setitem(CHECKS, "bomb", CHECKS["bomb"]._replace(run=check))
+    monkeypatch.setitem(CHECKS, "fuzz", CHECKS["fuzz"]._replace(run=broken))
+    report = tmp_path / "soak.md"
+    chosen = ["--only", "bomb", "--seed", "7"]
+    assert main([*chosen, "--minutes", "0.002", "--report", str(report)]) == 0
+    assert main(["--only", "bomb,fuzz", "--runs", "3"]) == 1
+    assert given[0] == 7
+    assert "| kept | 3 |" in capsys.readouterr().out
+    assert "Seed 7." in report.read_text()
+    assert report.with_suffix(".json").exists()
