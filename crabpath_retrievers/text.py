@@ -36,6 +36,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
+def is_blank(name: object) -> bool:
+    """Whether a name says nothing: None, or a text of which no letter would be stored."""
+    return name is None or (isinstance(name, str) and not storable(name).strip())
+
+
 def normalise(text: str) -> str:
     """Compatibility form, case folded, without accents."""
     decomposed = unicodedata.normalize("NFKD", text)

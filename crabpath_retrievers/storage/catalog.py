@@ -74,6 +74,25 @@ _BY_IDS = HotSelect(
         ),
     )
 )
+_DOCUMENTS = (
+    sa.select(contents.c.metadata)
+    .join(nodes, nodes.c.key == contents.c.node)
+    # Notes are of no document.
+    .where(
+        contents.c.document > sa.literal_column("''", sa.Text),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
+    )
+    .limit(sa.literal_column("8", sa.Integer))
+    .offset(sa.literal_column("0", sa.Integer))  # SQLite's would be a parameter
+)
+_SAMPLE = HotSelect(
+    sa.union_all(
+        *(
+            sa.select(_DOCUMENTS.order_by(order).subquery())
+            for order in (contents.c.document, contents.c.document.desc())
+        )
+    )
+)
 _KNOWN = (
     sa.select(
         nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
@@ -103,6 +122,11 @@ class Catalog:
                 rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
                 found |= {row[0]: _node(row) for row in rows}
         return found
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Metadata of 16 chunks at most that all queries see, by how their documents are called."""
+        with self._store.reading() as connection:
+            return [json.loads(metadata) for (metadata,) in _SAMPLE.rows(connection, {})]
 
     def known(
         self,

@@ -19,7 +19,8 @@ def test_a_note_is_found_by_what_it_says(memory, pupil):
     note = memory.teach(TEXT, title="Hotfixes")
     first = pupil.ask(f"Hotfixes\n{TEXT}").documents[0].node
     assert (first.id, first.content, first.title) == (note, TEXT, "Hotfixes")
-    assert first.metadata == {"note": "teaching", "title": "Hotfixes"}
+    told = {"note": "teaching", "title": "Hotfixes", "source": "crabpath:teaching"}
+    assert first.metadata == told
 
 
 def test_a_note_is_recalled_by_the_question_that_it_answers(memory, pupil):
