@@ -33,9 +33,9 @@ class CrabPathDocument(Document):
     whatever writes documents down it is a ``Document``, and comes back from there as one.
     """
 
-    # LangGraph's checkpoints keep objects by the name of their class, and know Document's.
     @property
     def __class__(self) -> type[Document]:  # type: ignore[override]
+        """LangGraph's checkpoints keep objects by the name of their class, and know Document's."""
         return Document
 
     @classmethod

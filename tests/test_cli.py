@@ -152,7 +152,7 @@ def test_nothing_gives_orders_to_the_terminal(cli, hostile):
 def test_json_for_a_terminal_is_escaped(cli, hostile):
     """It is read as it was written, and no control character stands in it."""
     shown = cli("explain", hostile, "--json")
-    assert read(shown)["documents"][0]["title"] == f"T{HOSTILE}".strip()
+    assert read(shown)["documents"][0]["title"] == f"T{HOSTILE}"
     assert not (OBEYED - {"\x7f"}) & set(shown.stdout)
 
 
