@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -125,8 +126,12 @@ class Catalog:
 
     def sample(self) -> list[dict[str, Any]]:
         """Metadata of 16 chunks at most that all queries see, by how their documents are called."""
+        found: list[Any] = []
         with self._store.reading() as connection:
-            return [json.loads(metadata) for (metadata,) in _SAMPLE.rows(connection, {})]
+            for (metadata,) in _SAMPLE.rows(connection, {}):
+                with suppress(ValueError, RecursionError):  # a row that nobody can read
+                    found.append(json.loads(metadata))
+        return [metadata for metadata in found if isinstance(metadata, dict)]
 
     def known(
         self,
