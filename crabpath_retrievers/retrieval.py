@@ -5,8 +5,8 @@ One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.knobs import tuned_tiers
 from crabpath_retrievers.learning.steps import SEARCH
+from crabpath_retrievers.metadata import note_metadata
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.regions.advice import Advice
@@ -103,6 +104,8 @@ class Retrieval:
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found, explore)
         documents = yield from self._documents([r.node for r in ranked], found.clock)
+        if found.clock.notes:
+            documents |= yield from perform(self._notes, documents)
         # A document that was forgotten in the meantime is left out.
         ranked = [item for item in ranked if item.node in documents]
         watch.lap("rank")
@@ -212,6 +215,17 @@ class Retrieval:
     def _documents(self, ids: Sequence[str], clock: Clock) -> Steps[dict[str, Node]]:
         documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
         return documents
+
+    def _notes(self, found: Mapping[str, Node]) -> dict[str, Node]:
+        """The notes among documents, such that what formats documents can format them."""
+        notes = {key: node for key, node in found.items() if not node.document}
+        if not notes:
+            return notes
+        beside = self.store.catalog.sample()
+        return {
+            key: replace(note, metadata=note_metadata(note.metadata, beside))
+            for key, note in notes.items()
+        }
 
     def _experienced(
         self, pool: Sequence[Hit], walk: Walk, clock: Clock, advice: Advice | None

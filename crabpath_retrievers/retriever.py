@@ -13,15 +13,49 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.metadata import returned_metadata
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
+from crabpath_retrievers.text import is_blank
 
 Filter = dict[str, Any]
+
+
+class CrabPathDocument(Document):
+    """A document that equals every document of its id and text, whichever turn found it.
+
+    So whoever compares documents, such as ``MultiQueryRetriever``, meets each of them once. To
+    whatever writes documents down it is a ``Document``, and comes back from there as one.
+    """
+
+    @property  # type: ignore[misc]  # that of object may be set, too
+    def __class__(self) -> Any:
+        """LangGraph's checkpoints keep objects by the name of their class, and know Document's."""
+        return Document
+
+    @classmethod
+    def lc_id(cls) -> list[str]:
+        """The id of ``Document``: LangChain loads no other class."""
+        return Document.lc_id()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as what it is, by its fields."""
+        return type(self).model_validate, (dict(self),)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one is a document of this id and text."""
+        if not isinstance(other, Document):
+            return NotImplemented
+        return (self.id, self.page_content) == (other.id, other.page_content)
+
+    def __hash__(self) -> int:
+        """By id and text."""
+        return hash((self.id, self.page_content))
 
 
 class CrabPathRetriever(BaseRetriever):
@@ -32,8 +66,15 @@ class CrabPathRetriever(BaseRetriever):
         retriever = CrabPathRetriever.from_documents(documents, path="./memory", k=4)
         documents = retriever.invoke("how do I deploy?")
 
-    Every document carries ``metadata["score"]`` (probability of relevance, in [0, 1]) and
-    ``metadata["crabpath"]`` (turn id, origin, path, tier, feature values).
+    Every document carries ``metadata["crabpath"]``: turn id, id, score (probability of relevance,
+    in [0, 1]), origin, path, tier and feature values. Id and score stand in ``metadata["id"]`` and
+    ``["score"]`` as well, unless the document has such keys of its own. What it has of its own
+    under ``crabpath`` is ``metadata["crabpath"]["original"]``. Documents that were returned can be
+    added again: what an answer added to them is left out then.
+
+    A note carries ``source`` (such as ``crabpath:correction``), ``title``, and every metadata key
+    that all documents have, as an empty text: no prompt template breaks on it. Documents of one id
+    and text are equal, whichever turns found them.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -44,8 +85,8 @@ class CrabPathRetriever(BaseRetriever):
     """Documents to return: exactly this many, as far as the memory holds them."""
     filter: Filter | None = None
     """Condition on metadata, in the language of the vector store (Chroma's by default)."""
-    namespace: str = "default"
-    """User, agent or tenant whose learned weights apply."""
+    namespace: str = DEFAULT_NAMESPACE
+    """User, agent or tenant whose learned weights apply; a blank one is the default."""
     task_type: str | None = None
     """Type of the task that asks, such as "refund": what is learned of steps is counted by it."""
     explore: bool | int = False
@@ -56,6 +97,12 @@ class CrabPathRetriever(BaseRetriever):
     """At most one chunk of every document, for corpora of long documents."""
     max_tokens: int | None = None
     """Budget for all returned texts together; near-duplicates are left out."""
+
+    @field_validator("namespace", mode="before")
+    @classmethod
+    def _named(cls, namespace: object) -> object:
+        """Hosts configure a blank one for nobody."""
+        return DEFAULT_NAMESPACE if is_blank(namespace) else namespace
 
     @classmethod
     def from_documents(
@@ -260,6 +307,8 @@ class CrabPathRetriever(BaseRetriever):
         if unknown:
             msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(usable)}"
             raise TypeError(msg)
+        if is_blank(named["namespace"]):
+            named["namespace"] = None
         given = {name: value for name, value in {**options, **named}.items() if value is not None}
         given.pop("verbose", None)
         return {
@@ -294,6 +343,7 @@ def _document(item: RetrievedDocument, answer: Answer) -> Document:
         "turn_id": answer.turn.id,
         "namespace": answer.turn.namespace,
         "id": item.node.id,
+        "score": item.score,
         "source": item.node.source,
         "origin": returned.origin,
         "tier": returned.path[-1].tier if returned.path else None,
@@ -303,6 +353,6 @@ def _document(item: RetrievedDocument, answer: Answer) -> Document:
         ],
         "features": dict(returned.features),
     }
-    # The id stands in the metadata too: EnsembleRetriever(id_key="id") reads it there.
-    metadata = {"id": item.node.id, **item.node.metadata, "score": item.score, "crabpath": block}
-    return Document(id=item.node.id, page_content=item.node.content, metadata=metadata)
+    # The id stands beside the block, too: EnsembleRetriever(id_key="id") reads it there.
+    metadata = returned_metadata(item.node.metadata, block)
+    return CrabPathDocument(id=item.node.id, page_content=item.node.content, metadata=metadata)

@@ -20,6 +20,11 @@ _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
+# What moves the cursor, writes elsewhere or turns text around: C0 without tab and newline, DEL, C1,
+# directions that override; and lone surrogates, which no terminal takes.
+_UNPRINTABLE = re.compile(
+    r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class Word(NamedTuple):
@@ -34,6 +39,16 @@ class Word(NamedTuple):
 def storable(text: str) -> str:
     """Text that every database stores: no NUL, no lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey: \ufffd stands for each control character."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def is_blank(name: object) -> bool:
+    """Whether a name says nothing: None, or a text of which no letter would be stored."""
+    return name is None or (isinstance(name, str) and not storable(name).strip())
 
 
 def normalise(text: str) -> str:

@@ -1,10 +1,14 @@
 """The command line as a user runs it: output, JSON, exit codes."""
 
 import json
+import logging
 
 import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.cli import app
 
 DEPLOY = (
@@ -105,3 +109,56 @@ def test_a_namespace_is_forgotten_without_its_documents(cli):
     read(cli("forget", "--namespace", "alice", "--json"))
     facts = read(cli("info", "--json"))
     assert (facts["nodes"], facts["namespaces"], facts["turns"]) == (3, {}, 0)
+
+
+HOSTILE = "\x1b]0;pwned\x07\x1b[2J\x9b31m\x7f\u202e\u2066\r"
+
+
+OBEYED = set(HOSTILE) - set("]0;pwned[2J31m")
+
+
+@pytest.fixture
+def hostile(cli):
+    """The turn of a question in a memory in which everything has a hostile name."""
+    with CrabPath.open("memory", embeddings=DeterministicFakeEmbedding(size=16)) as memory:
+        named = {"title": f"T{HOSTILE}", "source": f"s{HOSTILE}"}
+        memory.add_documents([Document(f"apple{HOSTILE}", id=f"d{HOSTILE}", metadata=named)])
+        turn = memory.retrieve(f"apple{HOSTILE}", namespace=f"team{HOSTILE}").turn.id
+        memory.snapshot(f"team{HOSTILE}", f"snap{HOSTILE}")
+        memory.freeze(f"cold{HOSTILE}")
+    return turn
+
+
+def test_nothing_gives_orders_to_the_terminal(cli, hostile):
+    """Titles, ids, names, questions and messages are shown, their control characters are not."""
+    team = f"team{HOSTILE}"
+    commands = [
+        ("explain", hostile),
+        ("explain", f"nothing{HOSTILE}"),
+        ("info",),
+        ("info", "-s", f"nowhere{HOSTILE}"),
+        ("snapshots",),
+        ("doctor", "memory"),
+        ("health", "memory", "-n", team),
+        ("regions", "-n", team),
+        ("freeze", "-n", team),
+        ("import", f"nothing{HOSTILE}", "elsewhere"),
+    ]
+    for command in commands:
+        assert not OBEYED & set(cli(*command).output), command
+    assert "apple\ufffd]0;pwned\ufffd\ufffd[2J" in cli("explain", hostile).output
+
+
+def test_json_for_a_terminal_is_escaped(cli, hostile):
+    """It is read as it was written, and no control character stands in it."""
+    shown = cli("explain", hostile, "--json")
+    assert read(shown)["documents"][0]["title"] == f"T{HOSTILE}"
+    assert not (OBEYED - {"\x7f"}) & set(shown.stdout)
+
+
+def test_a_warning_gives_no_orders_either(cli, monkeypatch, capsys):
+    """What the library logs while a command runs is printed as everything else is."""
+    cli("info")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logging.getLogger("crabpath_retrievers").warning("left out: %s", HOSTILE)
+    assert "left out: \ufffd]0;pwned" in capsys.readouterr().err

@@ -22,7 +22,7 @@ def hop_event(hop: Hop) -> dict[str, Any]:
 
 def retrieved_event(turn_id: str, namespace: str, documents: Sequence[Document]) -> dict[str, Any]:
     """What was found in the end."""
-    found = [{"id": item.id, "score": item.metadata["score"]} for item in documents]
+    found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
     return {
         "type": "crabpath_retrieved",
         "turn_id": turn_id,

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.driver import Steps, perform_either
+from crabpath_retrievers.metadata import block_of
 from langgraph_crabpath.events import hop_event, retrieved_event
 from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_of, task_of
 
@@ -61,7 +62,7 @@ class Recall:
 def turn_of(documents: Any) -> str | None:
     """The turn that returned documents; None where they do not tell."""
     for document in documents or ():
-        block = getattr(document, "metadata", {}).get("crabpath")
-        if isinstance(block, dict) and "turn_id" in block:
+        block = block_of(getattr(document, "metadata", {}))
+        if block is not None:
             return str(block["turn_id"])
     return None

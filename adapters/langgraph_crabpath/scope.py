@@ -7,6 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
+from crabpath_retrievers.text import is_blank
 from langgraph_crabpath.state import held
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
@@ -38,6 +39,8 @@ def namespace_of(
     4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
     5. the retriever's.
 
+    A blank text in 2 to 4 is nobody: a LangGraph server without authentication writes one.
+
     Raises:
         InvalidInputError: ``namespace=`` gives no text: nobody's turns would be told apart.
     """
@@ -47,7 +50,7 @@ def namespace_of(
     told = [held(configurable.get(_USER), "identity")]
     told += [held(runtime.context, name) for name in _NAMES]
     told += [held(configurable, name) for name in _NAMES]
-    found = next((value for value in told if value is not None), retriever.namespace)
+    found = next((value for value in told if not is_blank(value)), retriever.namespace)
     return str(found)
 
 

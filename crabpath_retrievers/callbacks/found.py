@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crabpath_retrievers.metadata import block_of
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -60,8 +62,8 @@ def found(documents: Any, run_id: str, place: str) -> list[Found]:
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}
-        block = metadata.get("crabpath")
-        if isinstance(block, dict) and {"turn_id", "namespace", "id"} <= block.keys():
+        block = block_of(metadata)
+        if block is not None:
             names = (
                 block["id"],
                 block.get("source"),

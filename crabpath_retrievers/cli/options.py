@@ -1,5 +1,6 @@
 """What the commands share: options, output, and how errors become exit codes."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import wraps
@@ -8,13 +9,32 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.opening import place_of, require_existing
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.text import printable
 
-out = Console()
-errors = Console(stderr=True)
+
+class Terminal(Console):
+    """A console on which no title, name or message of others gives orders to the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every text passes here before it is laid out, those in tables too."""
+        return super().render_str(printable(text), **options)
+
+
+class _Warnings(logging.Handler):
+    """Prints what the library logs for whoever runs a command and has set up no logging."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        errors.print(escape(self.format(record)), style="yellow")
+
+
+out = Terminal()
+errors = Terminal(stderr=True)
 
 Store = Annotated[
     str, typer.Option("--store", "-s", envvar="CRABPATH_STORE", help="Directory or database URL.")
@@ -47,6 +67,7 @@ def handled(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
+        logging.lastResort = _Warnings(logging.WARNING)
         try:
             command(*args, **kwargs)
         except CrabPathError as error:

@@ -24,6 +24,7 @@ from crabpath_retrievers.ingest.references import (
     addresses_of,
     references_in,
 )
+from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.text import names_of, storable
 
 _LONGEST_KEY = 600
@@ -79,7 +80,7 @@ class Chunking:
         if not text.strip():
             msg = f"document {node_id or _label(document)!r} has no text: leave it out or fill it"
             raise InvalidInputError(msg)
-        metadata = json_safe(document.metadata)
+        metadata = json_safe(own_metadata(document.metadata))
         source = str(metadata.get("source") or node_id or _digest(text))
         for what, value in (("id", node_id or ""), ("source", source)):
             _require_short(what, value)

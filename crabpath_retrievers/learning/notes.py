@@ -1,8 +1,10 @@
 """Notes as change records: teachings, corrections and directives (document 003)."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.graph import Authority, EdgeKind, Node, Vector
@@ -37,6 +39,7 @@ class Said:
         related: Ids of nodes to which it leads.
         wrong: Ids of nodes against which it advises.
         id: Its id; None derives one from namespace and text.
+        metadata: Plain values that come back with it.
     """
 
     text: str
@@ -44,6 +47,7 @@ class Said:
     related: Sequence[str] = ()
     wrong: Sequence[str] = ()
     id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def note_id(kind: NoteKind, namespace: str, text: str) -> str:
@@ -54,7 +58,8 @@ def note_id(kind: NoteKind, namespace: str, text: str) -> str:
 def note_digest(kind: NoteKind, said: Said, authority: Authority, query: str | None) -> str:
     """Fingerprint of all that a note says; equal ones mean "nothing changed"."""
     lists = (*said.related, "", *said.wrong)
-    return _digest(kind, said.text, said.title, authority.name, query or "", *lists)
+    more = ("", json.dumps(said.metadata, sort_keys=True)) if said.metadata else ()
+    return _digest(kind, said.text, said.title, authority.name, query or "", *lists, *more)
 
 
 def note(
@@ -87,7 +92,11 @@ def note(
         source="",
         content=said.text,
         title=said.title,
-        metadata={"note": kind, **({"title": said.title} if said.title else {})},
+        metadata={
+            **said.metadata,
+            "note": kind,
+            **({"title": said.title} if said.title else {}),
+        },
         digest=note_digest(kind, said, authority, query),
         vector=vector,
     )

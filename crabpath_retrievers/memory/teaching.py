@@ -1,6 +1,6 @@
 """What a namespace is told outright: teachings, corrections, directives, and who may not fade."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,10 @@ from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.feedback.noted import entry_edges
 from crabpath_retrievers.graph import Authority, Vector
+from crabpath_retrievers.ingest.chunking import json_safe
 from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note, note_digest, note_id
 from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of, texts_of
 from crabpath_retrievers.storage.replaced import WHOLES
@@ -30,6 +32,7 @@ class NoteFields(TypedDict, total=False):
     title: str
     related: Sequence[str] | str
     id: str | None
+    metadata: Mapping[str, Any] | None
 
 
 class Teaching(Parts):
@@ -44,6 +47,7 @@ class Teaching(Parts):
         related: Sequence[str] | str = (),
         namespace: str = DEFAULT_NAMESPACE,
         authority: str = "overlay",
+        metadata: Mapping[str, Any] | None = None,
         id: str | None = None,  # noqa: A002  as everywhere else
     ) -> str:
         """Tell a namespace something that its documents do not say.
@@ -59,6 +63,8 @@ class Teaching(Parts):
             namespace: Whose note it is.
             authority: ``overlay``; ``canonical``: weights of edges that lead to it decay at a
                 quarter of the speed; or ``constitutional``: they never do.
+            metadata: Comes back with it, such as ``source``; what it leaves open of ``source``,
+                ``title`` and the keys that all documents have is filled in.
             id: Its id; None derives one from namespace and text.
 
         Returns:
@@ -69,7 +75,7 @@ class Teaching(Parts):
                 frozen.
             NotFoundError: A related id does not exist for this namespace.
         """
-        said = Said(text, title, texts_of(related, name="related"), id=id)
+        said = Said(text, title, texts_of(related, name="related"), id=id, metadata=metadata or {})
         asked = None if query is None else Asked(query)
         return self._tell("teaching", namespace, said, authority, asked)
 
@@ -82,10 +88,11 @@ class Teaching(Parts):
         related: Sequence[str] | str = (),
         namespace: str = DEFAULT_NAMESPACE,
         authority: str = "canonical",
+        metadata: Mapping[str, Any] | None = None,
         id: str | None = None,  # noqa: A002
     ) -> str:
         """Give a namespace an instruction; as :meth:`teach`, but canonical unless told."""
-        said = Said(text, title, texts_of(related, name="related"), id=id)
+        said = Said(text, title, texts_of(related, name="related"), id=id, metadata=metadata or {})
         asked = None if query is None else Asked(query)
         return self._tell("directive", namespace, said, authority, asked)
 
@@ -112,7 +119,7 @@ class Teaching(Parts):
             query: A question that the note answers, instead of that of the turn.
             namespace: Whose note it is; None for that of the turn, or "default" without one.
             authority: As for :meth:`teach`.
-            fields: ``title``, ``related`` and ``id`` of :meth:`teach`.
+            fields: ``title``, ``related``, ``id`` and ``metadata`` of :meth:`teach`.
 
         Returns:
             The id of the note.
@@ -132,6 +139,7 @@ class Teaching(Parts):
             texts_of(fields.get("related", ()), name="related"),
             texts_of(wrong, name="wrong"),
             fields.get("id"),
+            fields.get("metadata") or {},
         )
         asked = Asked(query) if query is not None else _question(logged)
         return self._tell("correction", namespace, said, authority, asked, logged)
@@ -276,7 +284,12 @@ def _cleaned(said: Said) -> Said:
     """
     title = _text("title", said.title, _LONGEST_NAME) if said.title != "" else ""
     name = None if said.id is None else _text("id", said.id, _LONGEST_NAME)
-    return replace(said, text=_text("text", said.text, LONGEST), title=title, id=name)
+    if not isinstance(said.metadata, Mapping):
+        msg = f"the metadata must be a mapping, not {type(said.metadata).__name__}"
+        raise InvalidInputError(msg)
+    metadata = json_safe(own_metadata(said.metadata))
+    text = _text("text", said.text, LONGEST)
+    return replace(said, text=text, title=title, id=name, metadata=metadata)
 
 
 def _namespace(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -74,6 +75,25 @@ _BY_IDS = HotSelect(
         ),
     )
 )
+_DOCUMENTS = (
+    sa.select(contents.c.metadata)
+    .join(nodes, nodes.c.key == contents.c.node)
+    # Notes are of no document.
+    .where(
+        contents.c.document > sa.literal_column("''", sa.Text),
+        nodes.c.owner == sa.literal_column("0", sa.Integer),
+    )
+    .limit(sa.literal_column("8", sa.Integer))
+    .offset(sa.literal_column("0", sa.Integer))  # SQLite's would be a parameter
+)
+_SAMPLE = HotSelect(
+    sa.union_all(
+        *(
+            sa.select(_DOCUMENTS.order_by(order).subquery())
+            for order in (contents.c.document, contents.c.document.desc())
+        )
+    )
+)
 _KNOWN = (
     sa.select(
         nodes.c.id, contents.c.document, contents.c.source, contents.c.position, contents.c.digest
@@ -103,6 +123,15 @@ class Catalog:
                 rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
                 found |= {row[0]: _node(row) for row in rows}
         return found
+
+    def sample(self) -> list[dict[str, Any]]:
+        """Metadata of 16 chunks at most that all queries see, by how their documents are called."""
+        found: list[Any] = []
+        with self._store.reading() as connection:
+            for (metadata,) in _SAMPLE.rows(connection, {}):
+                with suppress(ValueError, RecursionError):  # a row that nobody can read
+                    found.append(json.loads(metadata))
+        return [metadata for metadata in found if isinstance(metadata, dict)]
 
     def known(
         self,

@@ -19,7 +19,19 @@ def test_a_note_is_found_by_what_it_says(memory, pupil):
     note = memory.teach(TEXT, title="Hotfixes")
     first = pupil.ask(f"Hotfixes\n{TEXT}").documents[0].node
     assert (first.id, first.content, first.title) == (note, TEXT, "Hotfixes")
-    assert first.metadata == {"note": "teaching", "title": "Hotfixes"}
+    told = {"note": "teaching", "title": "Hotfixes", "source": "crabpath:teaching"}
+    assert first.metadata == told
+
+
+def test_a_note_comes_with_the_metadata_that_it_was_given(memory, pupil):
+    """What it says about its source and title stands; another metadata replaces the note."""
+    given = {"source": "handbook", "title": "Rules", "since": 2024}
+    note = memory.teach(TEXT, metadata=given)
+    assert pupil.ask(TEXT).documents[0].node.metadata == {**given, "note": "teaching"}
+    assert memory.correct(TEXT, id=note, metadata={"since": 2025}) == note
+    changed = pupil.ask(TEXT).documents[0].node.metadata
+    told = {"since": 2025, "source": "crabpath:correction", "title": "Correction"}
+    assert changed == {**told, "note": "correction"}
 
 
 def test_a_note_is_recalled_by_the_question_that_it_answers(memory, pupil):
@@ -154,6 +166,7 @@ def authority(memory, node):
         ("t", {"namespace": ""}, "namespace must be a non-empty text"),
         ("t", {"namespace": None}, "namespace must be a non-empty text"),
         ("t", {"namespace": "x" * 600}, "at most 512 characters"),
+        ("t", {"metadata": 7}, "metadata must be a mapping"),
         ("t", {"related": 7}, "related must be a list of texts"),
         ("t", {"id": "a"}, "the id 'a' is taken"),
     ],

@@ -117,10 +117,15 @@ def test_the_graph_may_decide(retriever, question):
     assert whose(tenant.invoke({"question": question}, config)) == "acme"
 
 
-def test_an_empty_name_is_refused(retriever, question):
-    """It does not silently become somebody else's memory."""
-    with pytest.raises(InvalidInputError, match="namespace must be a non-empty text, not ''"):
-        built(retriever).invoke({"question": question}, {"configurable": {"user_id": ""}})
+@pytest.mark.parametrize("blank", ["", " ", "\x00"])
+def test_a_blank_name_is_nobody(retriever, question, blank):
+    """A server without authentication writes one: then the next place says who asks."""
+    nobody = {"configurable": {"user_id": blank, "namespace": blank}}
+    known = {"configurable": {"user_id": "bob", "namespace": blank}}
+    context = {"user_id": blank, "namespace": blank}
+    graph = built(retriever, DictContext)
+    assert whose(graph.invoke({"question": question}, nobody, context=context)) == "default"
+    assert whose(graph.invoke({"question": question}, known, context=context)) == "bob"
 
 
 async def test_two_users_two_minds(retriever, question, called):

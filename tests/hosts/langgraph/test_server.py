@@ -153,8 +153,18 @@ def test_every_application_runs_under_the_development_server(
         )
         assert told["feedback"]["status"] == "applied"
 
+        # Without authentication and without context the server says that user "" asks.
+        messages = {"messages": [{"role": "user", "content": question}]}
+        for graph, kept, given in (
+            ("rag", "documents", asked),
+            ("human_feedback", "documents", asked),
+            ("agent", "crabpath_documents", messages),
+        ):
+            nobody = run(graph, client.threads.create()["thread_id"], input=given)
+            assert nobody[kept][0]["metadata"]["crabpath"]["namespace"] == "default"
+
         report = run("maintenance", input={})
-        assert set(report["memory"]["namespaces"]) == {"ann", "bob"}
+        assert set(report["memory"]["namespaces"]) == {"ann", "bob", "default"}
         assert report["memory"]["notes"] == 2
 
         for name in ("rag", "agent", "human_feedback", "maintenance"):

@@ -36,7 +36,7 @@ async def test_queries(shared, bundle, error, message):
     [
         ({"similarity_top_k": 0}, "k must be a whole number"),
         ({"similarity_top_k": 2.5}, "k must be a whole number"),
-        ({"namespace": " "}, "namespace must be a non-empty text"),
+        ({"namespace": 7}, "namespace must be a non-empty text"),
         ({"max_tokens": -1}, "max_tokens must be a whole number"),
         ({"explore": -1}, "explore must be"),
         ({"filters": {"$nonsense": 1}}, "not a Chroma condition"),

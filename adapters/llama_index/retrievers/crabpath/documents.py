@@ -12,13 +12,11 @@ from llama_index.core.schema import Document as LlamaDocument
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.metadata import own_metadata
 from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 
 BLOCK = "llama_index"
 """Metadata key of what a node has beside its text and metadata, so that it comes back whole."""
-
-CRABPATH = "crabpath"
-"""Metadata key of how a node was found; no model reads it."""
 
 _ELSEWHERE = {"id_", "embedding", "metadata", "text"}
 _FIELDS = set(TextNode.model_fields) - _ELSEWHERE
@@ -82,7 +80,7 @@ def checked(given: Iterable[Any], kind: type[Any]) -> list[Any]:
 
 def _document(node: BaseNode, name: str | None, source: str | None, fields: set[str]) -> Document:
     # Of a node that CrabPath found once, the turn is no part.
-    metadata = {key: value for key, value in node.metadata.items() if key != CRABPATH}
+    metadata = own_metadata(node.metadata)
     dumped = node.model_dump(
         mode="json",
         exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},

@@ -4,24 +4,39 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from llama_index.core.node_parser.text.sentence_window import (
+    DEFAULT_OG_TEXT_METADATA_KEY,
+    DEFAULT_WINDOW_METADATA_KEY,
+)
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
+from crabpath_retrievers.metadata import CRABPATH, own_metadata
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
-from llama_index.retrievers.crabpath.documents import BLOCK, CRABPATH
+from llama_index.retrievers.crabpath.documents import BLOCK
 
+_WINDOWS = (DEFAULT_WINDOW_METADATA_KEY, DEFAULT_OG_TEXT_METADATA_KEY)
 _LEAST = 1e-6  # LlamaIndex takes a score of 0 for none
 
 
 class CrabPathNode(TextNode):
-    """A node that equals the one that was indexed, whichever turn found it."""
+    """A node that equals every node of its id and text, whichever turn found it."""
 
     @property
     def hash(self) -> str:
         """Fingerprint of text and metadata without the turn: by it LlamaIndex tells nodes apart."""
-        own = {key: value for key, value in self.metadata.items() if key != CRABPATH}
-        identity = f"{self.text}{own}"
+        identity = f"{self.text}{own_metadata(self.metadata)}"
         return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one is a node of this id and text."""
+        if not isinstance(other, TextNode):
+            return NotImplemented
+        return (self.node_id, self.text) == (other.node_id, other.text)
+
+    def __hash__(self) -> int:
+        """By id and text."""
+        return hash((self.node_id, self.text))
 
 
 def to_nodes(answer: Answer) -> list[NodeWithScore]:
@@ -51,12 +66,17 @@ def hidden(keys: list[str]) -> list[str]:
 
 def _node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
     metadata = dict(item.node.metadata)
-    fields = dict(metadata.pop(BLOCK, {}))
+    fields = dict(metadata.pop(BLOCK, None) or {})
     for key in fields.pop("added", ()):
         metadata.pop(key, None)
+    blank: list[str] = []
+    if not item.node.document:
+        # MetadataReplacementPostProcessor would show the model nothing instead of a note.
+        metadata |= {key: item.node.content for key in _WINDOWS if metadata.get(key) == ""}
+        blank = [key for key, value in metadata.items() if value == ""]
     metadata[CRABPATH] = block
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
-        fields[name] = hidden(fields.get(name, []))
+        fields[name] = hidden([*fields.get(name, []), *blank])
     fields.setdefault("relationships", _source(item))
     return CrabPathNode(id_=item.node.id, text=item.node.content, metadata=metadata, **fields)
 

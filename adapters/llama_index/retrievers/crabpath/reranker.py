@@ -11,9 +11,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from crabpath_retrievers.driver import Steps, arun, run
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.metadata import CRABPATH, block_of
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.text import is_blank
 from llama_index.retrievers.crabpath.bundles import asked
-from llama_index.retrievers.crabpath.documents import CRABPATH
 from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
 
 
@@ -34,8 +36,8 @@ class CrabPathReranker(BaseNodePostprocessor):
     """The memory that ranks."""
     top_n: int | None = Field(default=None, ge=1)
     """Nodes to keep; None keeps all."""
-    namespace: str = "default"
-    """User, agent or tenant whose learned weights apply."""
+    namespace: str = DEFAULT_NAMESPACE
+    """User, agent or tenant whose learned weights apply; a blank one is the default."""
     task_type: str | None = None
     """Type of the task that asks, such as "refund"."""
 
@@ -67,9 +69,9 @@ class CrabPathReranker(BaseNodePostprocessor):
         return {
             "k": len(ids),
             "among": ids,
-            "namespace": self.namespace,
+            "namespace": DEFAULT_NAMESPACE if is_blank(self.namespace) else self.namespace,
             "task_type": self.task_type,
-            "record": any(CRABPATH not in item.node.metadata for item in nodes),
+            "record": any(block_of(item.node.metadata) is None for item in nodes),
         }
 
 
@@ -91,7 +93,7 @@ def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore
 
 def _scored(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWithScore:
     node = item.node
-    if CRABPATH not in node.metadata:
+    if block_of(node.metadata) is None:
         node = node.model_copy(
             update={
                 "metadata": {**node.metadata, CRABPATH: block},

@@ -18,9 +18,9 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.precedence import record_over
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.metadata import block_of
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule
-from llama_index.retrievers.crabpath.documents import CRABPATH
 
 Outcome = float | EvaluationResult
 
@@ -124,8 +124,8 @@ def _named(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackField
 def _turns(found: Any, *, part: bool = False) -> Iterable[str]:
     """Turns of what a caller gave, or of a ``part`` of it: texts in there are said by tools."""
     if isinstance(found, NodeWithScore):
-        block = found.node.metadata.get(CRABPATH)
-        if isinstance(block, dict) and isinstance(block.get("turn_id"), str):
+        block = block_of(found.node.metadata)
+        if block is not None and isinstance(block["turn_id"], str):
             yield block["turn_id"]
     elif isinstance(found, str):
         if not part:

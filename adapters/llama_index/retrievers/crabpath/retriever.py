@@ -18,6 +18,8 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.text import is_blank
 from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
@@ -47,7 +49,7 @@ class CrabPathRetriever(BaseRetriever):
         memory: CrabPath,
         *,
         similarity_top_k: int = 4,
-        namespace: str = "default",
+        namespace: str = DEFAULT_NAMESPACE,
         task_type: str | None = None,
         filters: Filters = None,
         explore: bool | int = False,
@@ -61,7 +63,8 @@ class CrabPathRetriever(BaseRetriever):
         Args:
             memory: The memory that is searched.
             similarity_top_k: Nodes to return: exactly this many, as far as the memory holds them.
-            namespace: User, agent or tenant whose learned weights apply.
+            namespace: User, agent or tenant whose learned weights apply; a blank one is the
+                default.
             task_type: Type of the task that asks, such as "refund"; see :meth:`for_task`.
             filters: LlamaIndex ``MetadataFilters``, or a condition in the vector store's language.
             explore: Sample the walk instead of following the best pointers; an integer seeds it.
@@ -81,7 +84,7 @@ class CrabPathRetriever(BaseRetriever):
             )
             raise InvalidInputError(msg)
         self.memory = memory
-        self.namespace = namespace
+        self.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
         self.task_type = task_type
         self.similarity_top_k = similarity_top_k
         self._options: dict[str, Any] = {
@@ -220,9 +223,12 @@ class CrabPathRetriever(BaseRetriever):
         return self.memory.add_documents(**chunks(checked(nodes, BaseNode), {})).ids
 
     def for_namespace(self, namespace: str) -> Self:
-        """The same retriever for another user, agent or tenant, over the same memory."""
+        """The same retriever for another user, agent or tenant, over the same memory.
+
+        A blank namespace is the default one.
+        """
         other = copy.copy(self)
-        other.namespace = namespace
+        other.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
         return other
 
     def for_task(self, task_type: str | None) -> Self:
