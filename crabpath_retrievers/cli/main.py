@@ -105,7 +105,7 @@ def add(
         return
     for path in skipped:
         errors.print(f"[yellow]Skipped[/yellow] {escape(str(path))}: not a text file")
-    blank = f", {report.blank} files without text left out" if report.blank else ""
+    blank = f", {report.blank} without text left out" if report.blank else ""
     out.print(
         f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
         f"{report.removed} removed, {report.unchanged} unchanged{blank}"

@@ -27,7 +27,12 @@ def label_of(document: Document, node_id: str | None, number: int) -> str:
     name = metadata.get("source") or metadata.get("file_path") or node_id
     page = metadata.get("page_label", metadata.get("page"))
     label = repr(str(name)[-_LONGEST:]) if name else f"number {number}"
-    return label if page is None else f"{label} page {page!r:.20}"
+    return label if page is None else f"{label} page {_shown(page)}"
+
+
+def _shown(page: object) -> str:
+    text = str(page)[:20]
+    return text if text.isprintable() else repr(text)
 
 
 def warn_of_blank(labels: Sequence[str], total: int) -> None:
