@@ -6,7 +6,8 @@ is finished by :meth:`Ingest.recover`, which every open and every ingest runs fi
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -171,7 +172,7 @@ class Ingest:
         """Whether the index holds documents of somebody else, which only they take away."""
         return bool(getattr(self.index, "foreign", False))
 
-    def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: Set[str]) -> "_Plan":
+    def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
         """What changes; to ``growing`` documents is only added, others become what is given."""
         nodes, known = self._settled(nodes, growing)
         self.refuse_notes(nodes)
@@ -199,7 +200,7 @@ class Ingest:
         return _Plan(nodes, changed, gone, known, growing, report)
 
     def _settled(
-        self, nodes: Sequence[Node], growing: Set[str]
+        self, nodes: Sequence[Node], growing: AbstractSet[str]
     ) -> tuple[list[Node], dict[str, Known]]:
         """The nodes under the ids that the store has for them, and what it holds with those."""
         catalog = self.store.catalog
@@ -220,7 +221,7 @@ class Ingest:
         return settled(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
 
     def _placed(
-        self, nodes: Sequence[Node], known: Mapping[str, Known], growing: Set[str]
+        self, nodes: Sequence[Node], known: Mapping[str, Known], growing: AbstractSet[str]
     ) -> list[Node]:
         """The nodes at their places: in a growing document, new ones after those it has."""
         ends = Counter(self.store.catalog.ends(growing))
@@ -343,7 +344,7 @@ class _Plan:
     changed: list[Node]
     gone: list[str]
     known: dict[str, Known]
-    growing: Set[str]
+    growing: AbstractSet[str]
     report: IngestReport
 
 

@@ -1,5 +1,7 @@
 """``add_documents`` adds: batches of one source, repeated texts and repeated calls lose nothing."""
 
+from itertools import pairwise
+
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
@@ -50,7 +52,7 @@ def chained(joined):
 
 def neighbours(texts):
     """All pairs of texts that stand beside each other."""
-    pairs = set(zip(texts, texts[1:], strict=False))
+    pairs = set(pairwise(texts))
     return pairs | {(b, a) for a, b in pairs}
 
 
@@ -224,7 +226,7 @@ def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
 
 
 def test_a_log_of_many_messages_is_added_in_batches(tmp_path, embedder, held, chained):
-    """A source of thousands of texts is no single batch, so progress shows and a kill costs little."""
+    """A source of many texts is no single batch: progress shows, and a kill costs little."""
     done = []
 
     class Bar:
@@ -249,7 +251,8 @@ def test_a_log_of_many_messages_is_added_in_batches(tmp_path, embedder, held, ch
 
 DOCUMENT = st.builds(
     lambda text, source, page: Document(
-        text, metadata={**({"source": source} if source else {}), **({"page": page} if page else {})}
+        text,
+        metadata={**({"source": source} if source else {}), **({"page": page} if page else {})},
     ),
     st.sampled_from(["a", "b", "a\nb", "b\na\nc", "c"]),
     st.sampled_from(["s", "t", None]),

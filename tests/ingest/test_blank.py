@@ -49,9 +49,15 @@ def test_many_blank_pages_make_one_warning(memory, warned):
     [
         (Document(" ", id="a"), "'a'"),
         (Document(" "), "number 2"),
-        (Document(" ", metadata={"source": "x.pdf", "page": 3, "page_label": "iv"}), "'x.pdf' page iv"),
+        (
+            Document(" ", metadata={"source": "x.pdf", "page": 3, "page_label": "iv"}),
+            "'x.pdf' page iv",
+        ),
         (Document(" ", metadata={"source": "x\x1b]0;y"}), r"'x\x1b]0;y'"),
-        (Document(" ", metadata={"file_path": "/x.md", "page": "\x1b[2J"}), r"'/x.md' page '\x1b[2J'"),
+        (
+            Document(" ", metadata={"file_path": "/x.md", "page": "\x1b[2J"}),
+            r"'/x.md' page '\x1b[2J'",
+        ),
     ],
 )
 def test_what_names_a_blank_document(memory, warned, document, named):

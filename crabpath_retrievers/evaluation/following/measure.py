@@ -21,8 +21,8 @@ from crabpath_retrievers.evaluation.following.edits import (
     write_tree,
 )
 from crabpath_retrievers.files import documents_in
-from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.graph import Node
+from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.seeds.embedder import default_embeddings
