@@ -16,7 +16,8 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
         paths: Files and directories.
 
     Returns:
-        One document per text file, its path as source; and the files that are not text.
+        One document per text file, also of an empty one, its path as source; and the files that
+        are not text.
 
     Raises:
         InvalidInputError: A path does not exist or cannot be read.
@@ -31,7 +32,7 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
             text = decoded(_bytes(file))
             if text is None:
                 skipped.append(file)
-            elif text.strip():
+            else:
                 documents.append(document_of(file.as_posix(), text))
     return documents, skipped
 

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
+from crabpath_retrievers.ingest.pipeline import Cleanup
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import returned_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
@@ -113,6 +114,7 @@ class CrabPathRetriever(BaseRetriever):
         path: str | Path | None = None,
         ids: Sequence[str] | None = None,
         split: bool = True,
+        cleanup: Cleanup = None,
         vectors: Any = None,
         **fields: Any,
     ) -> Self:
@@ -124,13 +126,16 @@ class CrabPathRetriever(BaseRetriever):
             path: Directory or database URL to keep the memory in; None keeps it for this process.
             ids: One id per document.
             split: False when the documents are chunks already.
+            cleanup: What goes of a memory that is at ``path`` already: None for nothing, or
+                ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
                 ``settings`` of :meth:`CrabPath.open`.
         """
         opening = _opening(fields)
         memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
-        return cls._filled(memory, documents, fields, ids=ids, split=split)
+        given = {"ids": ids, "split": split, "cleanup": cleanup}
+        return cls._filled(memory, documents, fields, given)
 
     @classmethod
     def from_texts(
@@ -208,12 +213,10 @@ class CrabPathRetriever(BaseRetriever):
         memory: CrabPath,
         documents: Iterable[Document],
         fields: dict[str, Any],
-        *,
-        ids: Sequence[str] | None,
-        split: bool,
+        given: dict[str, Any],
     ) -> Self:
         try:
-            memory.add_documents(documents, ids=ids, split=split)
+            memory.add_documents(documents, **given)
         except BaseException:
             memory.close()
             raise
@@ -228,7 +231,7 @@ class CrabPathRetriever(BaseRetriever):
             raise
 
     def add_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
-        """Add or update documents; returns the ids of their chunks. See the memory's method."""
+        """Add documents; returns the ids of their chunks. See the memory's method."""
         return self.memory.add_documents(documents, **options).ids
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:

@@ -25,12 +25,14 @@ class Folder:
     Attributes:
         root: As sources under it begin.
         documents: One per text file.
+        blank: Those of files without text.
         skipped: Sources of files that are no text or too large.
         aliases: How ``add`` calls the documents of the working directory, where that is the root.
     """
 
     root: str
     documents: list[Document] = field(default_factory=list)
+    blank: list[Document] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     aliases: list[str] = field(default_factory=list)
 
@@ -77,7 +79,9 @@ def _read(path: Path, folder: Folder, largest: int) -> Folder:
         text = None if data is None else decoded(data)
         if text is None:
             folder.skipped.append(source)
-        elif text.strip():
+        elif not text.strip():
+            folder.blank.append(document_of(source, text))
+        else:
             folder.documents.append(document_of(source, text))
             if path == Path():
                 folder.aliases.append(below)

@@ -39,14 +39,6 @@ def test_no_documents_added(retriever, unchanged):
     assert retriever.add_documents([]) == []
 
 
-@pytest.mark.parametrize("text", ["", "  \n ", "\x00"])
-def test_document_without_text(retriever, unchanged, text):
-    """A document without text is refused together with the batch that it came in."""
-    batch = [Document("Snow is white.", id="d"), Document(text, id="e")]
-    with pytest.raises(InvalidInputError, match="document 'e' has no text: leave it out or fill"):
-        retriever.add_documents(batch)
-
-
 def test_duplicate_id_with_different_text(retriever, unchanged):
     """One id for two texts is refused; nothing of the batch is kept."""
     batch = [Document("Snow is white.", id="d"), Document("Coal is black.", id="d")]

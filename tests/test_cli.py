@@ -37,6 +37,50 @@ def read(result):
     return json.loads(result.stdout)
 
 
+def test_files_without_text_are_counted(cli, tmp_path, caplog):
+    """They are no documents; one warning names them."""
+    (tmp_path / "docs" / "blank.md").write_text("\n")
+    added = cli("add", "docs", "--json")
+    assert (read(added)["documents"], read(added)["blank"]) == (2, 1)
+    (line,) = [r.getMessage() for r in caplog.records if r.name.startswith("crabpath")]
+    assert line == "1 of 3 documents have no text, left out: 'docs/blank.md'"
+    said = " ".join(cli("add", "docs").stdout.split())
+    assert said.endswith("3 unchanged, 1 without text left out")
+
+
+def test_whole_files_are_replaced(cli, tmp_path):
+    """What a file no longer says goes, what other files say stays."""
+    cli("add", "docs")
+    (tmp_path / "docs" / "deploy.md").write_text("# Deploying\n\nAsk Ann.\n")
+    again = read(cli("add", "docs/deploy.md", "--json"))
+    assert (again["removed"] + again["updated"], again["added"] + again["updated"]) == (2, 1)
+    assert read(cli("info", "--json"))["nodes"] == 2
+
+
+def test_an_add_that_is_stopped_says_what_is_in(cli, tmp_path, monkeypatch):
+    """With the exit code of a stopped program; the same command goes on."""
+    from crabpath_retrievers.ingest.pipeline import Ingest
+
+    for n in range(40):
+        (tmp_path / "docs" / f"page{n}.md").write_text(f"Page {n}.")
+    publish, seen = Ingest.publish, []
+
+    def stop_at_the_second(self, part):
+        seen.append(part)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        publish(self, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ingest, "publish", stop_at_the_second)
+        stopped = cli("add", "docs")
+    assert stopped.exit_code == 130
+    line = stopped.stderr.splitlines()[-1]
+    assert line == "Stopped: 16 of 43 new chunks are in; run it again to go on"
+    again = read(cli("add", "docs", "--json"))
+    assert (again["added"], again["unchanged"]) == (27, 16)
+
+
 def test_add_query_explain_info_and_forget(cli):
     """A day with the command line, each step in JSON."""
     added = read(cli("add", "docs", "--json"))

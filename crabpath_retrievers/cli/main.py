@@ -1,10 +1,13 @@
 """The command line. Exit codes: 0 done, 1 a store or environment problem, 2 unusable input."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from langchain_core.documents import Document
 from rich.markup import escape
 from rich.table import Table
 
@@ -43,7 +46,9 @@ from crabpath_retrievers.cli.regions import regions
 from crabpath_retrievers.cli.sync import sync
 from crabpath_retrievers.cli.teaching import correct, teach
 from crabpath_retrievers.files import documents_in
+from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.progress import bar
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -82,16 +87,17 @@ def add(
     vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add or update documents."""
+    """Add files, or bring what the memory holds of them to what they are now."""
     documents, skipped = documents_in(paths)
     with CrabPath.open(store, vectors=vectors) as memory:
-        report = memory.add_documents(documents)
+        report = _added(memory, documents)
     numbers = {
-        "documents": len(documents),
+        "documents": len(documents) - report.blank,
         "added": report.added,
         "updated": report.updated,
         "removed": report.removed,
         "unchanged": report.unchanged,
+        "blank": report.blank,
         "skipped": [str(path) for path in skipped],
     }
     if as_json:
@@ -99,10 +105,35 @@ def add(
         return
     for path in skipped:
         errors.print(f"[yellow]Skipped[/yellow] {escape(str(path))}: not a text file")
+    blank = f", {report.blank} without text left out" if report.blank else ""
     out.print(
-        f"{len(documents)} documents: {report.added} chunks added, {report.updated} updated, "
-        f"{report.removed} removed, {report.unchanged} unchanged"
+        f"{numbers['documents']} documents: {report.added} chunks added, {report.updated} updated, "
+        f"{report.removed} removed, {report.unchanged} unchanged{blank}"
     )
+
+
+def _added(memory: CrabPath, documents: list[Document]) -> IngestReport:
+    """Add whole files; where the user stops it, say what is in."""
+    done, total = 0, 0
+
+    @contextmanager
+    def counted(chunks: int) -> Iterator[Callable[[int], None]]:
+        nonlocal total
+        total = chunks
+        with bar(chunks) as show:
+
+            def advance(some: int) -> None:
+                nonlocal done
+                done += some
+                show(some)
+
+            yield advance
+
+    try:
+        return memory.add_documents(documents, cleanup="incremental", progress=counted)
+    except KeyboardInterrupt:
+        errors.print(f"Stopped: {done} of {total} new chunks are in; run it again to go on")
+        raise typer.Exit(130) from None
 
 
 @app.command()

@@ -19,6 +19,7 @@ from pydantic_core import from_json, to_json
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
 from crabpath_retrievers.graph import Node, Vector
+from crabpath_retrievers.ingest.blank import is_blank, label_of, warn_of_blank
 from crabpath_retrievers.ingest.references import (
     LONGEST_TARGET,
     addresses_of,
@@ -51,7 +52,9 @@ class Chunking:
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
-        """Cut documents into nodes, without vectors.
+        """Cut documents into nodes, without vectors; those without text are left out, and named.
+
+        The same text with other metadata, as on two pages, is another chunk.
 
         Args:
             documents: LangChain documents; ``id``, ``metadata["source"]``, ``["title"]`` and
@@ -59,7 +62,7 @@ class Chunking:
             ids: One id per document, instead of ``Document.id``.
 
         Raises:
-            InvalidInputError: A document is not a Document or has no text.
+            InvalidInputError: A document is not a Document.
             DuplicateIdError: One id is given to different texts.
         """
         given = list(documents)
@@ -68,18 +71,19 @@ class Chunking:
             raise InvalidInputError(msg)
         found: dict[str, Node] = {}
         order: Counter[str] = Counter()
-        for document, node_id in _identified(given, ids):
+        named = list(_identified(given, ids))
+        blank = [number for number, document in enumerate(given, 1) if is_blank(document)]
+        warn_of_blank([label_of(*named[number - 1], number) for number in blank], len(given))
+        for document, node_id in _unique(pair for pair in named if not is_blank(pair[0])):
             for node in self._cut(document, node_id):
-                if node.id not in found:
-                    found[node.id] = replace(node, position=order[node.document])
-                    order[node.document] += 1
+                chunk = _apart(node, found) if node.id != node_id else node
+                if chunk.id not in found:
+                    found[chunk.id] = replace(chunk, position=order[chunk.document])
+                    order[chunk.document] += 1
         return list(found.values())
 
     def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
         text = storable(document.page_content)
-        if not text.strip():
-            msg = f"document {node_id or _label(document)!r} has no text: leave it out or fill it"
-            raise InvalidInputError(msg)
         metadata = json_safe(own_metadata(document.metadata))
         source = str(metadata.get("source") or node_id or _digest(text))
         for what, value in (("id", node_id or ""), ("source", source)):
@@ -87,7 +91,7 @@ class Chunking:
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
         if not pieces:
-            msg = f"the splitter leaves nothing of document {node_id or _label(document)!r}"
+            msg = f"the splitter leaves nothing of document {node_id or source!r}"
             raise InvalidInputError(msg)
         title = str(metadata.get("title") or next((name for name, _ in pieces if name), ""))
         whole = len(pieces) == 1
@@ -171,6 +175,16 @@ def document_id(document: Document, given: str | None) -> str | None:
         raise InvalidInputError(msg)
     node_id = given if given is not None else document.id
     return None if node_id is None else storable(str(node_id)) or None
+
+
+def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
+    """The ids that the caller gave to documents, cleaned."""
+    return {name for _, name in _identified(documents, ids) if name is not None}
+
+
+def id_with_metadata(node: Node) -> str:
+    """The id of a chunk where another one of its document has its text but other metadata."""
+    return _digest(node.document, node.content, _sorted(node.metadata))
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
@@ -274,8 +288,12 @@ def _sorted(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True)
 
 
-def _label(document: Document) -> str:
-    return str(document.metadata.get("source") or document.metadata.get("title") or "without id")
+def _apart(node: Node, found: Mapping[str, Node]) -> Node:
+    """A chunk under an id of its own if another one has its text but other metadata."""
+    if node.id not in found:
+        return node
+    own = id_with_metadata(node)
+    return node if id_with_metadata(found[node.id]) == own else replace(node, id=own)
 
 
 def _digest(*values: str) -> str:
@@ -287,10 +305,17 @@ def _digest(*values: str) -> str:
 def _identified(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
+    """Documents with the ids that the caller gave them."""
+    for index, document in enumerate(documents):
+        yield document, document_id(document, None if ids is None else ids[index])
+
+
+def _unique(
+    documents: Iterable[tuple[Document, str | None]],
+) -> Iterator[tuple[Document, str | None]]:
     """Documents with their ids, once per id."""
     texts: dict[str, str] = {}
-    for index, document in enumerate(documents):
-        node_id = document_id(document, None if ids is None else ids[index])
+    for document, node_id in documents:
         if node_id is None:
             yield document, None
         elif node_id not in texts:

@@ -7,8 +7,9 @@ is finished by :meth:`Ingest.recover`, which every open and every ingest runs fi
 
 import logging
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -28,15 +29,21 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.changes.archive import NodesIndexed
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
-from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
-from crabpath_retrievers.ingest.identity import settled
+from crabpath_retrievers.ingest.blank import is_blank
+from crabpath_retrievers.ingest.chunking import (
+    Chunking,
+    embedded_text,
+    given_ids,
+    id_with_metadata,
+)
+from crabpath_retrievers.ingest.identity import settled, unsettled
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
-from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +72,7 @@ class IngestReport:
 
     Attributes:
         added, updated, removed, unchanged: Numbers of chunks.
+        blank: Documents that have no text and were left out.
         ids: Ids of all chunks of the given documents, in their order.
     """
 
@@ -72,13 +80,15 @@ class IngestReport:
     updated: int = 0
     removed: int = 0
     unchanged: int = 0
+    blank: int = 0
     ids: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         """The numbers in one line."""
+        blank = f", {self.blank} documents without text left out" if self.blank else ""
         return (
             f"{len(self.ids)} chunks: {self.added} added, {self.updated} updated, "
-            f"{self.removed} removed, {self.unchanged} unchanged"
+            f"{self.removed} removed, {self.unchanged} unchanged{blank}"
         )
 
 
@@ -98,18 +108,18 @@ class Ingest:
         *,
         chunking: Chunking,
         ids: Sequence[str] | None = None,
-        cleanup: Cleanup = "incremental",
+        cleanup: Cleanup = None,
         progress: Progress | None = None,
     ) -> IngestReport:
-        """Bring the store to hold these documents as they are now.
+        """Add documents to the store.
 
         Args:
-            documents: What to add. Unchanged chunks cost a look-up.
+            documents: What to add. Chunks that are there already cost a look-up.
             chunking: How to split.
-            ids: One id per document.
-            cleanup: ``"incremental"`` removes chunks that a given document no longer has;
-                ``"full"`` removes everything that is not given; None removes nothing. The names
-                and meanings are those of LangChain's indexing API.
+            ids: One id per document; a document replaces what was added under its id before.
+            cleanup: None only adds, beside what ids replace; ``"incremental"`` also removes chunks
+                that a given source no longer has; ``"full"`` removes everything that is not given.
+                The names and meanings are those of LangChain's indexing API.
             progress: Shows progress.
 
         Raises:
@@ -119,10 +129,13 @@ class Ingest:
             msg = f"cleanup must be 'incremental', 'full' or None, not {cleanup!r}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
-        nodes = chunking.nodes(documents, ids)
+        given = list(documents)
+        nodes = chunking.nodes(given, ids)
+        growing = {node.document for node in nodes} - given_ids(given, ids)
         with self.store.ingesting():
             self.recover()
-            plan = self._plan(nodes, cleanup)
+            plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
+            plan.report.blank = sum(map(is_blank, given))
             with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
                 for part in self._batches(plan):
                     self.publish(part)
@@ -136,7 +149,7 @@ class Ingest:
         begun = time.perf_counter()
         with self.store.ingesting():
             self.recover()
-            plan = self._plan(nodes, "full")
+            plan = self._plan(nodes, "full", set())
             for part in self._batches(plan):
                 self._stage(part)
                 self._finish(indexed=True)
@@ -176,25 +189,23 @@ class Ingest:
         """Whether the index holds documents of somebody else, which only they take away."""
         return bool(getattr(self.index, "foreign", False))
 
-    def _plan(self, nodes: Sequence[Node], cleanup: Cleanup) -> "_Plan":
+    def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
+        """What changes; to ``growing`` documents is only added, others become what is given."""
+        nodes, known = self._settled(nodes, growing)
         self.refuse_notes(nodes)
-        known = {
-            known.id: known
-            for known in self.store.catalog.known(
-                ids=[node.id for node in nodes],
-                documents={node.document for node in nodes},
-                owners=WHOLES,
-            )
-        }
-        nodes = settled(nodes, known)
         given = {node.id for node in nodes}
-        gone: list[str] = []
-        if cleanup == "incremental":
-            documents = {node.document for node in nodes}
-            gone = [k.id for k in known.values() if k.id not in given and k.document in documents]
-        elif cleanup == "full":
+        if cleanup == "full":
             gone = [node_id for node_id in self.store.catalog.all_ids() if node_id not in given]
-        changed = [n for n in nodes if n.id not in known or known[n.id].digest != n.digest]
+        else:
+            replaced = {node.document for node in nodes} - growing
+            gone = [k.id for k in known.values() if k.id not in given and k.document in replaced]
+        nodes = self._placed(nodes, known, growing)
+        changed = [
+            node
+            for node in nodes
+            if node.id not in known
+            or (known[node.id].digest != node.digest and node.document not in growing)
+        ]
         updated = sum(node.id in known for node in changed)
         report = IngestReport(
             added=len(changed) - updated,
@@ -203,7 +214,44 @@ class Ingest:
             unchanged=len(nodes) - len(changed),
             ids=[node.id for node in nodes],
         )
-        return _Plan(nodes, changed, gone, known, report)
+        return _Plan(nodes, changed, gone, known, growing, report)
+
+    def _settled(
+        self, nodes: Sequence[Node], growing: AbstractSet[str]
+    ) -> tuple[list[Node], dict[str, Known]]:
+        """The nodes under the ids that the store has for them, and what it holds with those."""
+        catalog = self.store.catalog
+        documents = {node.document for node in nodes}
+        found = catalog.known(
+            ids=[node.id for node in nodes], documents=documents - growing, owners=WHOLES
+        )
+        digests = {node.digest for node in nodes if node.document in growing}
+        found += catalog.holding(growing, digests)
+        known = {node.id: node for node in found}
+        others = unsettled(nodes, known)
+        known |= {
+            node.id: node
+            for node in catalog.known(ids=map(id_with_metadata, others), owners=WHOLES)
+        }
+        names = [i for node in others for i in (node.id, id_with_metadata(node))]
+        kept = [i for i in names if i in known and known[i].document in growing]
+        return settled(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
+
+    def _placed(
+        self, nodes: Sequence[Node], known: Mapping[str, Known], growing: AbstractSet[str]
+    ) -> list[Node]:
+        """The nodes at their places: in a growing document, new ones after those it has."""
+        ends = Counter(self.store.catalog.ends(growing))
+        placed: list[Node] = []
+        for node in nodes:
+            if node.document not in growing:
+                placed.append(node)
+            elif node.id in known:
+                placed.append(replace(node, position=known[node.id].position))
+            else:
+                placed.append(replace(node, position=ends[node.document]))
+                ends[node.document] += 1
+        return placed
 
     def refuse_notes(self, nodes: Sequence[Node]) -> None:
         """Refuse nodes with the ids of notes.
@@ -217,25 +265,31 @@ class Ingest:
             raise InvalidInputError(msg)
 
     def _batches(self, plan: "_Plan") -> Iterator[StageNodes]:
-        """Whole documents per batch, so that no reader ever sees half of a changed one."""
-        by_document: dict[str, list[Node]] = defaultdict(list)
+        """Whole documents per batch, so that no reader ever sees half of a changed one.
+
+        What only grows, such as a log of many thousand messages, is cut into batches.
+        """
+        by_document: dict[tuple[str, int], list[Node]] = defaultdict(list)
+        grown: Counter[str] = Counter()
         for node in plan.changed:
-            by_document[node.document].append(node)
-        leaving: dict[str, list[str]] = defaultdict(list)
+            by_document[node.document, grown[node.document] // self.batch].append(node)
+            grown[node.document] += node.document in plan.growing
+        leaving: dict[tuple[str, int], list[str]] = defaultdict(list)
         orphans: list[str] = []
         for node_id in plan.gone:
             document = plan.known[node_id].document if node_id in plan.known else ""
-            (leaving[document] if document in by_document else orphans).append(node_id)
+            whole = (document, 0)
+            (leaving[whole] if whole in by_document else orphans).append(node_id)
         nodes: list[Node] = []
         removed: list[str] = []
-        # The first batch is small: progress shows early and an unusable embedder fails fast.
+        # The first batches are small: progress shows early and an unusable embedder fails fast.
         size = _FIRST
-        for document, chunks in by_document.items():
+        for part, chunks in by_document.items():
             nodes += chunks
-            removed += leaving[document]
+            removed += leaving[part]
             if len(nodes) >= size:
                 yield StageNodes(tuple(nodes), tuple(removed))
-                nodes, removed, size = [], [], self.batch
+                nodes, removed, size = [], [], min(2 * size, self.batch)
         if nodes or removed or orphans:
             yield StageNodes(tuple(nodes), (*removed, *orphans))
 
@@ -307,6 +361,7 @@ class _Plan:
     changed: list[Node]
     gone: list[str]
     known: dict[str, Known]
+    growing: AbstractSet[str]
     report: IngestReport
 
 

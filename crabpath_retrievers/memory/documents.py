@@ -36,13 +36,14 @@ class Documents(Parts):
         splitter: TextSplitter | None = None,
         split: bool = True,
         vectors: Mapping[str, Sequence[float]] | None = None,
-        cleanup: Cleanup = "incremental",
+        cleanup: Cleanup = None,
         progress: Progress | None = bar,
     ) -> IngestReport:
-        """Bring the memory to hold these documents as they are now.
+        """Add documents; what the memory holds stays.
 
-        Adding the same again changes nothing; a changed document is updated: documents are told
-        apart by id, else by ``metadata["source"]``, else by their text.
+        A document with an id replaces all that was added under that id before. One without id is
+        told apart by source, text and metadata: the same again changes nothing, any other one is
+        added. Documents without text are left out, with one warning.
 
         Args:
             documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used, and
@@ -53,8 +54,9 @@ class Documents(Parts):
             split: False when the documents are chunks already.
             vectors: Embeddings that are known already, by id of a document that is one chunk: it
                 is not embedded again. They must be of the memory's own embedder.
-            cleanup: ``"incremental"`` removes chunks that a given source no longer has;
-                ``"full"`` also removes every document that is not given; None removes nothing.
+            cleanup: None only adds. ``"incremental"`` replaces what a given source held before
+                by what is given of it: give the whole source in one call. ``"full"`` also removes
+                every document that is not given. The names are those of LangChain's ``index``.
             progress: Shows progress; by default a bar on a terminal when it takes long.
 
         Raises:

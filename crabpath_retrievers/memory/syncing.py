@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
 from crabpath_retrievers.ingest.syncing import Scope, Sync
@@ -39,7 +40,8 @@ class Syncing(Parts):
         and with it weights, counts, use, episodes and notes, in every namespace. A section that is
         gone retires: no query finds it, but what was learned about it counts again once a sync
         brings its text back; ``forget`` deletes it for good. Documents from elsewhere stay.
-        Nothing is written, and nothing embedded, where nothing changed.
+        Nothing is written, and nothing embedded, where nothing changed. Files and documents
+        without text hold no section, and one warning names them.
 
         Args:
             given: Files and directories, or LangChain documents as a loader gives them. Of a
@@ -65,8 +67,9 @@ class Syncing(Parts):
         if places and roots:
             msg = "roots are for documents: a path is its own root, leave them out"
             raise InvalidInputError(msg)
-        if not (documents or places or (roots and allow_empty)):
-            msg = "nothing was given to sync: give files, directories or documents"
+        told = places or not all(map(is_blank, documents))
+        if not (told or (roots and allow_empty)):
+            msg = "nothing was given to sync: give files, directories or documents with text"
             raise InvalidInputError(msg)
         folders = [self._read(place) for place in places]
         if not allow_empty:
@@ -79,7 +82,8 @@ class Syncing(Parts):
         )
         keys = self.settings.links.metadata_keys
         chunking = Chunking(self.settings.ingest, splitter, split, keys)
-        nodes = chunking.nodes(chain(documents, *(folder.documents for folder in folders)))
+        read = (chain(folder.documents, folder.blank) for folder in folders)
+        nodes = chunking.nodes(chain(documents, *read))
         sync = Sync(self._ingest, self._identity, self.settings.sync.similarity)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 

@@ -162,6 +162,31 @@ class Catalog:
                     found |= {row.id: Known(*row) for row in rows}
         return list(found.values())
 
+    def holding(self, documents: Iterable[str], digests: Iterable[str]) -> list[Known]:
+        """The nodes of these documents with one of these fingerprints."""
+        query = _KNOWN.where(nodes.c.owner.in_(WHOLES))
+        prints = list(parts(digests))
+        with self._store.reading() as connection:
+            return [
+                Known(*row)
+                for part in parts(documents)
+                for some in prints
+                for row in connection.execute(
+                    query.where(contents.c.document.in_(part), contents.c.digest.in_(some))
+                )
+            ]
+
+    def ends(self, documents: Iterable[str]) -> dict[str, int]:
+        """The position after the last chunk of each of these documents that are there."""
+        query = sa.select(contents.c.document, sa.func.max(contents.c.position) + 1)
+        query = query.group_by(contents.c.document)
+        with self._store.reading() as connection:
+            return {
+                document: end
+                for part in parts(documents)
+                for document, end in connection.execute(query.where(contents.c.document.in_(part)))
+            }
+
     def under(self, root: str) -> list[Known]:
         """The nodes whose source is ``root`` or begins with ``root/``, for whole-corpus work only.
 

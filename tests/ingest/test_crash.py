@@ -120,6 +120,25 @@ def test_a_killed_ingest_is_finished_by_the_next_open(killed, opened, reference,
             assert joined(memory) == edges, step
 
 
+def test_a_killed_batch_of_one_source_loses_no_other(tmp_path, opened, held, joined, add):
+    """What was there stays, what was staged is finished, and adding again brings the rest once."""
+    rows = [{"page_content": f"message {n}", "metadata": {"source": "slack"}} for n in range(60)]
+    with opened(tmp_path / "old") as memory:
+        for start in range(0, 60, 20):
+            add(memory, rows[start : start + 20])
+        whole_edges = joined(memory)
+        memory.forget([i for i, text in held(memory).items() if int(text[8:]) >= 20])
+    steps = ["staged:2", "indexed:2", "published:2", "linked:2"]
+    for step in steps:
+        shutil.copytree(tmp_path / "old", tmp_path / step.replace(":", "-"))
+    for step, directory in crash(tmp_path, rows[20:], steps).items():
+        with opened(directory) as memory:
+            assert 20 < len(held(memory)) < 60, step
+            add(memory, rows[20:])
+            assert sorted(held(memory).values()) == sorted(r["page_content"] for r in rows), step
+            assert joined(memory) == whole_edges, step
+
+
 @pytest.fixture
 def killed_updates(tmp_path, opened, add):
     """Directories that held OLD, by the step at which the update to NEW was killed."""

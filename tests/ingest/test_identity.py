@@ -97,11 +97,13 @@ def test_the_same_document_twice_is_one():
     assert [node.content for node in CHUNKING.nodes(documents)] == ["text", "x"]
 
 
-@pytest.mark.parametrize("text", ["", " \n\t", "\x00"])
-def test_a_document_without_text_is_refused(text):
-    """An empty document is named in the message."""
-    with pytest.raises(InvalidInputError, match=r"'report\.txt' has no text"):
-        CHUNKING.nodes([Document(text, metadata={"source": "report.txt"})])
+def test_the_same_text_on_two_pages_is_two_chunks():
+    """With other metadata; the first of them has the id that it would have alone."""
+    pages = [Document("text", metadata={"source": "a.pdf", "page": n}) for n in (1, 2, 2, True)]
+    nodes = CHUNKING.nodes(pages)
+    assert [(n.metadata["page"], n.position) for n in nodes] == [(1, 0), (2, 1), (True, 2)]
+    assert nodes[0].id == CHUNKING.nodes(pages[:1])[0].id
+    assert len({n.id for n in nodes}) == 3
 
 
 def test_what_is_no_document_is_refused():

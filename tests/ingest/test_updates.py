@@ -1,4 +1,7 @@
-"""Adding again: what is the same costs nothing, what changed is updated, what left goes."""
+"""Adding again: what is the same costs nothing, a given id is replaced, the rest is added.
+
+With a cleanup what changed is updated, and what a source no longer holds goes.
+"""
 
 import pytest
 from langchain_text_splitters import CharacterTextSplitter
@@ -54,7 +57,8 @@ def test_only_changed_chunks_are_embedded(memory, embedder, document, held):
     """A document with one new line and one less costs one embedding."""
     memory.add_documents(lines(document, "one", "two", "three"), splitter=LINES)
     embedder.embedded.clear()
-    report = memory.add_documents(lines(document, "one", "2", "three"), splitter=LINES)
+    edited = lines(document, "one", "2", "three")
+    report = memory.add_documents(edited, splitter=LINES, cleanup="incremental")
     assert embedder.embedded == ["2"]
     assert (report.added, report.updated, report.removed, report.unchanged) == (1, 0, 1, 2)
     assert sorted(held(memory).values()) == ["2", "one", "three"]
@@ -76,10 +80,11 @@ def test_a_document_with_an_id_is_replaced_by_its_id(memory, document, held):
     assert held(memory) == {"a": "new", "b": "other"}
 
 
-def test_a_document_without_id_is_replaced_by_its_source(memory, document, held):
+def test_with_incremental_cleanup_a_source_is_replaced(memory, document, held):
     """Without an id the source tells; without both, other text is another document."""
     memory.add_documents([document("old", source="x"), document("bare")])
-    memory.add_documents([document("new", source="x"), document("bare, changed")])
+    new = [document("new", source="x"), document("bare, changed")]
+    memory.add_documents(new, cleanup="incremental")
     assert sorted(held(memory).values()) == ["bare", "bare, changed", "new"]
 
 
@@ -94,7 +99,7 @@ def test_a_document_may_grow_and_shrink(memory, document, held):
 
 def test_when_the_head_goes_the_next_chunk_takes_its_name(memory, document, joined):
     """A document keeps being found by its title when its first chunk is deleted."""
-    add = {"splitter": LINES}
+    add = {"splitter": LINES, "cleanup": "incremental"}
     memory.add_documents(lines(document, "first", "second", title="Old Rome"), **add)
     memory.add_documents(lines(document, "second", title="Old Rome"), **add)
     memory.add_documents([document("All roads lead to Old Rome", id="r")])
@@ -112,10 +117,10 @@ def test_full_cleanup_removes_what_is_not_given(memory, document, held):
     assert held(memory) == {}
 
 
-def test_no_cleanup_removes_nothing(memory, document, held):
-    """With None even chunks that a document no longer has stay."""
+def test_without_cleanup_nothing_is_removed(memory, document, held):
+    """By default even chunks that a source no longer has stay."""
     memory.add_documents(lines(document, "one", "two"), splitter=LINES)
-    memory.add_documents(lines(document, "one", "three"), splitter=LINES, cleanup=None)
+    memory.add_documents(lines(document, "one", "three"), splitter=LINES)
     assert sorted(held(memory).values()) == ["one", "three", "two"]
 
 
@@ -128,8 +133,8 @@ def test_an_unknown_cleanup_is_refused(memory, document):
 def test_one_bad_document_changes_nothing(memory, document, held):
     """An input error is found before anything is written."""
     memory.add_documents([document("old", id="a")])
-    with pytest.raises(InvalidInputError, match="has no text"):
-        memory.add_documents([document("new", id="a"), document(" ", id="b")])
+    with pytest.raises(InvalidInputError, match="at most 600"):
+        memory.add_documents([document("new", id="a"), document("text", id="b" * 700)])
     assert held(memory) == {"a": "old"}
 
 

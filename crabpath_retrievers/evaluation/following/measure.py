@@ -22,6 +22,7 @@ from crabpath_retrievers.evaluation.following.edits import (
 )
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.graph import Node
+from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.seeds.embedder import default_embeddings
@@ -127,11 +128,11 @@ def _followed(
 
 def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
     """What a user did before there was a sync: forget files that are gone, add all others."""
-    documents, _ = documents_in([docs])
+    documents = [one for one in documents_in([docs])[0] if not is_blank(one)]
     present = {document.metadata["source"] for document in documents}
     held = {node.source for node in memory.store.catalog.under(docs.as_posix())}
     removed = sum(memory.forget(source=source) for source in sorted(held - present))
-    report = memory.add_documents(documents)
+    report = memory.add_documents(documents, cleanup="incremental")
     return {"added": report.added, "updated": report.updated, "removed": removed + report.removed}
 
 

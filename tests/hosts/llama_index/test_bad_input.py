@@ -62,9 +62,7 @@ def test_no_memory(shared):
     [
         ("from_documents", ["text"], "expected a LlamaIndex Document, got str"),
         ("from_documents", [TextNode(text="x")], "expected a LlamaIndex Document, got TextNode"),
-        ("from_documents", [Document(text=" ")], "has no text"),
         ("from_nodes", ["text"], "expected a LlamaIndex BaseNode, got str"),
-        ("from_nodes", [TextNode(text="", id_="a")], "document 'a' has no text"),
         ("from_nodes", [TextNode(text="x", embedding=[float("nan")] * 384)], "finite vector"),
         (
             "from_nodes",
@@ -80,6 +78,22 @@ def test_documents(embed_model, make, given, message, tmp_path):
         getattr(CrabPathRetriever, make)(given, embed_model, path=path)
     made = CrabPathRetriever.from_documents([Document(text="Fine.")], embed_model, path=path)
     assert made.memory.info()["nodes"] == 1
+    made.memory.close()
+
+
+def test_blank_pages_are_left_out(embed_model, caplog):
+    """As its readers give them: the other pages come in, and one warning names the blank ones."""
+    pages = [
+        Document(text=text, metadata={"file_path": "b.pdf", "page_label": str(n)})
+        for n, text in enumerate(["Fine.", " ", ""], 1)
+    ]
+    made = CrabPathRetriever.from_documents(pages, embed_model)
+    assert made.add_nodes([TextNode(text="", id_="a")]) == []
+    assert made.memory.info()["nodes"] == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 of 3 documents have no text, left out: 'b.pdf' page 2, 'b.pdf' page 3",
+        "1 of 1 documents have no text, left out: 'a'",
+    ]
     made.memory.close()
 
 

@@ -120,13 +120,22 @@ def test_the_same_documents_again_change_nothing(documents, embed_model, tmp_pat
     assert len(embed_model.asked) == 1  # the sentence that tells embedders apart
 
 
-def test_a_changed_document_is_updated(embed_model, tmp_path):
-    """By its path, though its id is another one."""
-    for text in ("Push to main.", "Use the pipeline."):
+@pytest.mark.parametrize("cleanup", [None, "incremental"])
+def test_a_changed_document_is_updated_if_that_is_asked_for(embed_model, tmp_path, cleanup):
+    """By its path, though its id is another one; else both texts stay."""
+
+    def load(text):
         document = Document(text=text, metadata={"file_path": "deploy.txt"})
-        made = CrabPathRetriever.from_documents([document], embed_model, path=tmp_path / "m")
-        assert [item.text for item in made.retrieve("how to deploy")] == [text]
+        made = CrabPathRetriever.from_documents(
+            [document], embed_model, path=tmp_path / "m", cleanup=cleanup
+        )
+        found = {item.text for item in made.retrieve("how to deploy")}
         made.memory.close()
+        return found
+
+    old, new = "Push to main.", "Use the pipeline."
+    assert load(old) == {old}
+    assert load(new) == ({new} if cleanup else {old, new})
 
 
 def test_a_folder_is_loaded_again(embed_model, tmp_path):
@@ -139,7 +148,9 @@ def test_a_folder_is_loaded_again(embed_model, tmp_path):
     def load():
         embed_model.asked.clear()
         documents = SimpleDirectoryReader(str(folder)).load_data()
-        made = CrabPathRetriever.from_documents(documents, embed_model, path=tmp_path / "memory")
+        made = CrabPathRetriever.from_documents(
+            documents, embed_model, path=tmp_path / "memory", cleanup="incremental"
+        )
         found = {item.text for item in made.retrieve(QueryBundle("x", embedding=[1.0] * 384))}
         made.memory.close()
         return found, len(embed_model.asked) - 1  # without the sentence that tells embedders apart
@@ -292,6 +303,11 @@ def test_documents_and_nodes_are_added_later(embed_model):
         [Document(id_="a", text="Apples are red.")], embed_model
     )
     assert made.add_documents([Document(id_="b", text="The sky is blue.")]) == ["b"]
+    sky = Document(text="The sky is blue.", metadata={"source": "s"})
+    (old,) = made.add_documents([sky])
+    assert old not in made.add_documents([Document(text="It is grey.", metadata=sky.metadata)])
+    assert made.add_documents([sky], cleanup="incremental") == [old]
+    assert made.memory.forget(old) == made.memory.info()["nodes"] - 1 == 1
     assert made.add_nodes([TextNode(id_="c", text="Grass is green.")]) == ["c"]
     assert set(ids(made.retrieve("colours"))) == {"a", "b", "c"}
     made.similarity_top_k = 1

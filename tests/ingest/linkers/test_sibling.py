@@ -64,5 +64,6 @@ VERSION = st.lists(st.sampled_from("abcdefg"), min_size=1, unique=True)
 def test_the_chain_follows_every_change(memory, document, siblings, versions):
     """However chunks are inserted, moved and removed, the edges are those of the last version."""
     for version in versions:
-        memory.add_documents([document("\n".join(version), source="s")], splitter=LINES)
+        whole = document("\n".join(version), source="s")
+        memory.add_documents([whole], splitter=LINES, cleanup="incremental")
         assert siblings(memory) == chain(*version)

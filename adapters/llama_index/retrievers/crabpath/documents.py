@@ -53,7 +53,7 @@ def from_document(document: LlamaDocument) -> Document:
     """A document that the memory will cut into chunks.
 
     An id that LlamaIndex made up differs at every load, so it names nothing: such a document is
-    told apart by its source, or else by its text.
+    told apart by source, text and metadata.
     """
     given = None if _made_up(document.id_) else document.id_
     return _document(document, given, None, _SHARED)

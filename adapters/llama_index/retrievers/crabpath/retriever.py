@@ -102,13 +102,14 @@ class CrabPathRetriever(BaseRetriever):
         embed_model: EmbedModel = None,
         *,
         node_parser: NodeParser | None = None,
+        cleanup: Cleanup = None,
         **options: Unpack[Options],
     ) -> Self:
         """Index documents and return a retriever over them.
 
-        Adding the same again changes nothing; a changed document is updated. Documents are told
-        apart by the id that you gave them, else by ``metadata["source"]`` or ``["file_path"]``,
-        else by their text: an id that LlamaIndex made up differs at every load.
+        Adding the same again changes nothing. A document with an id that you gave it replaces what
+        was added under that id before; an id that LlamaIndex made up differs at every load, so
+        such a document is told apart by source, text and metadata.
 
         Args:
             documents: LlamaIndex documents; ``metadata["title"]`` and ``["aliases"]`` are used.
@@ -116,6 +117,9 @@ class CrabPathRetriever(BaseRetriever):
                 program has set it, else for all-MiniLM-L6-v2.
             node_parser: Says where texts are cut; None cuts Markdown by heading and the rest by
                 size.
+            cleanup: What goes of a memory that is at ``path`` already: None for nothing,
+                ``"incremental"`` for what a given source, ``metadata["source"]`` or
+                ``["file_path"]``, no longer holds, ``"full"`` for every document not given.
             options: ``path`` (a directory or database URL; None keeps the memory for this
                 process), ``vectors``, ``settings`` and ``router`` of ``CrabPath.open``, where a
                 LlamaIndex ``LLM`` will do as router; and arguments of the retriever.
@@ -126,7 +130,7 @@ class CrabPathRetriever(BaseRetriever):
         """
         given = wholes(checked(documents, Document), node_parser)
         opening, fields = split(options)
-        memory = filled(embed_model, opening, lambda m: m.add_documents(**given))
+        memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
         return cls._over(memory, fields)
 
     @classmethod
@@ -136,7 +140,7 @@ class CrabPathRetriever(BaseRetriever):
         embed_model: EmbedModel = None,
         *,
         embeddings: Mapping[str, Sequence[float]] | None = None,
-        cleanup: Cleanup = "incremental",
+        cleanup: Cleanup = None,
         **options: Unpack[Options],
     ) -> Self:
         """As :meth:`from_documents`, from nodes: each becomes a chunk under its own id.
@@ -164,7 +168,7 @@ class CrabPathRetriever(BaseRetriever):
         index: VectorStoreIndex,
         embed_model: EmbedModel = None,
         *,
-        cleanup: Cleanup = "incremental",
+        cleanup: Cleanup = None,
         **options: Unpack[Options],
     ) -> Self:
         """A retriever over what a ``VectorStoreIndex`` holds, under the same node ids.
@@ -212,11 +216,15 @@ class CrabPathRetriever(BaseRetriever):
             raise
 
     def add_documents(
-        self, documents: Iterable[Document], *, node_parser: NodeParser | None = None
+        self,
+        documents: Iterable[Document],
+        *,
+        node_parser: NodeParser | None = None,
+        cleanup: Cleanup = None,
     ) -> list[str]:
-        """Add or update documents as :meth:`from_documents` does; returns the ids of the chunks."""
+        """Add documents as :meth:`from_documents` does; returns the ids of the chunks."""
         given = wholes(checked(documents, Document), node_parser)
-        return self.memory.add_documents(**given).ids
+        return self.memory.add_documents(**given, cleanup=cleanup).ids
 
     def add_nodes(self, nodes: Iterable[BaseNode]) -> list[str]:
         """Add or update nodes as :meth:`from_nodes` does; returns their ids."""
