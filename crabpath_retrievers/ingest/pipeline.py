@@ -117,16 +117,43 @@ class Ingest:
             self._move(plan)
         return plan.report
 
-    def adopt(self, nodes: Sequence[Node]) -> IngestReport:
-        """Hold exactly these nodes, which the index holds already; the index is not written."""
+    def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
+        """Hold what the index holds already, under its ids; what it holds is not changed.
+
+        Args:
+            documents: Those of the index, each with its id. What is neither among them nor held by
+                the index goes.
+            chunking: How to read them.
+
+        Raises:
+            InvalidInputError: A document cannot be used; nothing was changed.
+        """
         with self.store.ingesting():
             self.recover()
-            plan = self._plan(nodes, "full")
+            given = list(documents)
+            # A record without text can be searched, but nothing can be read off it.
+            blank = {document.id for document in given if not document.page_content.strip()}
+            nodes = chunking.nodes(document for document in given if document.id not in blank)
+            parts = self._parts(nodes)
+            plan = self._plan([node for node in nodes if node.id not in parts], "full")
+            held = self.index.held(plan.gone) or ()  # type: ignore[attr-defined]
+            plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
+            plan.report.removed = len(plan.gone)
             for part in self._batches(plan):
                 self._stage(part)
                 self._finish(indexed=True)
+            gone = set(plan.gone)
+            self.index.delete([part for part, whole in parts.items() if whole in gone])
             self._move(plan)
         return plan.report
+
+    def _parts(self, nodes: Sequence[Node]) -> dict[str, str]:
+        """Those of the nodes that maintenance has split off, each with its whole."""
+        told = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
+        wholes = {
+            known.id for known in self.store.catalog.known(ids=set(told.values()), owners=WHOLES)
+        }
+        return {part: whole for part, whole in told.items() if whole in wholes}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
