@@ -14,6 +14,7 @@ from crabpath_retrievers.errors import ConfigurationError, NotFoundError
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
 
@@ -76,12 +77,29 @@ def vectors_place(index: VectorIndex) -> str:
     return OWN
 
 
+def describe(store: GraphStore, vectors: str | None) -> dict[str, Any]:
+    """What a memory holds, and where; the graph store alone is read.
+
+    Args:
+        store: Of the memory.
+        vectors: What and where its vector index is, for people; None where that is not known.
+    """
+    meta = store.catalog.meta()
+    return {
+        "store": store.name,
+        "vectors": vectors,
+        "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
+        "schema": int(meta["schema"]),
+        **store.catalog.statistics(),
+    }
+
+
 def require_vectors(meta: Mapping[str, str], name: str) -> None:
-    """Refuse to open a memory by its graph store alone when it wraps a vector store.
+    """Refuse to open a memory without its vector store when it wraps one.
 
     Args:
         meta: Facts about the graph store.
-        name: Of the place, for people.
+        name: Where it is, for people.
 
     Raises:
         ConfigurationError: It wraps one.
@@ -90,7 +108,7 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
     if wrapped is not None:
         msg = (
             f"{name} wraps a {wrapped}: "
-            "open it with CrabPathRetriever.from_vectorstore(store, path=...)"
+            f"open it with CrabPathRetriever.from_vectorstore(store, path={name!r})"
         )
         raise ConfigurationError(msg)
 

@@ -1,6 +1,5 @@
 """Documents of a memory: added, updated, forgotten."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.opening import wrapped_store
+from crabpath_retrievers.opening import describe, wrapped_store
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
 from crabpath_retrievers.seeds.embedder import unit
@@ -187,11 +186,4 @@ class Documents(Parts):
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""
         self._require_open()
-        meta = self.store.catalog.meta()
-        return {
-            "store": self.store.name,
-            "vectors": self.index.description,
-            "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
-            "schema": int(meta["schema"]),
-            **self.store.catalog.statistics(),
-        }
+        return describe(self.store, self.index.description)

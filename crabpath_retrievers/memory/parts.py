@@ -143,7 +143,7 @@ class Parts:
             store = undo.enter_context(closing(GraphStore(place)))
             meta = store.catalog.meta()
             if vectors is None:
-                require_vectors(meta, store.name)
+                require_vectors(meta, store.name if "://" in place else place)
             index = undo.enter_context(closing(open_index(vectors, place)))
             memory = cls(
                 store,

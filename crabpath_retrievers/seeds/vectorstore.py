@@ -113,6 +113,8 @@ class VectorStoreIndex:
         """
         if self._finds_ids is False:
             return None
+        if not ids:
+            return set()
         try:
             found = set(self._look_up(ids))
         except Exception as error:
