@@ -67,7 +67,7 @@ def wrap(
     _require_abilities(index, vectorstore, embedder, given)
     if path is not None:
         _require_no_other_memory(path)
-    memory = CrabPath.open(path, embeddings=embedder, vectors=vectorstore, **opening)
+    memory = CrabPath.open(path, embeddings=embedder, vectors=index, **opening)
     try:
         _require_same_store(memory, index, given or ())
         memory.refresh(given)
