@@ -2,7 +2,8 @@
 
 import json
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import chromadb
 import pytest
@@ -13,8 +14,9 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from typer.testing import CliRunner
 
-from crabpath_retrievers import CrabPath, CrabPathRetriever, migrate
+from crabpath_retrievers import CrabPath, CrabPathRetriever, Settings, migrate
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.doctor import examine
 from crabpath_retrievers.errors import (
     ConfigurationError,
@@ -22,6 +24,7 @@ from crabpath_retrievers.errors import (
     InvalidInputError,
     StoreError,
 )
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 
 QUESTION = "Who owns the cluster on which the tests run?"
@@ -94,6 +97,21 @@ def retriever(theirs, tmp_path):
 def ids(retriever, query=QUESTION, **options):
     """Ids of what comes."""
     return [document.id for document in retriever.invoke(query, **options)]
+
+
+def texts(store):
+    """All texts of a store, by id."""
+    return {one.id: one.page_content for one in VectorStoreIndex(store).documents()}
+
+
+def forbid_writes(store, patched):
+    """Make every way to write to a store fail."""
+
+    def refuse(*args, **kwargs):
+        pytest.fail("the wrapped store was written to")
+
+    for name in ("add_documents", "add_texts", "delete"):
+        patched.setattr(type(store), name, refuse)
 
 
 class Blind(InMemoryVectorStore):
@@ -324,12 +342,53 @@ class TestRefresh:
             store._collection.update(ids=["d4"], documents=[" "], embeddings=[[1.0] * 8])
             assert retriever.refresh().removed == 1
 
-    def test_parts_of_a_split_document_are_passed_over(self, retriever):
-        """Maintenance has put them into the store; they are no documents of its owner."""
-        theirs = retriever.memory.index._store
-        part = Document("Hydra.", id="p1", metadata={"split_from": "d4"})
-        theirs.add_documents([part], ids=["p1"])
-        assert retriever.refresh().added == 0
+    def test_parts_of_a_split_document_go_with_it(self, tmp_path):
+        """Maintenance has put them into the store: they are no documents of its owner."""
+        store = in_memory(None)
+        manual = (
+            "# Hydra\n\n"
+            + "Hydra is a cluster. " * 40
+            + "\n\n# Lunch\n\n"
+            + "Lunch is at noon. " * 40
+        )
+        store.add_documents([*DOCUMENTS, Document(manual, id="manual")])
+        rules = MaintenanceSettings(broad=600, part=400)
+        settings = replace(Settings(), maintenance=rules)
+        retriever = CrabPathRetriever.from_vectorstore(store, settings=settings, k=9)
+        with closing(retriever.memory) as memory:
+            memory.run_maintenance(["split"])
+            assert len(store.store) > 7
+            report = retriever.refresh()
+            assert (report.added, report.removed, report.unchanged) == (0, 0, 7)
+            store.delete(["manual"])
+            assert retriever.refresh().removed == 1
+            assert sorted(store.store) == ["d1", "d2", "d3", "d4", "d5", "d6"]
+            assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
+
+    def test_a_kill_leaves_nothing_to_write_into_the_store(self, theirs, tmp_path, monkeypatch):
+        """Wherever it strikes while documents are taken over; the next wrapping goes on."""
+        apply, left = GraphStore.apply, 0
+
+        def die(store, changes):
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt
+            left -= 1
+            apply(store, changes)
+
+        before = texts(theirs)
+        for stop in range(8):
+            left = stop
+            with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+                patched.setattr(GraphStore, "apply", die)
+                forbid_writes(theirs, patched)
+                CrabPathRetriever.from_vectorstore(theirs, path=tmp_path / "k").memory.close()
+        with monkeypatch.context() as patched:
+            forbid_writes(theirs, patched)
+            retriever = CrabPathRetriever.from_vectorstore(theirs, path=tmp_path / "k", k=9)
+        with closing(retriever.memory):
+            assert sorted(ids(retriever)) == ["d1", "d2", "d3", "d4", "d5", "d6"]
+        assert texts(theirs) == before
 
     def test_only_wrapped_memories_are_refreshed(self, tmp_path):
         """Others have nothing to be refreshed from."""

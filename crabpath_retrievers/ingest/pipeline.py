@@ -140,20 +140,19 @@ class Ingest:
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed = len(plan.gone)
             for part in self._batches(plan):
-                self._stage(part)
-                self._finish(indexed=True)
-            gone = set(plan.gone)
-            self.index.delete([part for part, whole in parts.items() if whole in gone])
+                # In one transaction: what a kill left staged would be written to the index.
+                taken = [self._embedded(part), PublishStaged(), EmptyTrash(part.removed)]
+                self.store.apply(taken)
+                self._finish()
             self._move(plan)
         return plan.report
 
-    def _parts(self, nodes: Sequence[Node]) -> dict[str, str]:
-        """Those of the nodes that maintenance has split off, each with its whole."""
-        told = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
-        wholes = {
-            known.id for known in self.store.catalog.known(ids=set(told.values()), owners=WHOLES)
-        }
-        return {part: whole for part, whole in told.items() if whole in wholes}
+    def _parts(self, nodes: Sequence[Node]) -> set[str]:
+        """Those of the nodes that maintenance has split off others of the store."""
+        wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
+        known = self.store.catalog.known(ids=set(wholes.values()), owners=WHOLES)
+        there = {node.id for node in known}
+        return {node for node, whole in wholes.items() if whole in there}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
@@ -170,7 +169,7 @@ class Ingest:
             with self.store.ingesting(wait=False) as held:
                 if held:
                     self._index()
-                    self._finish(indexed=False)
+                    self._finish()
 
     def _index(self) -> None:
         """Have the index hold what came from another store, or came back."""
@@ -252,24 +251,25 @@ class Ingest:
 
     def publish(self, part: StageNodes) -> None:
         """Carry a batch through all states; the caller holds the right to ingest."""
-        self._stage(part)
-        self._finish(indexed=False)
+        self.store.apply([self._embedded(part)])
+        self._finish()
 
-    def _stage(self, part: StageNodes) -> None:
+    def _embedded(self, part: StageNodes) -> StageNodes:
+        """A batch with the vectors of its nodes."""
         bare = [node for node in part.nodes if node.vector is None]
         embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
         nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
-        self.store.apply([replace(part, nodes=tuple(nodes))])
+        return replace(part, nodes=tuple(nodes))
 
-    def _finish(self, *, indexed: bool) -> None:
+    def _finish(self) -> None:
         """Carry everything staged through the remaining states. Safe to repeat."""
         staged = self.store.catalog.staged()
-        if staged and not indexed:
+        if staged:
             self._upsert(staged)
         self.store.apply([PublishStaged()])
         self._index()
         self._link()
-        self._empty_trash(indexed=indexed)
+        self._empty_trash()
 
     def _upsert(self, nodes: Sequence[Node]) -> None:
         self.index.upsert(
@@ -292,12 +292,11 @@ class Ingest:
             stale = RemoveEdges(tuple(waiting | beside), (EdgeKind.SIBLING,))
             self.store.apply([stale, PutEdges(tuple(edges), tuple(keys))])
 
-    def _empty_trash(self, *, indexed: bool = False) -> None:
+    def _empty_trash(self) -> None:
         ids = self.store.catalog.trash()
         if ids:
             kept = self.store.catalog.replaced(ids) if self._foreign else ()
-            if not indexed:
-                self.index.delete([node for node in ids if node not in kept])
+            self.index.delete([node for node in ids if node not in kept])
             self.store.apply([EmptyTrash(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:
