@@ -141,8 +141,8 @@ class Ingest:
             plan.report.removed = len(plan.gone)
             for part in self._batches(plan):
                 # In one transaction: what a kill left staged would be written to the index.
-                taken = [self._embedded(part), PublishStaged(), EmptyTrash(part.removed)]
-                self.store.apply(taken)
+                embedded = self._embedded(part)
+                self.store.apply([embedded, PublishStaged(), EmptyTrash(part.removed)])
                 self._finish()
             self._move(plan)
         return plan.report

@@ -63,7 +63,7 @@ def _held(store: Any, names: Sequence[str]) -> set[str] | None:
     held = getattr(getattr(store, "data", None), "embedding_dict", None)
     if isinstance(held, Mapping):  # SimpleVectorStore
         return {name for name in names if name in held}
-    collection = getattr(store, "client", None)
+    collection: Any = getattr(store, "client", None)
     try:
         if type(collection).__module__.startswith("chromadb"):
             found: set[str] = set()
