@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from crabpath_retrievers.graph import Node
+from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.history_queries import EdgeName, Move
+from crabpath_retrievers.text import storable
 from crabpath_retrievers.trajectory import PathEdge, Turn
 
 MOST_MOVES = 5
@@ -97,6 +101,28 @@ def nodes_shown(turn: Turn) -> list[str]:
         edges = (*item.path, item.support) if item.support else item.path
         shown |= {node for edge in edges for node in (edge.source, edge.target)}
     return sorted(shown)
+
+
+def explain_turn(
+    store: GraphStore, ranker: Ranker, turn_id: str | UUID, *, namespace: str | None = None
+) -> Explanation:
+    """Why each document of a turn came; the graph store alone is read.
+
+    Args:
+        store: Where the turn is recorded.
+        ranker: Tells what each feature added.
+        turn_id: Id of the turn, or of the host's run that asked.
+        namespace: Only turns of this namespace are found; None looks in all.
+
+    Raises:
+        NotFoundError: There is no such turn in that namespace.
+    """
+    scope = None if namespace is None else namespace_of(namespace)
+    turn = store.turns.get(storable(str(turn_id)), namespace=scope)
+    key = store.walk.clock(turn.namespace).key
+    documents = store.catalog.documents(nodes_shown(turn), namespace=key)
+    moves = store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
+    return explain(turn, documents, ranker, moves)
 
 
 def explain(

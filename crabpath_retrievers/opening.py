@@ -1,6 +1,8 @@
 """Finding and opening the parts of a memory: its place, its graph store, its vector index."""
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +14,12 @@ from crabpath_retrievers.errors import ConfigurationError, NotFoundError
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
+
+OWN = json.dumps({"kind": "own"})
+"""What a graph store remembers under ``vectors`` of an index that is the memory's own."""
 
 
 def open_index(vectors: Any, location: str | Path) -> VectorIndex:
@@ -49,6 +55,62 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
         "or a VectorIndex"
     )
     raise ConfigurationError(msg)
+
+
+def wrapped_store(meta: Mapping[str, str]) -> str | None:
+    """What the store that a memory wraps is called, such as ``LangChain Chroma``.
+
+    Args:
+        meta: Facts about the graph store.
+
+    Returns:
+        None where the vectors are the memory's own.
+    """
+    place = json.loads(meta.get("vectors", "{}"))
+    return str(place.get("store")) if place.get("kind") == "wrapped" else None
+
+
+def vectors_place(index: VectorIndex) -> str:
+    """Where a memory keeps its vectors, as its graph store remembers it under ``vectors``."""
+    if isinstance(index, VectorStoreIndex):
+        return json.dumps({"kind": "wrapped", "store": index.description})
+    return OWN
+
+
+def describe(store: GraphStore, vectors: str | None) -> dict[str, Any]:
+    """What a memory holds, and where; the graph store alone is read.
+
+    Args:
+        store: Of the memory.
+        vectors: What and where its vector index is, for people; None where that is not known.
+    """
+    meta = store.catalog.meta()
+    return {
+        "store": store.name,
+        "vectors": vectors,
+        "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
+        "schema": int(meta["schema"]),
+        **store.catalog.statistics(),
+    }
+
+
+def require_vectors(meta: Mapping[str, str], name: str) -> None:
+    """Refuse to open a memory without its vector store when it wraps one.
+
+    Args:
+        meta: Facts about the graph store.
+        name: Where it is, for people.
+
+    Raises:
+        ConfigurationError: It wraps one.
+    """
+    wrapped = wrapped_store(meta)
+    if wrapped is not None:
+        msg = (
+            f"{name} wraps a {wrapped}: "
+            f"open it with CrabPathRetriever.from_vectorstore(store, path={name!r})"
+        )
+        raise ConfigurationError(msg)
 
 
 def router_of(router: Any) -> Router:

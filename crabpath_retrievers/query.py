@@ -31,6 +31,8 @@ class Query:
         among: Ids of the only nodes that are ranked and returned, whether search finds them or
             not; unknown ids are ignored. None ranks all that is found.
         vector: Unit query vector of shape ``[d]``; None embeds the text.
+        held: Tells which of some ids the host still holds; others are not returned. None asks the
+            vector store, if the memory wraps one.
         record: Whether to keep the turn record.
         task_type: Type of the task that asks, such as "refund": what is learned of steps in regions
             is also counted by it.
@@ -53,6 +55,7 @@ class Query:
     max_tokens: int | None = None
     among: Sequence[str] | None = None
     vector: Vector | None = None
+    held: Callable[[Sequence[str]], set[str] | None] | None = None
     record: bool = True
     task_type: str | None = None
     session: str | None = None

@@ -25,12 +25,12 @@ from crabpath_retrievers.rerank.hinted import hinted
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
-from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.index import Held, VectorIndex, find_gone, held_by_owner
 from crabpath_retrievers.seeds.search import Found as Sought
 from crabpath_retrievers.seeds.search import Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.terms import Floats
+from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
@@ -68,6 +68,7 @@ class _Found:
     hits: dict[int, Hit]
     walk: Walk
     evidence: Evidence
+    information: Information
 
 
 @dataclass(slots=True)
@@ -103,6 +104,12 @@ class Retrieval:
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found, explore)
+        held = query.held or held_by_owner(self.index)
+        if held and ranked:
+            remaining = yield from perform(self._without_gone, held, ranked, found)
+            if remaining is not found:
+                found = remaining
+                ranked = yield from self._rank(query, found, explore)
         documents = yield from self._documents([r.node for r in ranked], found.clock)
         if found.clock.notes:
             documents |= yield from perform(self._notes, documents)
@@ -141,7 +148,23 @@ class Retrieval:
         if clock.learned:
             pool = yield from perform(self._experienced, pool, walk, clock, advice)
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
-        return _Found(clock, vector, hits, walk, evidence)
+        return _Found(clock, vector, hits, walk, evidence, information)
+
+    def _without_gone(self, held: Held, ranked: Sequence[Returned], found: _Found) -> _Found:
+        """What was found without what its owner has deleted; the same if all that comes is there.
+
+        Only when something is gone, the other candidates are looked up too.
+        """
+        ids = [item.node for item in ranked]
+        gone = find_gone(held, self.store, ids, found.clock)
+        if not gone:
+            return found
+        others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
+        gone |= find_gone(held, self.store, others, found.clock)
+        pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        walk = found.walk
+        evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, found.information)
+        return replace(found, evidence=evidence)
 
     def _embed(self, query: Query) -> Steps[Vector]:
         if query.vector is not None:

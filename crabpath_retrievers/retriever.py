@@ -12,12 +12,12 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
-from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
-from crabpath_retrievers.ingest.pipeline import Cleanup
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import returned_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
@@ -160,7 +160,7 @@ class CrabPathRetriever(BaseRetriever):
     @classmethod
     def from_vectorstore(
         cls,
-        vectorstore: VectorStore,
+        vectorstore: VectorStore | VectorStoreRetriever,
         *,
         path: str | Path | None = None,
         documents: Iterable[Document] | None = None,
@@ -169,22 +169,31 @@ class CrabPathRetriever(BaseRetriever):
     ) -> Self:
         """Wrap an existing store in place: it is searched as it is, nothing is copied into it.
 
+        What the store no longer holds is not returned; what is new or changed in it is found after
+        :meth:`refresh`, or when it is wrapped again.
+
         Args:
-            vectorstore: The store. Its documents are read from Chroma, FAISS and the in-memory
-                store; for others pass ``documents``.
-            path: Where to keep the graph; None for this process. Opening it again reads only what
-                changed.
+            vectorstore: The store, or its ``as_retriever()``, whose ``k`` and ``filter`` are taken
+                over. Its documents are read from Chroma, FAISS and the in-memory store; for others
+                pass ``documents``.
+            path: Where to keep the graph; None for this process. Wrapping again with the same path
+                reads only what changed.
             documents: The store's documents with their ids, where it cannot list them.
             embeddings: The store's embedder, where it does not tell it.
             fields: As for :meth:`from_documents`.
 
         Raises:
-            ConfigurationError: The store tells neither its documents nor its embedder.
+            InvalidInputError: It is no ``VectorStore``.
+            ConfigurationError: The store cannot do what is needed, with all that it lacks; or the
+                path is that of another memory, which stays as it is.
+            EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
         """
-        from crabpath_retrievers.wrapping import wrap
+        from crabpath_retrievers.wrapping import store_of, wrap
 
+        store, told = store_of(vectorstore)
+        fields = {**told, **fields}
         opening = {"embeddings": embeddings, **_opening(fields)}
-        memory = wrap(vectorstore, path=path, documents=documents, **opening)
+        memory = wrap(store, path=path, documents=documents, **opening)
         return cls._over(memory, fields)
 
     @classmethod
@@ -202,6 +211,7 @@ class CrabPathRetriever(BaseRetriever):
 
         Raises:
             NotFoundError: There is no memory; nothing is created.
+            ConfigurationError: The memory wraps a store: open it with :meth:`from_vectorstore`.
         """
         opening = {"vectors": vectors, "create": False, **_opening(fields)}
         memory = CrabPath.open(path, embeddings=embeddings, **opening)
@@ -237,6 +247,17 @@ class CrabPathRetriever(BaseRetriever):
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """As :meth:`add_documents`, off the event loop."""
         return (await self.memory.aadd_documents(documents, **options)).ids
+
+    def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
+        """Take over what is new, changed and gone in the store that this retriever wraps.
+
+        See :meth:`CrabPath.refresh`.
+        """
+        return self.memory.refresh(documents)
+
+    async def arefresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
+        """As :meth:`refresh`, off the event loop."""
+        return await self.memory.arefresh(documents)
 
     def record(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]

@@ -45,6 +45,17 @@ def test_migration(written):
     assert (written["imported"].namespace, written["imported"].missing) == ("alice", 0)
 
 
+@pytest.mark.parametrize("written", ["wrapping.md"], indirect=True)
+def test_wrapping(written):
+    """What was deleted is gone at once, what is new comes with the refresh."""
+    assert sorted(written["before"]) == ["hydra", "tests"]
+    assert written["after"] == ["tests"]
+    report = written["report"]
+    assert (report.added, report.removed, report.unchanged) == (1, 1, 1)
+    assert sorted(written["refreshed"]) == ["petra", "tests"]
+    assert written["memory"].info()["nodes"] == 2
+
+
 @pytest.mark.parametrize("written", ["regions.md"], indirect=True)
 def test_regions(written):
     """A refund helps where somebody paid twice."""

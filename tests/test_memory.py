@@ -117,7 +117,7 @@ def test_with_closes(tmp_path):
     [
         lambda memory: memory.retrieve("passage"),
         lambda memory: memory.add_documents(DOCUMENTS),
-        lambda memory: memory.adopt([]),
+        lambda memory: memory.refresh([]),
         lambda memory: memory.forget("d1"),
         lambda memory: memory.explain("x"),
         lambda memory: memory.info(),

@@ -7,8 +7,10 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from crabpath_retrievers import CrabPathRetriever, wrapping
+from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.errors import ConfigurationError, EmbeddingMismatchError, InvalidInputError
+from crabpath_retrievers.seeds import vectorstore
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 
 DOCUMENTS = [
     Document(
@@ -168,10 +170,10 @@ def test_a_filter_in_another_language_is_an_input_error():
 
 def test_a_store_is_listed_page_by_page(tmp_path, monkeypatch):
     """More documents than one page holds all arrive, also when the last page is full."""
-    monkeypatch.setattr(wrapping, "_PAGE", 5)
+    monkeypatch.setattr(vectorstore, "_PAGE", 5)
     documents = [Document(f"Text number {i}.", id=f"n{i}") for i in range(10)]
     store = chroma(tmp_path, Counting(), documents)
-    assert [d.id for d in wrapping.stored_documents(store)] == [f"n{i}" for i in range(10)]
+    assert [d.id for d in VectorStoreIndex(store).documents()] == [f"n{i}" for i in range(10)]
 
 
 def test_a_subclass_of_a_known_store_can_be_listed(tmp_path):
@@ -182,7 +184,7 @@ def test_a_subclass_of_a_known_store_can_be_listed(tmp_path):
 
     store = Ours("ours", Counting(), client=chromadb.EphemeralClient())
     store.add_documents(DOCUMENTS)
-    assert {d.id for d in wrapping.stored_documents(store)} == {"ada", "engine", "babbage"}
+    assert {d.id for d in VectorStoreIndex(store).documents()} == {"ada", "engine", "babbage"}
 
 
 def test_records_without_text_are_passed_over(tmp_path):
@@ -196,12 +198,11 @@ def test_records_without_text_are_passed_over(tmp_path):
 
 
 def test_a_store_that_cannot_list_asks_for_its_documents():
-    """The message names the argument; with documents and embedder the store is searched."""
+    """One message names all arguments; with documents and embedder the store is searched."""
     store = Opaque(in_memory(None, Counting()))
-    with pytest.raises(ConfigurationError, match=r"Opaque does not tell its embedder.*embeddings="):
-        CrabPathRetriever.from_vectorstore(store, documents=DOCUMENTS)
-    with pytest.raises(ConfigurationError, match=r"Opaque cannot list its documents.*documents="):
-        CrabPathRetriever.from_vectorstore(store, embeddings=Counting())
+    needs = r"Opaque cannot be wrapped like this: .*embedder \(.*embeddings=.*list.*documents="
+    with pytest.raises(ConfigurationError, match=needs):
+        CrabPathRetriever.from_vectorstore(store)
     retriever = CrabPathRetriever.from_vectorstore(
         store, documents=DOCUMENTS, embeddings=Counting(), k=1
     )
@@ -220,7 +221,7 @@ def test_documents_without_ids_are_refused(node_id):
 def test_another_embedder_than_before_is_refused(wrapped, tmp_path):
     """A graph that was read with one embedder is not mixed with another one's vectors."""
     CrabPathRetriever.from_vectorstore(wrapped, path=tmp_path / "graph").memory.close()
-    with pytest.raises(EmbeddingMismatchError, match="16 dimensions, not 8"):
+    with pytest.raises(EmbeddingMismatchError, match=r"the embedder that it was filled with as embeddings="):
         CrabPathRetriever.from_vectorstore(
             wrapped, path=tmp_path / "graph", embeddings=DeterministicFakeEmbedding(size=8)
         )

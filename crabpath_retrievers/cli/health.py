@@ -24,11 +24,12 @@ from crabpath_retrievers.doctor import Diagnosis, examine
 from crabpath_retrievers.doctor.chroma_files import collections
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.feedback.published import published, settings_of
-from crabpath_retrievers.health.checkup import Held, checkup, past_reports
+from crabpath_retrievers.health.checkup import checkup, past_reports
 from crabpath_retrievers.health.report import HealthReport, Metric
 from crabpath_retrievers.opening import place_of
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.seeds.chroma import COLLECTION
+from crabpath_retrievers.seeds.index import Held
 
 _BARS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 24  # reports that a sparkline shows

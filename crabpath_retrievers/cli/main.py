@@ -39,16 +39,21 @@ from crabpath_retrievers.cli.options import (
     Store,
     Vectors,
     errors,
+    existing_store,
     handled,
     out,
 )
 from crabpath_retrievers.cli.regions import regions
 from crabpath_retrievers.cli.sync import sync
 from crabpath_retrievers.cli.teaching import correct, teach
+from crabpath_retrievers.explanation import explain_turn
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.opening import describe, place_of, wrapped_store
 from crabpath_retrievers.progress import bar
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.storage import GraphStore
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -179,12 +184,11 @@ def query(
 def explain(
     turn: Annotated[str, typer.Argument(help="Turn id, or run id of the host framework.")],
     store: Store = DEFAULT_STORE,
-    vectors: Vectors = None,
     as_json: AsJson = False,
 ) -> None:
     """Why each document of a turn came: seed or path, weights, tiers, probabilities."""
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        explanation = memory.explain(turn)
+    with existing_store(store) as opened:
+        explanation = explain_turn(opened, Ranker.load(), turn)
     if as_json:
         typer.echo(json.dumps(explanation.to_dict()))
         return
@@ -198,8 +202,8 @@ def explain(
 @handled
 def info(store: Store = DEFAULT_STORE, vectors: Vectors = None, as_json: AsJson = False) -> None:
     """What the memory holds, and where."""
-    with CrabPath.open(store, vectors=vectors, create=False) as memory:
-        facts = memory.info()
+    with existing_store(store) as opened:
+        facts = describe(opened, _where(opened, place_of(store), vectors))
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -210,6 +214,16 @@ def info(store: Store = DEFAULT_STORE, vectors: Vectors = None, as_json: AsJson 
         )
         table.add_row(name, escape(str(shown)))
     out.print(table)
+
+
+def _where(opened: GraphStore, place: str, vectors: str | None) -> str | None:
+    """Where the vectors of a memory are, as far as it can be told without opening them."""
+    wrapped = wrapped_store(opened.catalog.meta())
+    if wrapped is not None:
+        return f"{wrapped}, wrapped"
+    if vectors is None:
+        return None if "://" in place else f"Chroma in {Path(place).resolve() / 'vectors'}"
+    return f"Chroma {'at' if '://' in vectors else 'in'} {vectors}"
 
 
 @app.command()

@@ -17,7 +17,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.opening import place_of
+from crabpath_retrievers.opening import place_of, wrapped_store
 from crabpath_retrievers.storage.readonly import ReadOnlyStore, database_file
 
 _WORST = ("error", "warning", "info")
@@ -85,6 +85,15 @@ class _Examination:
             self._check("embedder", embedder, store, self._embeddings)
 
     def _look_at_vectors(self, store: ReadOnlyStore) -> None:
+        wrapped = wrapped_store(store.catalog.meta())
+        if wrapped is not None:
+            message = f"the vectors are in the wrapped {wrapped} and were not examined"
+            fix = (
+                "open it with CrabPathRetriever.from_vectorstore(store, path=...): that takes over "
+                "what is new, changed and gone"
+            )
+            self._findings.append(Finding("vectors", "info", message, fix))
+            return
         if self._vectors is None:
             message = "the vectors were not looked at: a URL does not say where they are"
             fix = "give their directory: --vectors, or CRABPATH_VECTORS"

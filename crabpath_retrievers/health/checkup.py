@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from crabpath_retrievers.changes.health import RecordHealth
@@ -12,11 +12,9 @@ from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.health.measured import Measured, tally
 from crabpath_retrievers.health.report import HealthReport, assess
 from crabpath_retrievers.knobs import tuned
+from crabpath_retrievers.seeds.index import Held
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
-
-Held = Callable[[Sequence[str]], set[str] | None]
-"""Which of these ids the vector index holds; None where it cannot tell."""
 
 
 def checkup(

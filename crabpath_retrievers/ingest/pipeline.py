@@ -144,18 +144,44 @@ class Ingest:
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
-    def adopt(self, nodes: Sequence[Node]) -> IngestReport:
-        """Hold exactly these nodes, which the index holds already; the index is not written."""
+    def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
+        """Hold what the index holds already, under its ids; what it holds is not changed.
+
+        Args:
+            documents: Those of the index, each with its id. What is neither among them nor held by
+                the index goes.
+            chunking: How to read them.
+
+        Raises:
+            InvalidInputError: A document cannot be used; nothing was changed.
+        """
         begun = time.perf_counter()
         with self.store.ingesting():
             self.recover()
-            plan = self._plan(nodes, "full", set())
+            given = list(documents)
+            # A record without text can be searched, but nothing can be read off it.
+            blank = {document.id for document in given if is_blank(document)}
+            nodes = chunking.nodes(given)
+            parts = self._parts(nodes)
+            plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
+            held = self.index.held(plan.gone) or ()  # type: ignore[attr-defined]
+            plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
+            plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
             for part in self._batches(plan):
-                self._stage(part)
-                self._finish(indexed=True)
+                # In one transaction: what a kill left staged would be written to the index.
+                embedded = self._embedded(part)
+                self.store.apply([embedded, PublishStaged(), EmptyTrash(part.removed)])
+                self._finish()
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
+
+    def _parts(self, nodes: Sequence[Node]) -> set[str]:
+        """Those of the nodes that maintenance has split off others of the store."""
+        wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
+        known = self.store.catalog.known(ids=set(wholes.values()), owners=WHOLES)
+        there = {node.id for node in known}
+        return {node for node, whole in wholes.items() if whole in there}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
@@ -172,7 +198,7 @@ class Ingest:
             with self.store.ingesting(wait=False) as held:
                 if held:
                     self._index()
-                    self._finish(indexed=False)
+                    self._finish()
 
     def _index(self) -> None:
         """Have the index hold what came from another store, or came back."""
@@ -295,24 +321,25 @@ class Ingest:
 
     def publish(self, part: StageNodes) -> None:
         """Carry a batch through all states; the caller holds the right to ingest."""
-        self._stage(part)
-        self._finish(indexed=False)
+        self.store.apply([self._embedded(part)])
+        self._finish()
 
-    def _stage(self, part: StageNodes) -> None:
+    def _embedded(self, part: StageNodes) -> StageNodes:
+        """A batch with the vectors of its nodes."""
         bare = [node for node in part.nodes if node.vector is None]
         embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
         nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
-        self.store.apply([replace(part, nodes=tuple(nodes))])
+        return replace(part, nodes=tuple(nodes))
 
-    def _finish(self, *, indexed: bool) -> None:
+    def _finish(self) -> None:
         """Carry everything staged through the remaining states. Safe to repeat."""
         staged = self.store.catalog.staged()
-        if staged and not indexed:
+        if staged:
             self._upsert(staged)
         self.store.apply([PublishStaged()])
         self._index()
         self._link()
-        self._empty_trash(indexed=indexed)
+        self._empty_trash()
 
     def _upsert(self, nodes: Sequence[Node]) -> None:
         self.index.upsert(
@@ -335,12 +362,11 @@ class Ingest:
             stale = RemoveEdges(tuple(waiting | beside), (EdgeKind.SIBLING,))
             self.store.apply([stale, PutEdges(tuple(edges), tuple(keys))])
 
-    def _empty_trash(self, *, indexed: bool = False) -> None:
+    def _empty_trash(self) -> None:
         ids = self.store.catalog.trash()
         if ids:
             kept = self.store.catalog.replaced(ids) if self._foreign else ()
-            if not indexed:
-                self.index.delete([node for node in ids if node not in kept])
+            self.index.delete([node for node in ids if node not in kept])
             self.store.apply([EmptyTrash(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:

@@ -26,7 +26,7 @@ from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.health.checkup import Held, checkup
+from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.knobs import tuned
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.maintenance.dying import Candidate, dying
@@ -35,6 +35,7 @@ from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.splitting import Splitting
 from crabpath_retrievers.maintenance.standing import merge, split
+from crabpath_retrievers.seeds.index import Held
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts

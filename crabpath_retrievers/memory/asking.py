@@ -9,19 +9,12 @@ import numpy as np
 
 from crabpath_retrievers.driver import Steps, arun, perform, run
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.explanation import (
-    MOST_MOVES,
-    Explanation,
-    edges_shown,
-    explain,
-    nodes_shown,
-)
+from crabpath_retrievers.explanation import Explanation, explain_turn
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.query import Query, namespace_of
+from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.text import storable
 
 
 class Asking(Parts):
@@ -90,12 +83,7 @@ class Asking(Parts):
             NotFoundError: There is no such turn in that namespace.
         """
         self._require_open()
-        scope = None if namespace is None else namespace_of(namespace)
-        turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
-        key = self.store.walk.clock(turn.namespace).key
-        documents = self.store.catalog.documents(nodes_shown(turn), namespace=key)
-        moves = self.store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
-        return explain(turn, documents, self._ranker, moves)
+        return explain_turn(self.store, self._ranker, turn_id, namespace=namespace)
 
 
 def _sampler(seed: int) -> np.random.Generator:

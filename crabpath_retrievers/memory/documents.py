@@ -1,6 +1,5 @@
 """Documents of a memory: added, updated, forgotten."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,15 @@ from langchain_text_splitters import TextSplitter
 from crabpath_retrievers.changes import ForgetNamespace
 from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.driver import arun, perform
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.opening import describe, wrapped_store
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import namespace_of, texts_of
 from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
@@ -82,17 +83,53 @@ class Documents(Parts):
         """As :meth:`add_documents`, off the event loop."""
         return await arun(perform(self.add_documents, documents, **options))
 
-    def adopt(self, documents: Iterable[Document]) -> None:
-        """Read the graph off documents that the vector index holds already, under the same ids.
+    def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
+        """Take over what is new, changed and gone in the vector store that this memory wraps.
 
-        Documents that the index no longer holds go; nothing is written to the index.
+        Only what is new or changed is embedded, and nothing is written to the store. What was
+        learned about documents that are still there stays.
+
+        Args:
+            documents: Documents of the store with their ids, where it cannot list them: the new and
+                changed ones, or all of them. Others stay as long as the store holds them; where it
+                cannot look up ids either, all must be given.
+
+        Returns:
+            What was added, updated and removed.
+
+        Raises:
+            ConfigurationError: The memory wraps no store, or the store cannot list its documents,
+                or a document has no id.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; what was interrupted is finished by the next call.
         """
         self._require_open()
-        given = list(documents)
-        if given:
-            self._identity.verify()
+        index = self.index
+        if not (isinstance(index, VectorStoreIndex) and wrapped_store(self.store.catalog.meta())):
+            msg = (
+                "this memory wraps no vector store, so there is nothing to refresh it from: "
+                "use add_documents or sync"
+            )
+            raise ConfigurationError(msg)
+        if documents is None and not index.lists:
+            msg = (
+                f"{index.description} cannot list its documents: "
+                "pass them with their ids as refresh(documents=...)"
+            )
+            raise ConfigurationError(msg)
+        given = None if documents is None else list(documents)
+        if not all(document.id for document in given or ()):
+            msg = "the documents of a wrapped store need their ids: set Document.id on each"
+            raise ConfigurationError(msg)
+        self._identity.verify()
         chunking = Chunking(self.settings.ingest, split=False)
-        self._ingest.adopt(chunking.nodes(given))
+        found = self._ingest.adopt(index.documents() if given is None else given, chunking=chunking)
+        index.unknown_reported = False
+        return found
+
+    async def arefresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
+        """As :meth:`refresh`, off the event loop."""
+        return await arun(perform(self.refresh, documents))
 
     def forget(
         self,
@@ -151,11 +188,4 @@ class Documents(Parts):
     def info(self) -> dict[str, Any]:
         """What the memory holds, and where."""
         self._require_open()
-        meta = self.store.catalog.meta()
-        return {
-            "store": self.store.name,
-            "vectors": self.index.description,
-            "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
-            "schema": int(meta["schema"]),
-            **self.store.catalog.statistics(),
-        }
+        return describe(self.store, self.index.description)

@@ -91,6 +91,7 @@ class Moving(Parts):
         with self.store.ingesting():
             self.store.apply([IndexAgain()])
             self._index_all()
+            self._remember_vectors()
         return self.index.count()
 
     def copy_from(self, dump: Dump, origin: str) -> Imported:

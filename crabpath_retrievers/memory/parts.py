@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self
 
+from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.feedback.learner import Learner
@@ -26,7 +27,17 @@ from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.mind import Minds
-from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing, router_of
+from crabpath_retrievers.opening import (
+    OWN,
+    close_all,
+    open_index,
+    place_of,
+    require_existing,
+    require_vectors,
+    router_of,
+    vectors_place,
+    wrapped_store,
+)
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
@@ -36,6 +47,7 @@ from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -123,7 +135,8 @@ class Parts:
             StoreReadOnlyError: The directory cannot be written.
             StoreLockedError: Another process uses the directory.
             StoreUnavailableError: A database or server cannot be reached.
-            ConfigurationError: The arguments do not fit together.
+            ConfigurationError: The arguments do not fit together; or the memory wraps a vector
+                store, and ``vectors`` is missing.
         """
         begun = time.perf_counter()
         chosen = None if router is None else router_of(router)
@@ -135,6 +148,9 @@ class Parts:
                 place = tempfile.mkdtemp(prefix="crabpath-")
                 undo.callback(shutil.rmtree, place, ignore_errors=True)
             store = undo.enter_context(closing(GraphStore(place)))
+            meta = store.catalog.meta()
+            if vectors is None:
+                require_vectors(meta, store.name if "://" in place else place)
             index = undo.enter_context(closing(open_index(vectors, place)))
             memory = cls(
                 store,
@@ -144,6 +160,9 @@ class Parts:
                 router=chosen,
                 linkers=linkers,
             )
+            empty = int(meta.get("nodes", 0)) == 0
+            if empty or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
+                memory._remember_vectors()
             memory._release.detach()
             undo.enter_context(closing(memory._recorder))
             memory._release = weakref.finalize(memory, undo.pop_all().close)
@@ -151,6 +170,12 @@ class Parts:
             chunks = store.catalog.meta().get("nodes", 0)
             _log.info("opened %s with %s chunks in %.0f ms", store.name, chunks, elapsed_ms(begun))
         return memory
+
+    def _remember_vectors(self) -> None:
+        """Let the graph store say whose the vectors are, for whoever opens it next."""
+        known, place = self.store.catalog.meta().get("vectors", OWN), vectors_place(self.index)
+        if place != known:
+            self.store.apply([PutMeta((("vectors", place),))])
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
         """Keys and cosines of a node's k nearest neighbours, nearest first."""

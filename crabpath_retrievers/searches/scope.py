@@ -8,7 +8,7 @@ import numpy as np
 
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import Node, NodeHead, Vector, cosines
-from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.index import VectorIndex, find_gone, held_by_owner
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
@@ -50,8 +50,14 @@ class Scope:
         if not keys:
             return []
         found = self.store.walk.heads([], list(keys), namespace=self.clock.key)
-        gone = self.notes.expired([head.id for head in found], self.clock)
+        ids = [head.id for head in found]
+        gone = self.notes.expired(ids, self.clock) | self._gone(ids)
         return [head for head in found if head.id not in gone]
+
+    def _gone(self, ids: Sequence[str]) -> set[str]:
+        """Those of the documents that the owner of a wrapped store has deleted."""
+        held = held_by_owner(self.index)
+        return find_gone(held, self.store, ids, self.clock) if held else set()
 
     def documents(self, ids: Sequence[str]) -> dict[str, Node]:
         """Contents by id."""

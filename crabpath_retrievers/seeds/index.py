@@ -4,12 +4,16 @@ The SQL store keeps the vectors themselves, so an index only has to find ids; sc
 alike for every index, whatever its distance and sign.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
 
 Filter = Mapping[str, Any] | None
+Held = Callable[[Sequence[str]], set[str] | None]
+"""Tells which of the ids a store holds; None when it cannot tell."""
 
 
 class VectorIndex(Protocol):
@@ -55,3 +59,24 @@ class VectorIndex(Protocol):
 
     def close(self) -> None:
         """Release files and connections."""
+
+
+def held_by_owner(index: VectorIndex) -> Held | None:
+    """Asks a store that somebody else may delete from; None for an index of the memory's own."""
+    held: Held | None = getattr(index, "held", None)
+    return held if getattr(index, "foreign", False) else None
+
+
+def find_gone(held: Held, store: GraphStore, ids: Sequence[str], clock: Clock) -> set[str]:
+    """Those of the documents that their owner has deleted from the store.
+
+    Args:
+        held: Asks the owner's store.
+        store: Knows what are notes: they never stand in the owner's store.
+        ids: Of documents and notes, few.
+        clock: Of the namespace that asks.
+    """
+    notes = {note.id for note in store.notes.facts(ids)} if clock.notes else set()
+    asked = [node for node in ids if node not in notes]
+    there = held(asked) if asked else None
+    return set() if there is None else set(asked) - there

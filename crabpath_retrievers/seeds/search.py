@@ -12,6 +12,8 @@ from crabpath_retrievers.seeds.episodes import Question, Recalled
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
@@ -85,6 +87,7 @@ class Search:
             ids = (*dense, *query.seed_ids, *(query.among or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
+        self._report_unknown(dense, heads)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
@@ -96,6 +99,16 @@ class Search:
                 again, passed = max(0.0, told.same), max(0.0, -told.same)
                 scored[key] = hit._replace(episode=told.alike, again=again, passed=passed)
         return Found(clock, scored, words.information)
+
+    def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
+        """Say, once, that a store of somebody else has documents that the graph does not know."""
+        if getattr(self._index, "unknown_reported", True):
+            return
+        unknown = set(dense) - {head.id for head in heads}
+        if unknown:
+            hidden = self._store.catalog.known(ids=unknown, owners=(*WHOLES, RETIRED))
+            if unknown := unknown - {known.id for known in hidden}:
+                self._index.report_unknown(sorted(unknown))  # type: ignore[attr-defined]
 
     def _words(self, text: str, settings: SeedSettings) -> Wording:
         terms = query_terms(self._store, tokens(text), settings)

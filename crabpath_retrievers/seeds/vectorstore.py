@@ -1,7 +1,8 @@
 """Any LangChain ``VectorStore`` as vector index."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import VectorStore
@@ -18,6 +19,10 @@ from crabpath_retrievers.seeds.index import Filter
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
 _WIDE = 200  # hits among which a filter of unknown language is looked up
+_PAGE = 1000  # documents that are listed at once
+
+_log = logging.getLogger(__name__)
+_Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
 class VectorStoreIndex:
@@ -34,6 +39,8 @@ class VectorStoreIndex:
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""
         self._store = vectorstore
+        self._finds_ids: bool | None = None  # None until it was tried
+        self.unknown_reported = False
 
     @property
     def description(self) -> str:
@@ -99,9 +106,61 @@ class VectorStoreIndex:
         return set(ids) & set(self.search(vector, _WIDE, filter))
 
     def held(self, ids: Sequence[str]) -> set[str] | None:
-        """Those of the ids that the store holds; None when it cannot tell."""
-        present = self._present(ids)
-        return None if present is None else set(present)
+        """Those of the ids that the store holds; None when it cannot tell.
+
+        Raises:
+            StoreError: The store could tell before, and fails now.
+        """
+        if self._finds_ids is False:
+            return None
+        if not ids:
+            return set()
+        try:
+            found = set(self._look_up(ids))
+        except Exception as error:
+            if self._finds_ids:
+                raise self._failed(error) from error
+            self._finds_ids = False
+            _log.warning(
+                "%s cannot look up documents by id (%s): what is deleted from it is still returned "
+                "until you call refresh()",
+                self.description,
+                error,
+            )
+            return None
+        self._finds_ids = True
+        return found
+
+    @property
+    def lists(self) -> bool:
+        """Whether the documents of the store can be read off it."""
+        return _reader(self._store, _LISTINGS) is not None
+
+    def documents(self) -> Iterator[Document]:
+        """All documents of the store, with ids.
+
+        Raises:
+            ConfigurationError: The store cannot list its documents.
+            StoreError: It failed.
+        """
+        listing = _reader(self._store, _LISTINGS)
+        if listing is None:
+            msg = f"{self.description} cannot list its documents: pass them as documents="
+            raise ConfigurationError(msg)
+        try:
+            yield from listing(self._store)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def report_unknown(self, ids: Sequence[str]) -> None:
+        """Log that the store holds documents which the graph does not know."""
+        self.unknown_reported = True
+        _log.warning(
+            "%s found documents that the memory does not know, such as %r: "
+            "call refresh() to take over what is new in the store",
+            self.description,
+            ids[0],
+        )
 
     def count(self) -> int:
         """Unknown to the interface: -1."""
@@ -112,13 +171,17 @@ class VectorStoreIndex:
 
     def _present(self, ids: Sequence[str]) -> list[str] | None:
         """Those of the ids that the store holds; None when it cannot tell."""
-        found: list[str] = []
         try:
-            for start in range(0, len(ids), _BATCH):
-                held = self._store.get_by_ids(list(ids[start : start + _BATCH]))
-                found += [str(document.id) for document in held]
-        except Exception:  # not implemented, or documents without metadata in langchain-chroma
+            return self._look_up(ids)
+        except Exception:  # not implemented, for example
             return None
+
+    def _look_up(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that the store holds."""
+        look_up = _reader(self._store, _LOOK_UPS) or _ids_of_documents
+        found: list[str] = []
+        for start in range(0, len(ids), _BATCH):
+            found += look_up(self._store, list(ids[start : start + _BATCH]))
         return found
 
     def _failed(self, error: Exception, condition: Any = None) -> CrabPathError:
@@ -129,6 +192,62 @@ class VectorStoreIndex:
                 f"the filter is not a condition that {self.description} reads ({error})"
             )
         return StoreError(f"{self.description} failed: {error}")
+
+
+def _reader(store: VectorStore, readers: Mapping[str, _Reader]) -> _Reader | None:
+    """How a store of this kind is read; by name, since none of them need be installed."""
+    return next(
+        (readers[kind.__name__] for kind in type(store).__mro__ if kind.__name__ in readers), None
+    )
+
+
+def _list_chroma(store: Any) -> Iterator[Document]:
+    offset = 0
+    while True:
+        page = store.get(limit=_PAGE, offset=offset, include=["documents", "metadatas"])
+        for node_id, text, metadata in zip(
+            page["ids"], page["documents"], page["metadatas"], strict=True
+        ):
+            yield Document(id=node_id, page_content=text or "", metadata=metadata or {})
+        if len(page["ids"]) < _PAGE:
+            return
+        offset += _PAGE
+
+
+def _list_in_memory(store: Any) -> Iterator[Document]:
+    for node_id, record in list(store.store.items()):
+        yield Document(id=node_id, page_content=record["text"], metadata=record["metadata"])
+
+
+def _list_faiss(store: Any) -> Iterator[Document]:
+    for node_id in list(store.index_to_docstore_id.values()):
+        document = store.docstore.search(node_id)
+        if isinstance(document, Document):
+            yield document.model_copy(update={"id": node_id})
+
+
+def _ids_in_chroma(store: Any, ids: Sequence[str]) -> list[str]:
+    # Its get_by_ids fails on documents without metadata.
+    return list(store.get(ids=list(ids), include=[])["ids"])
+
+
+def _ids_in_faiss(store: Any, ids: Sequence[str]) -> list[str]:
+    return [one for one in ids if isinstance(store.docstore.search(one), Document)]
+
+
+def _ids_of_documents(store: VectorStore, ids: Sequence[str]) -> list[str]:
+    return [str(document.id) for document in store.get_by_ids(ids)]
+
+
+_LISTINGS: Mapping[str, Callable[[Any], Iterable[Document]]] = {
+    "Chroma": _list_chroma,
+    "InMemoryVectorStore": _list_in_memory,
+    "FAISS": _list_faiss,
+}
+_LOOK_UPS: Mapping[str, Callable[[Any, Sequence[str]], list[str]]] = {
+    "Chroma": _ids_in_chroma,
+    "FAISS": _ids_in_faiss,
+}
 
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ PREFIX = "crabpath_"
 _AT_ONCE = 1000  # rows in memory
 _UNFINISHED = frozenset({"staging", "trash"})  # work of one store; a copy begins without any
 # Of this very store; a copy has its own. What indexes hold is told by theirs.
-OWN_META = ("schema", "origin")
+OWN_META = ("schema", "origin", "vectors")
 
 
 def tables() -> dict[str, sa.Table]:

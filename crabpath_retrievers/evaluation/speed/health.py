@@ -24,9 +24,10 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.speed.timing import timed
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
-from crabpath_retrievers.health.checkup import Held, checkup
+from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.seeds.chroma import ChromaIndex
 from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.index import Held
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
 

@@ -85,6 +85,45 @@ def test_what_the_index_no_longer_holds_goes_if_wanted(index, tmp_path):
     assert held == [10, 9]
 
 
+@pytest.mark.parametrize("from_docstore", [True, False])
+def test_what_the_index_no_longer_holds_is_not_returned(index, question, from_docstore):
+    """At once, also by words; what the memory holds from elsewhere stays."""
+    made = CrabPathRetriever.from_index(index, similarity_top_k=11)
+    made.add_nodes([TextNode(id_="own", text="Ed Wood was an American filmmaker.")])
+    assert len(ids(made.retrieve(question))) == 11
+    index.delete_nodes(["node-h0"], delete_from_docstore=from_docstore)
+    found = ids(made.retrieve(question))
+    assert "node-h0" not in found
+    assert len(found) == 10
+    assert "own" in found
+    assert "node-h0" not in ids(made.for_namespace("ann").retrieve(question))
+    made.memory.close()
+
+
+async def test_refresh_takes_over_what_is_new_and_gone(index, question):
+    """Without opening the memory again; the report counts."""
+    made = CrabPathRetriever.from_index(index, similarity_top_k=11)
+    made.add_nodes([TextNode(id_="own", text="Ed Wood was an American filmmaker.")])
+    index.insert_nodes([TextNode(id_="new", text="Zeppelins need a licence.")])
+    index.delete_nodes(["node-h0"])
+    report = made.refresh()
+    assert (report.added, report.removed, report.unchanged) == (1, 1, 9)
+    assert "new" in ids(made.retrieve("Zeppelins"))
+    assert not made.memory.store.catalog.documents(["node-h0"])
+    assert made.memory.store.catalog.documents(["own"])
+    again = await made.arefresh()
+    assert (again.added, again.removed, again.unchanged) == (0, 0, 10)
+    made.memory.close()
+
+
+def test_only_retrievers_from_an_index_are_refreshed(documents, embed_model):
+    """Others have none."""
+    made = CrabPathRetriever.from_documents(documents, embed_model)
+    with pytest.raises(ConfigurationError, match=r"call CrabPathRetriever\.from_index"):
+        made.refresh()
+    made.memory.close()
+
+
 def test_another_index_is_refused(documents):
     """The message says how its nodes are taken over."""
     with pytest.raises(InvalidInputError, match="not SummaryIndex: pass its nodes"):

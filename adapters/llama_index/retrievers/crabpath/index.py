@@ -1,6 +1,6 @@
 """What a ``VectorStoreIndex`` holds: its nodes, and the vectors that it made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core import VectorStoreIndex
@@ -9,6 +9,20 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 
 _PAGE = 1000
+
+
+class Origin:
+    """The index that nodes of a memory were taken over from."""
+
+    def __init__(self, index: VectorStoreIndex, taken: Iterable[str]) -> None:
+        """Remember the ids of the nodes that were ``taken`` over."""
+        self.index, self.taken = index, set(taken)
+
+    def held(self, ids: Sequence[str]) -> set[str] | None:
+        """Those of some ids that the index has not lost; None when it cannot tell."""
+        taken = [name for name in ids if name in self.taken]
+        there = _held(self.index.vector_store, taken)
+        return None if there is None else set(ids) - (set(taken) - there)
 
 
 def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
@@ -27,7 +41,14 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
     names = index.index_struct.nodes_dict.values()
     held = index.docstore.docs
     nodes = [held[name] for name in names if name in held] or _listed(index.vector_store)
-    return [node for node in nodes if node.get_content(metadata_mode=MetadataMode.NONE).strip()]
+    # The document store keeps what was deleted from the index alone.
+    there = _held(index.vector_store, [node.node_id for node in nodes])
+    return [
+        node
+        for node in nodes
+        if (there is None or node.node_id in there)
+        and node.get_content(metadata_mode=MetadataMode.NONE).strip()
+    ]
 
 
 def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str, list[float]]:
@@ -35,6 +56,25 @@ def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[s
     found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     missing = [node.node_id for node in nodes if node.node_id not in found]
     return found | _read(index.vector_store, missing)
+
+
+def _held(store: Any, names: Sequence[str]) -> set[str] | None:
+    """Those of the nodes that a vector store holds; None when it cannot tell."""
+    held = getattr(getattr(store, "data", None), "embedding_dict", None)
+    if isinstance(held, Mapping):  # SimpleVectorStore
+        return {name for name in names if name in held}
+    collection: Any = getattr(store, "client", None)
+    try:
+        if type(collection).__module__.startswith("chromadb"):
+            found: set[str] = set()
+            for start in range(0, len(names), _PAGE):
+                part = list(names[start : start + _PAGE])
+                found |= set(collection.get(ids=part, include=[])["ids"])
+            return found
+        nodes = store.get_nodes(list(names), None) if names else []
+    except Exception:  # few stores can look up ids
+        return None
+    return {node.node_id for node in nodes} & set(names)
 
 
 def _listed(store: Any) -> Sequence[BaseNode]:

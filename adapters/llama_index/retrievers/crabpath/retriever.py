@@ -14,9 +14,9 @@ from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBund
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.driver import arun, run
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
-from crabpath_retrievers.ingest.pipeline import Cleanup
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.text import is_blank
@@ -24,7 +24,7 @@ from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
 from llama_index.retrievers.crabpath.filters import Filters, to_where
-from llama_index.retrievers.crabpath.index import stored_nodes, stored_vectors
+from llama_index.retrievers.crabpath.index import Origin, stored_nodes, stored_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
 from llama_index.retrievers.crabpath.options import Existing, Options, filled, split
 from llama_index.retrievers.crabpath.responses import Outcome, record
@@ -87,6 +87,7 @@ class CrabPathRetriever(BaseRetriever):
         self.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
         self.task_type = task_type
         self.similarity_top_k = similarity_top_k
+        self.origin: Origin | None = None
         self._options: dict[str, Any] = {
             "filter": to_where(filters),
             "explore": explore,
@@ -175,10 +176,11 @@ class CrabPathRetriever(BaseRetriever):
 
         Nodes are copied from the index's document store, or from a vector store that lists them
         (Chroma's does); the index stays as it is. Embeddings that the index holds in Chroma or in
-        its own simple store are used as they are; others are made again.
+        its own simple store are used as they are; others are made again. This retriever does not
+        return what the index no longer holds; :meth:`refresh` takes over what is new.
 
         Args:
-            index: The index. Call again with the same ``path`` to take over what is new in it.
+            index: The index. Call again with the same ``path`` to open the memory with it.
             embed_model: The model that the index was built with; None for the one that it has.
             cleanup: ``"full"`` also removes whatever the index does not hold.
             options: As for :meth:`from_documents`.
@@ -191,7 +193,9 @@ class CrabPathRetriever(BaseRetriever):
         nodes = stored_nodes(index)
         model = index._embed_model if embed_model is None else embed_model  # noqa: SLF001  no other way
         vectors = stored_vectors(index, nodes)
-        return cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
+        made = cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
+        made.origin = Origin(index, [node.node_id for node in nodes])
+        return made
 
     @classmethod
     def from_existing(
@@ -229,6 +233,35 @@ class CrabPathRetriever(BaseRetriever):
     def add_nodes(self, nodes: Iterable[BaseNode]) -> list[str]:
         """Add or update nodes as :meth:`from_nodes` does; returns their ids."""
         return self.memory.add_documents(**chunks(checked(nodes, BaseNode), {})).ids
+
+    def refresh(self) -> IngestReport:
+        """Take over what is new, changed and gone in the index that :meth:`from_index` was given.
+
+        Nodes that were added to the memory otherwise stay.
+
+        Raises:
+            ConfigurationError: The retriever was made in another way.
+            StoreError: A store failed; the next call finishes.
+        """
+        origin = self.origin
+        if origin is None:
+            msg = (
+                "this retriever was not made by from_index: call "
+                "CrabPathRetriever.from_index(index, path=...), which takes over what is new"
+            )
+            raise ConfigurationError(msg)
+        nodes = stored_nodes(origin.index)
+        given = chunks(nodes, stored_vectors(origin.index, nodes))
+        report = self.memory.add_documents(**given, cleanup="incremental")
+        there = {node.node_id for node in nodes}
+        if gone := sorted(origin.taken - there):
+            report.removed += self.memory.forget(gone)
+        origin.taken = there
+        return report
+
+    async def arefresh(self) -> IngestReport:
+        """As :meth:`refresh`, off the event loop."""
+        return await asyncio.to_thread(self.refresh)
 
     def for_namespace(self, namespace: str) -> Self:
         """The same retriever for another user, agent or tenant, over the same memory.
@@ -287,4 +320,5 @@ class CrabPathRetriever(BaseRetriever):
             "namespace": self.namespace,
             "task_type": self.task_type,
             "run_id": active_span_id.get(),
+            "held": None if self.origin is None else self.origin.held,
         }
