@@ -21,7 +21,7 @@ from crabpath_retrievers.cli.options import (
     out,
 )
 from crabpath_retrievers.doctor import Diagnosis, examine
-from crabpath_retrievers.doctor.chroma_files import collections
+from crabpath_retrievers.seeds.chroma_files import collections
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.health.checkup import Held, checkup, past_reports

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crabpath_retrievers.doctor.chroma_files import Vectors, collections
+from crabpath_retrievers.seeds.chroma_files import Vectors, collections
 from crabpath_retrievers.doctor.finding import Finding
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.seeds.chroma import COLLECTION
