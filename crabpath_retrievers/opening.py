@@ -8,12 +8,15 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 
-from crabpath_retrievers.errors import ConfigurationError, NotFoundError
+from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.seeds.chroma_directory import COLLECTION
+from crabpath_retrievers.seeds.chroma_files import FILE, glance
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
+from crabpath_retrievers.storage.readonly import database_file
 
 
 def open_index(vectors: Any, location: str | Path) -> VectorIndex:
@@ -96,6 +99,42 @@ def require_existing(place: str | None) -> None:
             "or create one with CrabPathRetriever.from_documents(documents, path=...)"
         )
         raise NotFoundError(msg)
+
+
+def require_graph(place: str, vectors: Any) -> None:
+    """Refuse to begin a memory anew beside the vectors of one that was lost, before it is begun.
+
+    Raises:
+        StoreError: The database is missing or empty, and its directory of vectors is not.
+    """
+    file = database_file(place)
+    if file is None or any(_filled(f) for f in (file, file.with_name(f"{file.name}-wal"))):
+        return
+    where = Path(place) / "vectors" if vectors is None else vectors
+    if not isinstance(where, (str, Path)) or "://" in str(where):
+        return  # what a server holds is compared once it is opened
+    if count := vectors_in(Path(where)):
+        what = "is empty" if file.is_file() else "is missing"
+        shown = "vectors" if count < 0 else f"{count} vectors"
+        msg = (
+            f"{file} {what}, and there are {shown} in {where}: restore {file.name} from a backup; "
+            f"or, to begin anew, move {where} away"
+        )
+        raise StoreError(msg)
+
+
+def vectors_in(path: Path) -> int:
+    """How many vectors of documents a directory of Chroma holds; -1 where it cannot be read."""
+    if not _filled(path / FILE):
+        return 0
+    try:
+        return glance(path, COLLECTION, ())[0]
+    except StoreError:
+        return -1
+
+
+def _filled(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
 
 
 def _existing_at_url(text: str) -> tuple[bool, str]:

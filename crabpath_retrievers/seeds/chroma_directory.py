@@ -46,7 +46,7 @@ class Directory:
     Attributes:
         path: Where it is.
         client: Of Chroma; another one whenever the generation is.
-        generation: How often it was set aside since this process opened it.
+        generation: How often it was set aside since, and when, this process opened it.
         refilling: Whether it is filled after that; then it is not set aside again.
     """
 
@@ -117,7 +117,7 @@ class Directory:
             _close(self.client)
             self._set_aside(str(error))
             self.client = self._connect()
-            self.generation += 1
+            self.generation += 1  # at last: who sees it uses the new client
             return True
 
     @contextmanager
@@ -132,12 +132,14 @@ class Directory:
     def _opened(self) -> "ClientAPI":
         if why := damage(self.path, self._name):
             self._set_aside(why)
+            self.generation = 1
         try:
             return self._connect()
         except BaseException as error:
             if not _is_internal(error) or _passes(str(error)):
                 raise
             self._set_aside(str(error))
+            self.generation = 1
             return self._connect()
 
     def _connect(self) -> "ClientAPI":
