@@ -86,7 +86,11 @@ _INDEXED = sa.select(nodes.c.id).where(
     nodes.c.owner == sa.literal_column("0", sa.Integer),
     ~sa.exists().where(staging.c.id == nodes.c.id),
 )
-_NEWEST = HotSelect(_INDEXED.order_by(nodes.c.key.desc()).limit(sa.bindparam("limit")))
+_NEWEST = HotSelect(
+    _INDEXED.order_by(nodes.c.key.desc())
+    .limit(sa.bindparam("limit"))
+    .offset(sa.literal_column("0"))
+)
 _OF_KEYS = HotSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
 # One each: both of one query would be a scan.
 _ENDS = HotSelect(
