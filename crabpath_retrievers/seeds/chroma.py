@@ -140,16 +140,6 @@ class ChromaIndex:
         index._owned = True  # noqa: SLF001  its own class
         return index
 
-    @staticmethod
-    def client_at(url: str) -> "tuple[ClientAPI, str]":
-        """A client of the server at a URL, and the name of the collection that is meant.
-
-        Raises:
-            InvalidInputError: It is no such URL.
-            StoreUnavailableError: The server cannot be reached.
-        """
-        return _client_of(url)
-
     def beside(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
         own = self._records.name  # or this one is closed
@@ -329,6 +319,21 @@ def _replacing(
         {**dict.fromkeys(former.get(node_id) or ()), **filterable(metadata)} or None
         for node_id, metadata in zip(ids, metadatas, strict=True)
     ]
+
+
+@contextmanager
+def visiting(url: str) -> "Iterator[tuple[ClientAPI, str]]":
+    """A client of the server at a URL, and the name of the collection that is meant.
+
+    Raises:
+        InvalidInputError: It is no such URL.
+        StoreUnavailableError: The server cannot be reached.
+    """
+    client, name = _client_of(url)
+    try:
+        yield client, name
+    finally:
+        _hang_up(client)
 
 
 def _client_of(url: str) -> "tuple[ClientAPI, str]":

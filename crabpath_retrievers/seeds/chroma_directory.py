@@ -83,7 +83,7 @@ class Directory:
         key = (os.getpid(), where)  # a process that was forked off has opened nothing yet
         with cls._guard:
             found = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
-            found._users += 1
+            found._users += 1  # noqa: SLF001  its own class
             return found
 
     def leave(self) -> None:

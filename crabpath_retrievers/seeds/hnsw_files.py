@@ -69,9 +69,7 @@ def hnsw_damage(place: Path, applied: int, ids: set[str] | None = None) -> str |
     return next(_damages(place, header, applied, ids), None)
 
 
-def _damages(
-    place: Path, header: _Header, applied: int, ids: set[str] | None
-) -> Iterator[str]:
+def _damages(place: Path, header: _Header, applied: int, ids: set[str] | None) -> Iterator[str]:
     count = header.count
     rest = header.label - header.vector
     if count < 0 or rest <= 0 or rest % 4 or header.label + 8 != header.size:
