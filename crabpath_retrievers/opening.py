@@ -16,7 +16,6 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
-from crabpath_retrievers.storage.readonly import database_file
 
 
 def open_index(vectors: Any, location: str | Path) -> VectorIndex:
@@ -101,19 +100,18 @@ def require_existing(place: str | None) -> None:
         raise NotFoundError(msg)
 
 
-def require_graph(place: str, vectors: Any) -> None:
-    """Refuse to begin a memory anew beside the vectors of one that was lost, before it is begun.
+def require_graph(place: str) -> None:
+    """Refuse to begin a memory anew in the directory of one whose database was lost.
 
     Raises:
-        StoreError: The database is missing or empty, and its directory of vectors is not.
+        StoreError: The database is missing or empty, and the vectors beside it are not.
     """
-    file = database_file(place)
-    if file is None or any(_filled(f) for f in (file, file.with_name(f"{file.name}-wal"))):
+    if "://" in place:
         return
-    where = Path(place) / "vectors" if vectors is None else vectors
-    if not isinstance(where, (str, Path)) or "://" in str(where):
-        return  # what a server holds is compared once it is opened
-    if count := vectors_in(Path(where)):
+    file, where = Path(place) / "graph.sqlite", Path(place) / "vectors"
+    if any(_filled(one) for one in (file, file.with_name(f"{file.name}-wal"))):
+        return
+    if count := vectors_in(where):
         what = "is empty" if file.is_file() else "is missing"
         shown = "vectors" if count < 0 else f"{count} vectors"
         msg = (

@@ -154,8 +154,8 @@ class Parts:
         place = None if path is None else place_of(path)
         if not create:
             require_existing(place)
-        if place is not None:
-            require_graph(place, vectors)
+        if place is not None and vectors is None:
+            require_graph(place)
         with ExitStack() as undo:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
