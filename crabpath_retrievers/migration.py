@@ -57,5 +57,5 @@ def _reindexed(place: str, vectors: Any) -> Imported:
     if vectors is None:
         msg = "source and destination are the same: say with vectors where the vectors go"
         raise InvalidInputError(msg)
-    with CrabPath.open(place, vectors=vectors, create=False) as memory:
-        return Imported(None, {"vectors": memory.reindex()})
+    with CrabPath.open(place, vectors=vectors, create=False, reindex=True) as memory:
+        return Imported(None, {"vectors": memory.index.count()})

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 
-from crabpath_retrievers.errors import ConfigurationError, NotFoundError
+from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.seeds.chroma_directory import COLLECTION
+from crabpath_retrievers.seeds.chroma_files import FILE, glance
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
@@ -158,6 +160,41 @@ def require_existing(place: str | None) -> None:
             "or create one with CrabPathRetriever.from_documents(documents, path=...)"
         )
         raise NotFoundError(msg)
+
+
+def require_graph(place: str) -> None:
+    """Refuse to begin a memory anew in the directory of one whose database was lost.
+
+    Raises:
+        StoreError: The database is missing or empty, and the vectors beside it are not.
+    """
+    if "://" in place:
+        return
+    file, where = Path(place) / "graph.sqlite", Path(place) / "vectors"
+    if any(_filled(one) for one in (file, file.with_name(f"{file.name}-wal"))):
+        return
+    if count := vectors_in(where):
+        what = "is empty" if file.is_file() else "is missing"
+        shown = "vectors" if count < 0 else f"{count} vectors"
+        msg = (
+            f"{file} {what}, and there are {shown} in {where}: restore {file.name} from a backup; "
+            f"or, to begin anew, move {where} away"
+        )
+        raise StoreError(msg)
+
+
+def vectors_in(path: Path) -> int:
+    """How many vectors of documents a directory of Chroma holds; -1 where it cannot be read."""
+    if not _filled(path / FILE):
+        return 0
+    try:
+        return glance(path, COLLECTION, ())[0]
+    except StoreError:
+        return -1
+
+
+def _filled(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > 0
 
 
 def _existing_at_url(text: str) -> tuple[bool, str]:

@@ -70,7 +70,15 @@ class FillNamespace:
 
 @dataclass(frozen=True, slots=True)
 class IndexAgain:
-    """Have all vectors wait for the index, because it is another one now."""
+    """Have vectors wait for the index, because it is another one now, or has lost them.
+
+    Those of episodes and notes all do.
+
+    Attributes:
+        ids: Of document chunks; None for all.
+    """
+
+    ids: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

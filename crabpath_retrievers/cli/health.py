@@ -16,19 +16,19 @@ from crabpath_retrievers.cli.options import (
     Store,
     Vectors,
     Whose,
+    errors,
     existing_store,
     handled,
     out,
 )
 from crabpath_retrievers.doctor import Diagnosis, examine
-from crabpath_retrievers.doctor.chroma_files import collections
-from crabpath_retrievers.errors import StoreError
+from crabpath_retrievers.doctor.vectors import known_vectors
+from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.health.checkup import checkup, past_reports
 from crabpath_retrievers.health.report import HealthReport, Metric
 from crabpath_retrievers.opening import place_of
 from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.seeds.chroma import COLLECTION
 from crabpath_retrievers.seeds.index import Held
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -80,15 +80,17 @@ def doctor(
 
 
 def _held(place: str, vectors: str | None) -> Held | None:
-    """Asks the files of the vectors, which another process may have open."""
-    if vectors is None and "://" in place:
-        return None
-    try:
-        known = collections(Path(place) / "vectors" if vectors is None else Path(vectors))
-    except StoreError:
-        return None
-    ids = known[COLLECTION].ids if COLLECTION in known else set()
-    return ids.intersection
+    """Asks the files of the vectors, which another process may have open, or their server."""
+    why = "a URL does not say where the vectors are: give --vectors"
+    if vectors is not None or "://" not in place:
+        try:
+            known, name = known_vectors(Path(place) / "vectors" if vectors is None else vectors)
+        except CrabPathError as error:
+            why = str(error)
+        else:
+            return known[name].ids.intersection if name in known else set[str]().intersection
+    errors.print(f"[yellow]Left out[/yellow] chunks without a vector: {escape(why)}")
+    return None
 
 
 def _show_report(report: HealthReport, reports: Sequence[HealthReport]) -> None:

@@ -31,7 +31,7 @@ from crabpath_retrievers.cli.history import (
 )
 from crabpath_retrievers.cli.learning import feedback, learn
 from crabpath_retrievers.cli.maintenance import maintain
-from crabpath_retrievers.cli.moving import export, import_, migrate, replay
+from crabpath_retrievers.cli.moving import export, import_, migrate, reindex, replay
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -74,7 +74,7 @@ app.command()(ab)
 app.command()(tune)
 for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
     app.command()(history)
-for moving in (export, migrate, replay):
+for moving in (export, migrate, reindex, replay):
     app.command()(moving)
 app.command("import")(import_)
 app.command("eval")(evaluate)

@@ -11,7 +11,17 @@ from rich.markup import escape
 from crabpath_retrievers.archive.exporting import export as export_store
 from crabpath_retrievers.archive.importing import Imported
 from crabpath_retrievers.archive.reading import opened
-from crabpath_retrievers.cli.options import AsJson, Vectors, errors, existing_store, handled, out
+from crabpath_retrievers.cli.options import (
+    DEFAULT_STORE,
+    AsJson,
+    Place,
+    Store,
+    Vectors,
+    errors,
+    existing_store,
+    handled,
+    out,
+)
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.query import namespace_of
 
@@ -74,6 +84,24 @@ def migrate(
     from crabpath_retrievers.migration import migrate as copy
 
     _tell(copy(source, destination, vectors=vectors), destination, as_json=as_json)
+
+
+@handled
+def reindex(
+    path: Place = None,
+    *,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fill the vector index again from the database, and delete what belongs to no document."""
+    place = path or store
+    with CrabPath.open(place, vectors=vectors, create=False, reindex=True) as memory:
+        count, where = memory.index.count(), memory.index.description
+    if as_json:
+        typer.echo(json.dumps({"vectors": count}))
+    else:
+        out.print(f"{count} vectors in {escape(where)}")
 
 
 def _tell(done: Imported, path: str, *, as_json: bool) -> None:

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from crabpath_retrievers.doctor import graph, place
 from crabpath_retrievers.doctor.embedder import embedder
 from crabpath_retrievers.doctor.finding import Diagnosis, Finding
-from crabpath_retrievers.doctor.vectors import agreement, in_use
+from crabpath_retrievers.doctor.vectors import agreement, files, in_use, is_directory
 from crabpath_retrievers.errors import (
     ConfigurationError,
+    CrabPathError,
     StoreError,
     StoreLockedError,
     StoreUnavailableError,
@@ -34,7 +35,8 @@ def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None
 
     Args:
         location: A directory or an SQLAlchemy URL.
-        vectors: Directory of the vectors, or a Chroma client; None for the one in the directory.
+        vectors: Directory of the vectors, URL of a Chroma server or a Chroma client; None for the
+            directory in that of the memory.
         embeddings: The embedder that is used with it; None for the default one.
 
     Raises:
@@ -59,7 +61,7 @@ class _Examination:
         """Make every check that can be made."""
         file, there = database_file(self._where), True
         if file is not None:
-            there = self._check("place", place.there, file)
+            there = self._check("place", place.there, file, self._directory)
             if file.parent.is_dir():
                 self._check("permissions", place.permissions, file.parent)
                 self._check("disk", place.disk, file.parent)
@@ -96,12 +98,30 @@ class _Examination:
             return
         if self._vectors is None:
             message = "the vectors were not looked at: a URL does not say where they are"
-            fix = "give their directory: --vectors, or CRABPATH_VECTORS"
+            fix = "give their directory or URL: --vectors, or CRABPATH_VECTORS"
             self._findings.append(Finding("vectors", "info", message, fix))
             return
-        if isinstance(self._vectors, (str, Path)):
-            self._check("in use", in_use, Path(self._vectors))
-        self._check("vectors", agreement, store, self._vectors)
+        whole = True
+        if self._directory is not None:
+            self._check("in use", in_use, self._directory)
+            whole = self._check("files", files, self._directory, self._mend)
+        if whole or not any(
+            one.check == "vectors" and one.severity == "error" for one in self._findings
+        ):
+            self._check("vectors", agreement, store, self._vectors, self._mend)
+
+    @property
+    def _directory(self) -> Path | None:
+        """Where the vectors are, if that is a directory."""
+        return Path(self._vectors) if is_directory(self._vectors) else None
+
+    @property
+    def _mend(self) -> str:
+        """How the index is filled again."""
+        inside = "://" not in self._where and self._vectors == Path(self._where) / "vectors"
+        named = isinstance(self._vectors, (str, Path)) and not inside
+        option = f" --vectors {self._vectors}" if named else ""
+        return f"run `crabpath reindex {_shown(self._where)}{option}`"
 
     def _check(self, name: str, check: Callable[..., Iterator[Finding]], *given: Any) -> bool:
         """Make a check, and tell whether it found nothing.
@@ -112,7 +132,7 @@ class _Examination:
         try:
             self._findings += check(*given)
             self._checked.append(name)
-        except (StoreError, sa.exc.SQLAlchemyError, OSError) as error:
+        except (CrabPathError, sa.exc.SQLAlchemyError, OSError) as error:
             fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), _RESTORE)
             self._findings.append(Finding(name, "error", _sentence(error), fix))
         return len(self._findings) == before

@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crabpath_retrievers.doctor.finding import Finding
+from crabpath_retrievers.opening import vectors_in
 
 _FULL, _LOW = 10 * 2**20, 100 * 2**20  # bytes
 
 
-def there(file: Path) -> Iterator[Finding]:
+def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
     """Whether the file of the graph store is there and may be used.
 
     Args:
         file: Of the graph store, in the directory of the memory.
+        vectors: Directory of the vectors, where they are in one.
     """
     place = file.parent
+    held = vectors_in(vectors) if vectors is not None else 0
+    some = "vectors" if held < 0 else f"{held} vectors"
     if not place.exists():
         message = f"there is no memory at {place}"
         yield _broken(message, "check the path, or create a memory there with `crabpath add`")
@@ -28,17 +32,22 @@ def there(file: Path) -> Iterator[Finding]:
     elif not file.is_file():
         half = any(place.iterdir())
         yield _broken(
-            f"{place} holds no {file.name}" + (", but other files" if half else ""),
-            "check the path; where the file was lost, restore it, or empty the directory and add "
-            "the documents again",
+            f"{place} holds no {file.name}"
+            + (", but other files" if half else "")
+            + (f", among them {some}" if held else ""),
+            _anew(file, vectors)
+            if held
+            else "check the path; where the file was lost, restore it, or add the documents again",
         )
     elif not os.access(file, os.R_OK | os.W_OK):
         yield _denied(file)
     elif file.stat().st_size == 0:
-        yield _broken(
-            f"{file} is empty: a memory was begun here and never made",
-            "delete the file and add the documents",
-        )
+        if held:
+            yield _broken(f"{file} is empty, and there are {some}", _anew(file, vectors))
+        else:
+            yield _broken(
+                f"{file} is empty: a memory was begun here and never made", "add the documents"
+            )
 
 
 def permissions(place: Path) -> Iterator[Finding]:
@@ -75,6 +84,13 @@ def _exposed(path: Path) -> Iterator[Path]:
                 yield from _exposed(entry)
     elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield path
+
+
+def _anew(file: Path, vectors: Path | None) -> str:
+    return (
+        f"restore {file.name} from a backup; or, to begin anew, move {vectors} away and add the "
+        "documents"
+    )
 
 
 def _broken(message: str, fix: str) -> Finding:

@@ -4,20 +4,34 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crabpath_retrievers.doctor.chroma_files import Vectors, collections
 from crabpath_retrievers.doctor.finding import Finding
-from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.seeds.chroma import COLLECTION
+from crabpath_retrievers.errors import CrabPathError, StoreError
+from crabpath_retrievers.seeds.chroma import visiting
+from crabpath_retrievers.seeds.chroma_directory import COLLECTION
+from crabpath_retrievers.seeds.chroma_files import ASIDE, Vectors, collections, damage
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
-_REINDEX = "open the memory and call `reindex()`: it fills the index from the graph store"
 _SHOWN = 3
+_NONE = Vectors(None, set())
+
+
+def is_directory(vectors: Any) -> bool:
+    """Whether vectors are given as a directory, not as a URL or a client."""
+    return isinstance(vectors, (str, Path)) and "://" not in str(vectors)
 
 
 def in_use(path: Path) -> Iterator[Finding]:
     """Whether a process has the directory of the vectors open."""
     lock = path / "crabpath.lock"
-    if lock.is_file() and _locked(lock):
+    taken = _locked(lock) if lock.is_file() else False
+    if taken is None:
+        yield Finding(
+            "vectors",
+            "info",
+            f"whether a process uses {path} cannot be told on this system",
+            "where opening the memory is refused, close it elsewhere",
+        )
+    elif taken:
         yield Finding(
             "vectors",
             "info",
@@ -26,78 +40,138 @@ def in_use(path: Path) -> Iterator[Finding]:
         )
 
 
-def known_vectors(vectors: Any, names: set[str]) -> dict[str, Vectors]:
-    """The collections of a directory of Chroma, or those with these names behind a client.
+def files(path: Path, mend: str) -> Iterator[Finding]:
+    """Whether Chroma can read the files of the vectors, and what was set aside.
+
+    Args:
+        path: Directory of the vectors.
+        mend: How an index is filled again.
+    """
+    if why := damage(path, COLLECTION, whole=True):
+        lock = path / "crabpath.lock"
+        if lock.is_file() and _locked(lock):
+            message = f"the vectors in {path} cannot be read just now ({why}): they may be written"
+            yield Finding("vectors", "warning", message, "look again once the process is done")
+        else:
+            message = f"the vectors in {path} cannot be read ({why})"
+            fix = f"{mend}: they are set aside, and indexed again from the graph store"
+            yield Finding("vectors", "error", message, fix)
+    for aside in sorted(path.glob(f"{ASIDE}*")):
+        message = f"{aside} holds vectors that could not be read and were indexed again"
+        yield Finding("vectors", "info", message, "delete it: nothing reads it")
+
+
+def known_vectors(vectors: Any) -> tuple[dict[str, Vectors], str]:
+    """The collections of a directory or behind a client or URL, and the name of the one meant.
 
     Raises:
-        StoreError: They cannot be read.
+        CrabPathError: They cannot be read.
     """
-    if isinstance(vectors, (str, Path)):
-        return collections(Path(vectors))
+    if is_directory(vectors):
+        return collections(Path(vectors)), COLLECTION
+    if isinstance(vectors, str):
+        with visiting(vectors) as (client, name):
+            return _of_client(client, name), name
+    return _of_client(vectors, COLLECTION), COLLECTION
+
+
+def _of_client(client: Any, name: str) -> dict[str, Vectors]:
     try:
-        there = {one.name for one in vectors.list_collections()} & names
-        return {name: _of_client(vectors.get_collection(name)) for name in there}
+        known = [one.name for one in client.list_collections()]
+        return {
+            one: Vectors(None, set(client.get_collection(one).get(include=[])["ids"]))
+            for one in known
+            if one == name or one.startswith(f"{name}-")
+        }
     except Exception as error:
         msg = f"the Chroma server failed: {error}"
         raise StoreError(msg) from error
 
 
-def _of_client(collection: Any) -> Vectors:
-    return Vectors(None, set(collection.get(include=[])["ids"]))
+def agreement(store: ReadOnlyStore, vectors: Any, mend: str) -> Iterator[Finding]:
+    """Whether graph store and vector index hold the same ids.
 
-
-def agreement(store: ReadOnlyStore, vectors: Any) -> Iterator[Finding]:
-    """Whether graph store and vector index hold the same ids, dimension included."""
-    beside = store.checks.beside()
-    wanted = {COLLECTION, *(f"{COLLECTION}-{name}" for name in beside)}
+    Args:
+        store: The graph store.
+        vectors: Directory, URL or client of the vectors.
+        mend: How an index is filled again.
+    """
     try:
-        known = known_vectors(vectors, wanted)
-    except StoreError as error:
+        known, name = known_vectors(vectors)
+    except CrabPathError as error:
         if ids := store.checks.chunks():
             message = f"{error}: {len(ids)} chunks are found by their words alone"
-            fix = "check the path, restore the vectors, or add the documents to a new directory"
+            own = is_directory(vectors)
+            fix = f"check the path; where it is right, {mend}" if own else "check the URL"
             yield Finding("vectors", "error", message, fix)
         return
-    yield from _documents(store, known.get(COLLECTION, Vectors(None, set())))
-    yield from _beside(beside, known)
+    yield from _documents(store, known.get(name, _NONE), f"the collection {name!r}", mend)
+    beside = {
+        one.removeprefix(f"{name}-"): of.ids
+        for one, of in known.items()
+        if one.startswith((f"{name}-episodes-", f"{name}-notes-"))
+    }
+    yield from _beside(store, beside, mend)
 
 
-def _documents(store: ReadOnlyStore, found: Vectors) -> Iterator[Finding]:
+def _documents(store: ReadOnlyStore, found: Vectors, where: str, mend: str) -> Iterator[Finding]:
     ids = {chunk.id for chunk in store.checks.chunks()}
     staged, trash = store.checks.staged(), set(store.catalog.trash())
-    if missing := sorted(ids - found.ids):
+    missing = sorted(ids - found.ids)
+    surplus = sorted(found.ids - (ids | trash | set().union(*staged.values())))
+    if ids and not ids & found.ids and surplus:
+        yield _other(f"{where} holds {len(surplus)} vectors, and none of the {len(ids)} chunks")
+        return
+    if missing:
         message = f"{len(missing)} chunks are not in the vector index: {_few(missing)}"
-        yield Finding("vectors", "error", message, _REINDEX)
-    explained = ids | trash | set().union(*staged.values())
-    if surplus := sorted(found.ids - explained):
-        message = f"{len(surplus)} vectors belong to no chunk and take the place of hits"
-        fix = f"delete these ids from the collection {COLLECTION!r} of Chroma: {_few(surplus)}"
-        yield Finding("vectors", "warning", message, fix)
+        if not found.ids:
+            message += f"; {where} is empty, or there is none"
+            mend = f"check where the vectors are; where that is right, {mend}"
+        yield Finding("vectors", "error", message, mend)
+    if surplus and not ids:
+        yield _other(f"{where} holds {len(surplus)} vectors, and the database no documents")
+    elif surplus:
+        message = (
+            f"{len(surplus)} vectors belong to no chunk and take the place of hits: {_few(surplus)}"
+        )
+        yield Finding("vectors", "warning", message, f"{mend}: it deletes them")
 
 
-def _beside(wanted: Mapping[str, set[str]], known: Mapping[str, Vectors]) -> Iterator[Finding]:
-    lost = {
-        name: len(ids - known.get(f"{COLLECTION}-{name}", Vectors(None, set())).ids)
-        for name, ids in wanted.items()
-    }
+def _other(message: str) -> Finding:
+    fix = (
+        "check where database and vectors are, and restore the one that was lost from a backup; or "
+        "index the vectors elsewhere: `crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
+    )
+    return Finding("vectors", "error", message, fix)
+
+
+def _beside(store: ReadOnlyStore, known: Mapping[str, set[str]], mend: str) -> Iterator[Finding]:
+    wanted, own = store.checks.beside(), store.checks.beside(waiting=True)
     for kind in ("episodes", "notes"):
-        count = sum(number for name, number in lost.items() if name.startswith(f"{kind}-"))
-        if count:
-            message = f"{count} {kind} are not in their vector index and are not recalled"
-            fix = "restore the vectors from a backup; new ones are indexed as they come"
-            yield Finding("vectors", "warning", message, fix)
+        lost = sum(len(ids - known.get(name, set())) for name, ids in _of(kind, wanted))
+        if lost:
+            message = f"{lost} {kind} are not in their vector index and are not recalled"
+            yield Finding("vectors", "warning", message, mend)
+        surplus = sum(len(ids - own.get(name, set())) for name, ids in _of(kind, known))
+        if surplus:
+            message = f"{surplus} vectors of {kind} belong to none of them"
+            yield Finding("vectors", "warning", message, f"{mend}: it deletes them")
+
+
+def _of(kind: str, ids: Mapping[str, set[str]]) -> list[tuple[str, set[str]]]:
+    return [(name, some) for name, some in ids.items() if name.startswith(f"{kind}-")]
 
 
 def _few(ids: list[str]) -> str:
     return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if ids[_SHOWN:] else "")
 
 
-def _locked(lock: Path) -> bool:
-    """Whether somebody holds a lock file; taken for a moment, nothing is written."""
+def _locked(lock: Path) -> bool | None:
+    """Whether somebody holds a lock file; None where that cannot be told without writing."""
     try:
         import fcntl
     except ImportError:  # not on Windows
-        return False
+        return None
     with lock.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

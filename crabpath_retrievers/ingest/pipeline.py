@@ -192,16 +192,22 @@ class Ingest:
             self._link()
             self._empty_trash()
 
-    def recover(self) -> None:
+    def recover(self, progress: Progress | None = None) -> None:
         """Finish what an interrupted ingest left behind, unless it is still running elsewhere."""
         if self.store.catalog.unfinished():
             with self.store.ingesting(wait=False) as held:
                 if held:
-                    self._index()
+                    self._index(progress)
                     self._finish()
 
-    def _index(self) -> None:
-        """Have the index hold what came from another store, or came back."""
+    def _index(self, progress: Progress | None = None) -> None:
+        """Have the index hold what came from another store, came back, or was lost there."""
+        if not (total := self.store.catalog.unindexed_count()):
+            return
+        with progress(total) if progress else nullcontext(_ignore) as advance:
+            self._index_all(advance)
+
+    def _index_all(self, advance: Advance) -> None:
         while waiting := self.store.catalog.unindexed(_INDEXED_AT_ONCE):
             missing = waiting
             if self._foreign:
@@ -209,6 +215,7 @@ class Ingest:
                 missing = [node for node in waiting if node.id not in held]
             self._upsert(missing)
             self.store.apply([NodesIndexed(tuple(node.id for node in waiting))])
+            advance(len(waiting))
 
     @property
     def _foreign(self) -> bool:

@@ -6,7 +6,7 @@ from crabpath_retrievers.archive.choosing import chosen
 from crabpath_retrievers.archive.exporting import Exported, export
 from crabpath_retrievers.archive.importing import Imported, fill_namespace, fill_store
 from crabpath_retrievers.archive.reading import Archive, opened
-from crabpath_retrievers.changes.archive import FillStore, IndexAgain
+from crabpath_retrievers.changes.archive import FillStore
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.query import namespace_of
@@ -77,21 +77,21 @@ class Moving(Parts):
             return self._fill(fill, manifest.rows)
 
     def reindex(self) -> int:
-        """Have the vector index hold all that the store does, because it is another one now.
+        """Have the vector index hold what the store does: all of it, and nothing else.
 
-        What interrupts this is made up for by the next open.
+        Vectors that belong to no document, episode or note are deleted; from a ``VectorStore`` of
+        yours nothing is. What interrupts this is made up for by the next open.
 
         Returns:
             How many vectors of documents it holds; -1 where it does not say.
 
         Raises:
+            ConfigurationError: The index holds vectors, and none of this memory.
             StoreError: A store failed.
         """
         self._require_open()
-        with self.store.ingesting():
-            self.store.apply([IndexAgain()])
-            self._index_all()
-            self._remember_vectors()
+        self._reindexing.everything()
+        self._remember_vectors()
         return self.index.count()
 
     def copy_from(self, dump: Dump, origin: str) -> Imported:

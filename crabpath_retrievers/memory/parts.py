@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from crabpath_retrievers.feedback.recorder import Recorder
 from crabpath_retrievers.feedback.undoing import Undoing
 from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.reindexing import Reindexing
 from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import (
@@ -33,11 +35,13 @@ from crabpath_retrievers.opening import (
     open_index,
     place_of,
     require_existing,
+    require_graph,
     require_vectors,
     router_of,
     vectors_place,
     wrapped_store,
 )
+from crabpath_retrievers.progress import bar
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
@@ -47,11 +51,13 @@ from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.identity import EmbedderIdentity
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.search import nearest
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
 _log = logging.getLogger(__name__)
+_REBUILDING = partial(bar, description="indexing again")
 
 
 class Parts:
@@ -67,6 +73,7 @@ class Parts:
         router: Router | None = None,
         linkers: Sequence[Linker] | None = None,
         ranker: Ranker | None = None,
+        reindex: bool = False,
     ) -> None:
         """Assemble a memory from parts; :meth:`open` chooses them."""
         quiet_foreign_loggers()
@@ -97,6 +104,15 @@ class Parts:
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, close_all, self._recorder, index, store
         )
+        self._reindexing = Reindexing(
+            store, index, self._ingest, self._episodes, self._notes, _REBUILDING
+        )
+        if hasattr(index, "refill"):
+            index.refill = self._reindexing.refill
+        if reindex:
+            self._reindexing.everything()
+        else:
+            self._reindexing.check()
         self._ingest.recover()
         if settings.learning.apply == "external":
             publish(store, settings)
@@ -113,8 +129,11 @@ class Parts:
         router: Router | BaseChatModel | None = None,
         linkers: Sequence[Linker] | None = None,
         create: bool = True,
+        reindex: bool = False,
     ) -> Self:
         """Open a memory, or create it.
+
+        An embedded index that is damaged or has lost vectors is filled again from the graph store.
 
         Args:
             path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
@@ -129,20 +148,26 @@ class Parts:
                 ``Router``; None for the softmax policy.
             linkers: Read edges off the text; None for the built-in ones.
             create: False refuses to create a memory where there is none.
+            reindex: True has the index hold what the graph store does, first: for an index that is
+                new, or a server that has lost its data; see :meth:`CrabPath.reindex`.
 
         Raises:
             NotFoundError: There is no memory, and ``create`` is False.
             StoreReadOnlyError: The directory cannot be written.
             StoreLockedError: Another process uses the directory.
             StoreUnavailableError: A database or server cannot be reached.
-            ConfigurationError: The arguments do not fit together; or the memory wraps a vector
-                store, and ``vectors`` is missing.
+            ConfigurationError: The arguments do not fit together; the vectors are not those of this
+                memory; or it wraps a vector store, and ``vectors`` is missing.
+            InvalidInputError: The database is empty, and the vectors are not.
+            StoreError: The database was lost, and the vectors beside it were not.
         """
         begun = time.perf_counter()
         chosen = None if router is None else router_of(router)
         place = None if path is None else place_of(path)
         if not create:
             require_existing(place)
+        if place is not None and vectors is None:
+            require_graph(place)
         with ExitStack() as undo:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
@@ -159,6 +184,7 @@ class Parts:
                 settings=settings or Settings(),
                 router=chosen,
                 linkers=linkers,
+                reindex=reindex,
             )
             empty = int(meta.get("nodes", 0)) == 0
             if empty or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
@@ -181,7 +207,7 @@ class Parts:
         """Keys and cosines of a node's k nearest neighbours, nearest first."""
         (own,) = self.store.walk.heads([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
-        heads = self.store.walk.heads(self.index.search(vector, k + 1))
+        heads = nearest(self.store, self.index, vector, k + 1)
         found = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
         others = [(key, cosine) for key, cosine in found if key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]

@@ -10,6 +10,7 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import Node, NodeHead, Vector, cosines
 from crabpath_retrievers.seeds.index import VectorIndex, find_gone, held_by_owner
 from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.search import nearest
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -43,7 +44,7 @@ class Scope:
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
         """The documents nearest to a unit vector ``[d]``; notes are not among them."""
-        return self.store.walk.heads(self.index.search(vector, n))
+        return nearest(self.store, self.index, vector, n)
 
     def heads(self, keys: Sequence[int]) -> list[NodeHead]:
         """Nodes by key, without notes whose probation is over."""

@@ -1,14 +1,14 @@
 """Chroma as vector index: embedded in a directory, or any client such as ``HttpClient``."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import numpy as np
-from filelock import FileLock, Timeout
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
 
 from crabpath_retrievers.errors import (
@@ -16,21 +16,22 @@ from crabpath_retrievers.errors import (
     EmbeddingMismatchError,
     InvalidInputError,
     StoreError,
-    StoreLockedError,
     StoreUnavailableError,
 )
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.chroma_directory import COLLECTION, Directory, is_panic
+from crabpath_retrievers.seeds.chroma_files import glance
 from crabpath_retrievers.seeds.index import Filter
-from crabpath_retrievers.storage.engine import private_directory
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-COLLECTION = "crabpath"
+T = TypeVar("T")
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _PORTS = {"http": 8000, "https": 443}
 _UNREADY = "Nothing found on disk"
+_BESIDE = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 # Rarely, Chroma cannot read an index that it is about to build; a moment later it can.
@@ -43,7 +44,14 @@ _patient = retry(
 
 
 class ChromaIndex:
-    """One Chroma collection in cosine space."""
+    """One Chroma collection in cosine space.
+
+    An embedded one that Chroma cannot read any more is set aside, and begun anew: what it shall
+    hold is the business of :attr:`refill`.
+
+    Attributes:
+        refill: Called once after that, by the thread that has noticed; None leaves it empty.
+    """
 
     def __init__(self, collection: "Collection", *, batch: int = 5000, where: str = "") -> None:
         """Use a collection that exists already.
@@ -56,9 +64,12 @@ class ChromaIndex:
         self._collection: Collection | None = collection
         self._batch = batch
         self._where = where or f"Chroma collection {collection.name!r}"
-        self._lock: FileLock | None = None
         self._client: ClientAPI | None = None
         self._owned = False
+        self._directory: Directory | None = None
+        self._generation = 0
+        self._main = self
+        self.refill: Callable[[], None] | None = None
 
     @classmethod
     def embedded(cls, path: Path, name: str = COLLECTION) -> "ChromaIndex":
@@ -66,22 +77,24 @@ class ChromaIndex:
 
         Raises:
             StoreLockedError: Another process uses the directory; it would read stale data.
+            StoreError: It cannot be read, and holds collections of others.
         """
-        import chromadb
-        from chromadb.config import Settings
-
-        # Chroma tells systems apart by spelling; two on one directory would read stale segments.
-        path = private_directory(path).resolve()
-        lock, client = _exclusive(path), None
+        with _translated(str(path)):
+            directory = Directory.enter(path, name)
+        where = f"Chroma in {directory.path}"
         try:
-            settings = Settings(anonymized_telemetry=False)
-            with _translated(str(path)):
-                client = chromadb.PersistentClient(path=str(path), settings=settings)
-            index = cls.from_client(client, name, where=f"Chroma in {path}")
+            try:
+                index = cls.from_client(directory.client, name, where=where)
+            except StoreError as error:
+                with _translated(where):
+                    if not directory.begin_anew(directory.generation, error, name):
+                        raise
+                index = cls.from_client(directory.client, name, where=where)
         except BaseException:
-            _release(lock, client)
+            directory.leave()
             raise
-        index._lock = lock  # noqa: SLF001  its own class
+        index._directory = directory  # noqa: SLF001  its own class
+        index._generation = directory.generation  # noqa: SLF001
         return index
 
     @classmethod
@@ -129,18 +142,39 @@ class ChromaIndex:
 
     def beside(self, name: str) -> "ChromaIndex":
         """Another collection in the same place; it is released with this one."""
-        if self._client is None:
-            msg = f"{self._where} is closed: open the memory again"
-            raise StoreError(msg)
-        full = f"{self._records.name}-{name}"
-        return ChromaIndex.from_client(self._client, full, where=self._where)
+        own = self._records.name  # or this one is closed
+        assert self._client is not None  # noqa: S101
+        other = ChromaIndex.from_client(self._client, f"{own}-{name}", where=self._where)
+        other._directory, other._generation = self._directory, self._generation  # noqa: SLF001
+        other._main = self._main  # noqa: SLF001
+        return other
+
+    def names_beside(self) -> list[str]:
+        """Names of the collections beside this one, as :meth:`beside` takes them."""
+        begin = f"{self._records.name}-"
+        assert self._client is not None  # noqa: S101
+        with _translated(self._where):
+            found = [one.name for one in self._client.list_collections()]
+        known = [name.removeprefix(begin) for name in found if name.startswith(begin)]
+        return [name for name in known if _BESIDE.fullmatch(name)]
 
     def drop(self) -> None:
         """Delete the collection with all its vectors."""
+        name = self._records.name
         assert self._client is not None, "only a collection beside another one is dropped"  # noqa: S101
         with _translated(self._where):
-            self._client.delete_collection(self._records.name)
+            self._client.delete_collection(name)
         self._collection = None
+
+    @property
+    def local(self) -> bool:
+        """Whether its files are this memory's own, in a directory."""
+        return self._directory is not None
+
+    @property
+    def generation(self) -> int:
+        """How often the directory was set aside since this process opened it."""
+        return 0 if self._directory is None else self._directory.generation
 
     @property
     def description(self) -> str:
@@ -152,7 +186,36 @@ class ChromaIndex:
         if self._collection is None:
             msg = f"{self._where} is closed: open the memory again"
             raise StoreError(msg)
+        if self._generation != self.generation:
+            assert self._directory is not None  # noqa: S101
+            generation, client = self._directory.generation, self._directory.client
+            again = ChromaIndex.from_client(client, self._collection.name, where=self._where)
+            self._client, self._collection = client, again._collection  # noqa: SLF001
+            self._generation = generation
+            assert self._collection is not None  # noqa: S101
         return self._collection
+
+    def _do(self, work: "Callable[[Collection], T]", condition: Any = None) -> T:
+        """Have Chroma do something; in a directory that it cannot read any more, once again."""
+        before = self.generation
+        try:
+            return self._try(work, condition)
+        except StoreError as error:
+            if self._directory is None or self._collection is None:
+                raise
+            with _translated(self._where):
+                mine = self._directory.begin_anew(before, error, self._collection.name)
+            if self.generation == before:
+                raise
+        if mine and self._main.refill is not None:
+            with self._directory.while_refilling():
+                self._main.refill()
+        return self._try(work, condition)
+
+    @_patient
+    def _try(self, work: "Callable[[Collection], T]", condition: Any) -> T:
+        with _translated(self._where, condition):
+            return work(self._records)
 
     def upsert(
         self,
@@ -164,73 +227,113 @@ class ChromaIndex:
         """Add vectors, or replace those with the same id."""
         for start in range(0, len(ids), self._batch):
             part = slice(start, start + self._batch)
-            with _translated(self._where):
-                self._records.upsert(
-                    ids=list(ids[part]),
-                    embeddings=np.asarray(vectors[part], dtype=np.float32),
-                    metadatas=cast("Any", self._replacing(ids[part], metadatas[part])),
-                )
+            self._put(list(ids[part]), vectors[part], metadatas[part])
 
-    def _replacing(
-        self, ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any] | None]:
-        """Metadata that replaces what records have: Chroma merges, and drops what is None."""
-        known = self._records.get(ids=list(ids), include=["metadatas"])
-        former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
-        return [
-            {**dict.fromkeys(former.get(node_id) or ()), **filterable(metadata)} or None
-            for node_id, metadata in zip(ids, metadatas, strict=True)
-        ]
+    def _put(
+        self, ids: list[str], vectors: Sequence[Vector], metadatas: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._do(
+            lambda records: records.upsert(
+                ids=ids,
+                embeddings=np.asarray(vectors, dtype=np.float32),
+                metadatas=cast("Any", _replacing(records, ids, metadatas)),
+            )
+        )
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
         for start in range(0, len(ids), self._batch):
-            with _translated(self._where):
-                self._records.delete(ids=list(ids[start : start + self._batch]))
+            part = list(ids[start : start + self._batch])
+            self._do(lambda records, part=part: records.delete(ids=part))  # type: ignore[misc]
 
-    @_patient
     def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
-        with _translated(self._where, filter):
-            found = self._records.query(
+        found = self._do(
+            lambda records: records.query(
                 query_embeddings=vector[None, :],
                 n_results=k,
                 where=dict(filter) if filter else None,
                 include=[],
-            )
+            ),
+            filter,
+        )
         return list(found["ids"][0])
 
     def matching(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002, ARG002
         """Those of the ids that satisfy a filter."""
         if not ids or not filter:
             return set(ids)
-        with _translated(self._where, filter):
-            found = self._records.get(ids=list(ids), where=dict(filter), include=[])
+        where = dict(filter)
+        found = self._do(
+            lambda records: records.get(ids=list(ids), where=where, include=[]), filter
+        )
         return set(found["ids"])
 
     def held(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that it holds."""
         found: set[str] = set()
         for start in range(0, len(ids), self._batch):
-            with _translated(self._where):
-                part = list(ids[start : start + self._batch])
-                found |= set(self._records.get(ids=part, include=[])["ids"])
+            part = list(ids[start : start + self._batch])
+            got = self._do(lambda records, part=part: records.get(ids=part, include=[]))  # type: ignore[misc]
+            found |= set(got["ids"])
         return found
 
-    @_patient
+    def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
+        """How many vectors it has, and those of the ids that it holds, without loading them."""
+        if self._directory is None:
+            return self.count(), self.held(ids)
+        return glance(self._directory.path, self._records.name, ids)
+
+    def ids(self) -> Iterator[list[str]]:
+        """All ids, some at a time; nothing may be added or deleted meanwhile."""
+        start = 0
+        while found := self._do(
+            lambda records, start=start: records.get(  # type: ignore[misc]
+                limit=self._batch, offset=start, include=[]
+            )["ids"]
+        ):
+            yield list(found)
+            start += len(found)
+
     def count(self) -> int:
         """Number of vectors."""
-        with _translated(self._where):
-            return self._records.count()
+        return self._do(lambda records: records.count())
 
     def close(self) -> None:
         """Release the directory; a later open reads it afresh."""
-        if self._lock is not None:
-            _release(self._lock, self._client)
-            self._lock = self._client = self._collection = None
+        if self._directory is not None and self._main is self:
+            self._directory.leave()
+            self._directory = self._client = self._collection = None
         elif self._owned and self._client is not None:
             _hang_up(self._client)
             self._client = self._collection = None
+
+
+def _replacing(
+    records: "Collection", ids: Sequence[str], metadatas: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any] | None]:
+    """Metadata that replaces what records have: Chroma merges, and drops what is None."""
+    known = records.get(ids=list(ids), include=["metadatas"])
+    former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
+    return [
+        {**dict.fromkeys(former.get(node_id) or ()), **filterable(metadata)} or None
+        for node_id, metadata in zip(ids, metadatas, strict=True)
+    ]
+
+
+@contextmanager
+def visiting(url: str) -> "Iterator[tuple[ClientAPI, str]]":
+    """A client of the server at a URL, and the name of the collection that is meant.
+
+    Raises:
+        InvalidInputError: It is no such URL.
+        StoreUnavailableError: The server cannot be reached.
+    """
+    client, name = _client_of(url)
+    try:
+        yield client, name
+    finally:
+        _hang_up(client)
 
 
 def _client_of(url: str) -> "tuple[ClientAPI, str]":
@@ -271,38 +374,6 @@ def _hang_up(client: "ClientAPI") -> None:
         close()
 
 
-def _exclusive(path: Path) -> FileLock:
-    """One process per embedded directory: a second one would read stale segments.
-
-    Within a process the lock is shared and counted, as Chroma shares its system by path.
-    """
-    lock = FileLock(
-        path / "crabpath.lock", timeout=0, mode=0o600, thread_local=False, is_singleton=True
-    )
-    try:
-        lock.acquire()
-    except Timeout as error:
-        msg = (
-            f"{path} is in use by another process: close it there, or share the data through "
-            "a Chroma server (vectors=chromadb.HttpClient(...))"
-        )
-        raise StoreLockedError(msg) from error
-    return lock
-
-
-def _release(lock: FileLock, client: "ClientAPI | None") -> None:
-    """Let another process in, and a later open of this one read the directory afresh."""
-    close = getattr(client, "close", None)
-    if close is not None:
-        close()  # counts the clients of one directory
-    lock.release()
-    if client is not None and close is None and not lock.is_locked:
-        from chromadb.api.shared_system_client import SharedSystemClient
-
-        # Older releases keep one system per directory for ever.
-        SharedSystemClient._identifier_to_system.pop(client._identifier, None)  # type: ignore[attr-defined]  # noqa: SLF001
-
-
 def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The part of metadata that Chroma accepts: text, numbers and flags, and lists of one type."""
     return {
@@ -335,12 +406,16 @@ def _translated(where: str, condition: Any = None) -> Iterator[None]:
         yield
     except CrabPathError:
         raise
-    except Exception as error:
-        raise _own(where, error, condition) from error
+    except BaseException as error:
+        if isinstance(error, Exception) or is_panic(error):
+            raise _own(where, error, condition) from error
+        raise
 
 
-def _own(where: str, error: Exception, condition: Any) -> CrabPathError:
+def _own(where: str, error: BaseException, condition: Any) -> CrabPathError:
     text = str(error).strip() or type(error).__name__
+    if "disk is full" in text or "No space left" in text:
+        return StoreError(f"{where} cannot be written, the disk is full: make room and try again")
     if "embedding with dimension" in text:
         return EmbeddingMismatchError(
             f"{where} holds vectors of another dimension ({text}): use the same embedder"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from crabpath_retrievers.config import SeedSettings, Settings
@@ -19,6 +20,7 @@ from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
+_FARTHEST = 8192  # hits for which an index is asked at most
 _CHUNKS = 3  # of one document that search may find before it finds another document
 
 
@@ -59,6 +61,45 @@ class Recollection(NamedTuple):
 Recall = Callable[[Question, Clock], Recollection]
 
 
+class Near(NamedTuple):
+    """Ids that a vector index found, and the nodes that are known, which may be more or fewer."""
+
+    ids: Sequence[str]
+    heads: list[NodeHead]
+
+
+def nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
+    """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
+    ids = index.search(vector, k)
+    near = Near(ids, store.walk.heads(ids))
+    if len(near.heads) < len(ids):
+        near = search_farther(store, partial(index.search, vector), near, k, k)
+    place = {node: number for number, node in enumerate(near.ids)}
+    return sorted(near.heads, key=lambda head: place[head.id])[:k]
+
+
+def search_farther(
+    store: GraphStore, ask: Callable[[int], list[str]], near: Near, asked: int, wanted: int
+) -> Near:
+    """Ask an index for more hits where it has vectors of documents that are not there any more.
+
+    Args:
+        store: Knows the documents.
+        ask: Finds so many hits.
+        near: What it has found so far.
+        asked: For how many hits it was asked.
+        wanted: How many known ones there shall be.
+    """
+    ids, heads = near
+    known = {head.id for head in heads}
+    while len(known.intersection(ids)) < wanted and len(ids) >= asked and asked < _FARTHEST:
+        asked = min(2 * asked, _FARTHEST)
+        ids = ask(asked)
+        heads = heads + store.walk.heads([one for one in ids if one not in known])
+        known = {head.id for head in heads}
+    return Near(ids, heads)
+
+
 class Search:
     """Finds where a walk may start."""
 
@@ -78,7 +119,8 @@ class Search:
             wanted *= _CHUNKS
             seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
         text = query.text[:_LONGEST_QUERY]
-        dense = self._index.search(vector, max(seeds.hits, wanted), query.filter)
+        asked = max(seeds.hits, wanted)
+        dense = self._index.search(vector, asked, query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)
@@ -88,6 +130,9 @@ class Search:
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         self._report_unknown(dense, heads)
+        if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
+            ask = partial(self._index.search, vector, filter=query.filter)
+            dense, heads = search_farther(self._store, ask, Near(dense, heads), asked, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]

@@ -95,11 +95,14 @@ class ArchiveWriter:
             last = rows[-1].key
 
     @apply.register
-    def _(self, _change: a.IndexAgain) -> None:
+    def _(self, change: a.IndexAgain) -> None:
         waiting = sa.select(s.nodes.c.id, sa.literal(INDEX)).where(
             s.nodes.c.owner == 0, s.nodes.c.id.not_in(sa.select(s.staging.c.id))
         )
-        self._connection.execute(s.staging.insert().from_select(["id", "operation"], waiting))
+        some = [None] if change.ids is None else parts(change.ids)
+        for part in some:
+            chosen = waiting if part is None else waiting.where(s.nodes.c.id.in_(part))
+            self._connection.execute(s.staging.insert().from_select(["id", "operation"], chosen))
         for table in (s.episodes, s.notes):
             self._connection.execute(table.update().values(indexed=0))
 

@@ -1,6 +1,7 @@
 """Documents as their owners know them: contents, fingerprints, staged work, statistics."""
 
 import json
+import random
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -100,6 +101,23 @@ _KNOWN = (
     )
     .join(contents, contents.c.node == nodes.c.key)
     .where(~IS_PART)
+)
+_INDEXED = sa.select(nodes.c.id).where(
+    nodes.c.owner == sa.literal_column("0", sa.Integer),
+    ~sa.exists().where(staging.c.id == nodes.c.id),
+)
+_NEWEST = HotSelect(
+    _INDEXED.order_by(nodes.c.key.desc())
+    .limit(sa.bindparam("limit"))
+    .offset(sa.literal_column("0"))
+)
+_OF_KEYS = HotSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
+# One each: both of one query would be a scan.
+_ENDS = HotSelect(
+    sa.select(
+        sa.select(sa.func.min(nodes.c.key)).scalar_subquery(),
+        sa.select(sa.func.max(nodes.c.key)).scalar_subquery(),
+    )
 )
 
 
@@ -215,6 +233,21 @@ class Catalog:
         with self._store.reading() as connection:
             return list(connection.scalars(query))
 
+    def chunk_ids(self) -> list[str]:
+        """Ids of all chunks whose vectors the index is to hold; for whole-corpus work only."""
+        with self._store.reading() as connection:
+            return list(connection.scalars(_INDEXED))
+
+    def some_chunk_ids(self, limit: int) -> list[str]:
+        """Ids of up to ``limit`` of them: the newest, and others drawn by chance."""
+        with self._store.reading() as connection:
+            rows = [*_NEWEST.rows(connection, {"limit": limit // 2})]
+            ((low, high),) = _ENDS.rows(connection, {})
+            if low is not None:
+                drawn = [random.randint(low, high) for _ in range(2 * limit)]  # noqa: S311
+                rows += _OF_KEYS.rows(connection, {"keys": drawn})
+        return list(dict.fromkeys(node for (node,) in rows))[:limit]
+
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
         """Stored unit vectors of these nodes, half precision."""
         found: dict[str, Vector] = {}
@@ -252,6 +285,12 @@ class Catalog:
         with self._store.reading() as connection:
             rows = connection.execute(query).all()
         return [replace(_node(row[:-1]), vector=unpack(row.embedding)) for row in rows]
+
+    def unindexed_count(self) -> int:
+        """How many published nodes wait for the index."""
+        waiting = staging.c.operation.in_(("index", "return"))
+        with self._store.reading() as connection:
+            return connection.scalar(sa.select(sa.func.count()).where(waiting)) or 0
 
     def unlinked(self) -> list[int]:
         """Keys of published nodes that still wait for their edges."""

@@ -133,13 +133,20 @@ class Checks:
             count, since = connection.execute(waits).one()
             return Waiting(count, since, connection.scalar(refused) or 0)
 
-    def beside(self) -> dict[str, set[str]]:
-        """Ids that must be found in the collections beside that of the documents, by its name."""
-        of_episodes = sa.select(episodes.c.namespace, episodes.c.id).where(episodes.c.indexed == 1)
+    def beside(self, *, waiting: bool = False) -> dict[str, set[str]]:
+        """Ids that must be found in the collections beside that of the documents, by its name.
+
+        Args:
+            waiting: Also those that may not be found yet.
+        """
+        least = 0 if waiting else 1
+        of_episodes = sa.select(episodes.c.namespace, episodes.c.id).where(
+            episodes.c.indexed >= least
+        )
         of_notes = (
             sa.select(notes.c.namespace, nodes.c.id)
             .join(nodes, nodes.c.key == notes.c.node)
-            .where(notes.c.indexed == 1)
+            .where(notes.c.indexed >= least)
         )
         found: dict[str, set[str]] = {}
         with self._store.reading() as connection:

@@ -104,6 +104,12 @@ class NoteQueries:
             ((count,),) = _PILE.rows(connection, {})
         return int(count)
 
+    def ids(self, namespace: int) -> list[str]:
+        """Ids of all notes of a namespace."""
+        query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
+        with self._store.reading() as connection:
+            return list(connection.scalars(query))
+
     def unindexed(self) -> list[NoteVector]:
         """Notes whose vectors cannot be searched yet."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)

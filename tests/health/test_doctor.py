@@ -16,7 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.doctor import examine
-from crabpath_retrievers.doctor.chroma_files import collections
+from crabpath_retrievers.seeds.chroma_files import collections
 from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.seeds.embedder import MODEL
 from crabpath_retrievers.storage.migrations import VERSION
@@ -46,7 +46,7 @@ def only(place, check, severity, **given):
 def test_a_sound_memory(place):
     """Nothing is found, and everything was looked at."""
     diagnosis = examine(place.path, embeddings=PLAIN)
-    assert (diagnosis.findings, diagnosis.broken, len(diagnosis.checked)) == ((), False, 14)
+    assert (diagnosis.findings, diagnosis.broken, len(diagnosis.checked)) == ((), False, 15)
     assert found(place) == {}
 
 

@@ -1,0 +1,160 @@
+"""Having the vector index hold what the graph store does, which keeps every vector itself."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from crabpath_retrievers.changes.archive import IndexAgain
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.ingest.pipeline import Ingest, Progress
+from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.storage import GraphStore
+
+_LOOKED_AT = 64  # chunks that an opening looks for in the index
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexing:
+    """Fills an index that is new, was set aside, or has lost entries.
+
+    What interrupts it is made up for by the next open, as after any ingest.
+    """
+
+    store: GraphStore
+    index: VectorIndex
+    ingest: Ingest
+    episodes: Episodes
+    notes: Notes
+    progress: Progress | None = None
+
+    def check(self) -> None:
+        """Complete an index that has lost entries; the cost does not grow with the corpus.
+
+        An embedded index that is empty is filled. Another one is not: the URL or the name of the
+        collection may be wrong. Indexes of other kinds say nothing, and are not looked at.
+
+        Raises:
+            ConfigurationError: The index is empty, or that of other documents.
+            InvalidInputError: The graph store is empty, and the index is not.
+        """
+        glance = getattr(self.index, "glance", None)
+        if glance is None:
+            return
+        catalog = self.store.catalog
+        some = catalog.some_chunk_ids(_LOOKED_AT)
+        count, held = glance(some)
+        unfinished = catalog.unfinished()
+        if not some:
+            if count and not unfinished:
+                raise InvalidInputError(self._without_graph(count))
+            return
+        nodes = int(catalog.meta().get("nodes", 0))
+        if not held:
+            self._require_fillable(count, nodes)
+            self._fill(None)
+        elif len(held) < len(some) or (count < nodes and not unfinished):
+            self._complete()
+        elif count > nodes and not unfinished:
+            _log.warning(
+                "%d vectors in %s belong to no document: `crabpath reindex` removes them",
+                count - nodes,
+                self.index.description,
+            )
+
+    def refill(self) -> None:
+        """Fill an index that was set aside in the middle of work."""
+        self._fill(None)
+
+    def everything(self) -> None:
+        """Index all vectors again, and delete those that belong to nothing.
+
+        Raises:
+            ConfigurationError: The index holds vectors, and none of this memory.
+        """
+        with self.store.ingesting():
+            self._require_own()
+            self._fill(None)
+            if hasattr(self.index, "glance"):
+                self._delete_surplus()
+
+    def _fill(self, ids: tuple[str, ...] | None) -> None:
+        begun = time.monotonic()
+        self.store.apply([IndexAgain(ids)])
+        self.ingest.recover(self.progress)
+        self.episodes.catch_up()
+        self.notes.catch_up()
+        if self.store.catalog.unindexed_count():
+            _log.warning("an ingest is under way: it indexes the vectors that are missing")
+            return
+        _log.info("vectors indexed again in %.0f ms", 1000 * (time.monotonic() - begun))
+
+    def _complete(self) -> None:
+        ids = self.store.catalog.chunk_ids()
+        held = self.index.held(ids)  # type: ignore[attr-defined]
+        missing = tuple(one for one in ids if one not in held)
+        if missing:
+            _log.warning(
+                "%d of %d vectors are missing in %s: they are indexed again from the graph store",
+                len(missing),
+                len(ids),
+                self.index.description,
+            )
+            self._fill(missing)
+
+    def _require_fillable(self, count: int, nodes: int) -> None:
+        if count:
+            raise ConfigurationError(self._others(count))
+        if not getattr(self.index, "local", False):
+            msg = (
+                f"the collection of {self.index.description} is empty, and the memory holds "
+                f"{nodes} chunks: check the URL and the name of the collection; where they are "
+                "right, fill it with `crabpath reindex`, or CrabPath.open(..., reindex=True)"
+            )
+            raise ConfigurationError(msg)
+        if not getattr(self.index, "generation", 0):
+            _log.warning(
+                "all %d vectors are missing in %s: they are indexed again from the graph store",
+                nodes,
+                self.index.description,
+            )
+
+    def _require_own(self) -> None:
+        glance = getattr(self.index, "glance", None)
+        some = self.store.catalog.some_chunk_ids(_LOOKED_AT)
+        count, held = glance(some) if glance else (0, set())
+        if count and some and not held:
+            raise ConfigurationError(self._others(count))
+        if count and not some and not self.store.catalog.unfinished():
+            raise InvalidInputError(self._without_graph(count))
+
+    def _others(self, count: int) -> str:
+        return (
+            f"{self.index.description} holds {count} vectors, and none of this memory: check where "
+            "its vectors are; or index them elsewhere, in an empty directory or collection, with "
+            "`crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
+        )
+
+    def _without_graph(self, count: int) -> str:
+        return (
+            f"{self.index.description} holds {count} vectors already, and {self.store.name} no "
+            "documents: check both; restore the database from a backup where it was lost, or "
+            "choose an empty directory or collection for the vectors of a new memory"
+        )
+
+    def _delete_surplus(self) -> None:
+        index: Any = self.index
+        # First what the index holds: what comes meanwhile stands in the graph store before.
+        held = [one for part in index.ids() for one in part]
+        wanted = set(self.store.catalog.chunk_ids())
+        index.delete([one for one in held if one not in wanted])
+        for name in index.names_beside():
+            kind, _, key = name.partition("-")
+            beside = index.beside(name)
+            held = [one for part in beside.ids() for one in part]
+            reads = self.store.learned.episode_ids if kind == "episodes" else self.store.notes.ids
+            wanted = set(reads(int(key)))
+            beside.delete([one for one in held if one not in wanted])
