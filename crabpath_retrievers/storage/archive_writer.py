@@ -114,7 +114,11 @@ class ArchiveWriter:
     @apply.register
     def _(self, change: a.FillNamespace) -> None:
         blocks, to = iter(change.blocks), change.renames
-        _, (first, *_) = next(blocks)
+        table, own = next(blocks, ("", []))
+        if table != "namespaces" or len(own) != 1:
+            msg = f"the archive does not say what namespace {to.former!r} is: export again"
+            raise InvalidInputError(msg)
+        (first,) = own
         key = self._begin(first, to)
         for name, rows in blocks:
             self._put(name, self._arrived(name, rows, key, to), to.namespace)
