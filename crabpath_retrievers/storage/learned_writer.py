@@ -126,6 +126,8 @@ class LearnedWriter:
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
             "embedding": None if change.vector is None else pack(change.vector),
+            "user": feedback.user,
+            "source": feedback.source,
         }
         _KEEP.run(self._connection, row)
 
