@@ -20,6 +20,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
 from crabpath_retrievers.changes.notes import NoteKind
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.feedback.published import PUBLISHED, settings_of
 from crabpath_retrievers.graph import Authority, EdgeKind
 from crabpath_retrievers.health.report import HealthReport
 from crabpath_retrievers.knobs import knobs_of
@@ -28,7 +29,7 @@ from crabpath_retrievers.outcome import Feedback, Status
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.rerank.posterior import Posterior, without
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.storage.dump import PREFIX, tables
+from crabpath_retrievers.storage.dump import OWN_META, PREFIX, tables
 from crabpath_retrievers.storage.portable import NODES, nodes_in
 from crabpath_retrievers.storage.snapshot_content import Content
 from crabpath_retrievers.trajectory import Turn
@@ -242,6 +243,7 @@ class _Lesson:
     episodes: list[
         tuple[str, float, dict[str, float], int | None]
         | tuple[str, float, dict[str, float], int | None, float]
+        | tuple[str, float, dict[str, float], int | None, float, str | None]
     ]
     usage: list[tuple[Node, float, float] | tuple[Node, float, float, float]]
     together: list[tuple[Node, Node, int, float]]
@@ -277,6 +279,7 @@ _turn_of, _feedback_of, _lesson_of = _typed(Turn), _typed(Feedback), _typed(_Les
 _report_of, _embedder_of, _inverse = _typed(HealthReport), _typed(_Embedder), _typed(_Inverse)
 _tuning = _typed(_Tuning)
 _object, _credits = _typed(dict[str, Any]), _typed(dict[str, float])
+_voices = _typed(dict[str, dict[str, float]])
 
 
 def _turn(text: str) -> None:
@@ -366,10 +369,16 @@ def _inflated(data: bytes) -> bytes:
 
 def _require_fact(name: str, value: str) -> None:
     """Refuse a fact about the store itself that cannot be read."""
+    if name in OWN_META:
+        msg = f"{name} is of one store alone"
+        raise ValueError(msg)
     if name == "embedder":
         dimension_of(value)
     elif name in _COUNTED_FACTS:
         _require_finite(int(value))
+    elif name == PUBLISHED:
+        _object(value)
+        settings_of(value)
     elif name.startswith("trial:"):
         _object(value)
 
@@ -391,6 +400,7 @@ def dimension_of(embedder: str) -> int:
 _READ: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _object,
     ("episodes", "documents"): _credits,
+    ("episodes", "voices"): _voices,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _feedback,
     ("health", "report"): _report,

@@ -85,8 +85,8 @@ def _replacing(connection: sa.Connection) -> None:
 
 
 def _giving(connection: sa.Connection) -> None:
-    """Version 8 knows who gave feedback, and finds it by that."""
-    _add(connection, (feedback.c.user, feedback.c.source))
+    """Version 8 knows who gave feedback, finds it by that, and knows what each said."""
+    _add(connection, (feedback.c.user, feedback.c.source, episodes.c.voices))
     for name in ("ix_crabpath_feedback_user", "ix_crabpath_feedback_namespace"):
         _index(connection, feedback, name)
     for source in get_args(RewardSource):

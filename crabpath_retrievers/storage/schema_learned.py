@@ -151,6 +151,8 @@ episodes = Table(
     Column("embedding", LargeBinary, nullable=False),
     # 0 until its vector can be searched.
     Column("indexed", SmallInteger, nullable=False),
+    # The same credit by user, of those who are known.
+    Column("voices", Text),
 )
 
 Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)

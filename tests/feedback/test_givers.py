@@ -40,10 +40,10 @@ def test_all_of_a_giver_is_taken_back_exactly(host, knows, alike):
 
 def test_others_keep_what_they_taught(host):
     """Also where both taught in turn; released turns may be learned from again."""
-    give(host, "eve", used=["b"])
     give(host, "ann", used=["a"])
     give(host, "eve", used=["b"])
     give(host, None, used=["a"])
+    give(host, "eve", used=["b"])
     host.memory.undo(user="eve")
     assert host.usage()["a"][0] == pytest.approx(2.0)
     assert host.usage().get("b", (0.0,))[0] == pytest.approx(0.0)
@@ -124,3 +124,54 @@ def test_the_commands_know_users(host, location):
     assert [one["status"] for one in json.loads(result.stdout)] == ["undone"]
     assert "0 undone" in run(app, ["undo", "--user", "eve", *there]).stdout
     assert run(app, ["undo", "f", "--user", "eve", *there]).exit_code == 2
+
+
+def believed(host):
+    """What stands in the one episode of the default namespace."""
+    store = host.memory.store
+    (name,) = store.learned.episode_ids(store.walk.clock("default").key)
+    (episode,) = store.learned.episodes(store.walk.clock("default").key, [name])
+    return episode.documents
+
+
+def test_nobody_alone_turns_round_what_another_one_taught(host):
+    """However often they say it; they are told how much of it counts, and two outweigh one."""
+    give(host, "ann", used=["a"])
+    for expected in (60, 0, 0):
+        receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
+        assert receipt.status == "applied"
+        assert f"it counts {expected}% of what" in receipt.note
+    assert believed(host)["a"] == pytest.approx(0.4)
+    assert host.usage()["b"][0] == pytest.approx(0.6)
+    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="bob"))
+    assert believed(host)["b"] > believed(host)["a"]
+
+
+@pytest.mark.parametrize("users", [(None, None), ("eve", "eve"), ("ann", None), (None, "eve")])
+def test_what_one_user_or_nobody_says_counts_in_full(host, users):
+    """As it does without users."""
+    give(host, users[0], used=["a"])
+    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user=users[1]))
+    assert receipt.note is None
+    assert believed(host) == pytest.approx({"c": -2.0})
+
+
+def test_the_bound_is_a_setting(opens, hosting):
+    """None is no bound."""
+    with opens(giver_share=None) as memory:
+        host = hosting(memory)
+        give(host, "ann", used=["a"])
+        assert memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve")).note is None
+    with pytest.raises(InvalidInputError, match="giver_share must be"):
+        opens(giver_share=1.5)
+
+
+def test_bounded_feedback_is_taken_back_exactly(host, knows, alike):
+    """As any other, with what was said by whom."""
+    give(host, "ann", used=["a"])
+    before = knows(host.memory, "default")
+    given = give(host, "eve", used=["b"])
+    host.memory.undo(given)
+    alike(knows(host.memory, "default"), before)
+    receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
+    assert "it counts 60% of what" in receipt.note
