@@ -152,13 +152,13 @@ class RowReader:
         _finite(content.exponent)
         if content.mind is not None:
             _mind(content.mind)
-        for table, rows in content.rows(1, content.nodes()):
+        for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
             name = table.name.removeprefix(PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
             parse = reader.parser()
             for row in rows:
-                placed = {**row, VECTORS: 0} if VECTORS in row else row
-                parse(json.dumps(placed).encode())
+                binary = {n: 0 if n == VECTORS else "" for n, v in row.items() if type(v) is bytes}
+                parse(json.dumps({**row, **binary}).encode())
                 reader.require_readable(row)
 
 

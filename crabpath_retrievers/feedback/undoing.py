@@ -150,12 +150,14 @@ class Undoing:
         """Let a namespace know what it knew; see :meth:`CrabPath.restore`."""
         kept = self.found(snapshot, namespace)
         key = self.store.walk.clock(kept.namespace).key
-        before = self.store.learned.episode_ids(key)
+        before, told = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.apply([RestoreSnapshot(kept.id)])
         left = set(self.store.learned.episode_ids(key))
         if self.episodes is not None:
             self.episodes.delete(key, [episode for episode in before if episode not in left])
             self.episodes.catch_up()
+        if self.notes is not None:
+            self.notes.remove(key, sorted(told - self.store.notes.ids(key)))
         return kept
 
     def delete(self, snapshot: str, namespace: str | None) -> str:

@@ -162,9 +162,9 @@ class History(Parts):
 
         Documents stay as they are; those that are gone since are passed over. Feedback that came
         later stays applied and its turns consumed, so that it is not learned from again. Feedback
-        that was undone since counts again, and cannot be undone a second time. Turns, notes and
-        the switch of :meth:`freeze` stay as they are; of later notes, and of those that were
-        forgotten since, neither the edges nor the questions that recalled them are known again.
+        that was undone since counts again, and cannot be undone a second time. Turns and the
+        switch of :meth:`freeze` stay as they are. Notes that came later go, and those that went
+        with undone feedback since come back; what :meth:`forget` deleted stays deleted.
 
         Args:
             snapshot: Its id, or its name within ``namespace``.
