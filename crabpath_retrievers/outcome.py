@@ -19,6 +19,7 @@ DEFAULT_NAMESPACE = "default"
 """Whose turns are meant by feedback that names neither a turn nor a namespace."""
 
 _LONGEST_ID = 200
+_LONGEST_USER = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Feedback:
         source: Who says so.
         feedback_id: The same id again changes nothing.
         namespace: Whose turn it was; None for that of the turn, or "default" without one.
+        user: Who gave it, as the host knows them: by this it is listed, taken back as a whole, and
+            bounded where several share a namespace; None where nobody is known.
     """
 
     turn_id: str | None
@@ -47,6 +50,7 @@ class Feedback:
     source: RewardSource = "human"
     feedback_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     namespace: str | None = None
+    user: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned from, and bring texts into storable form.
@@ -72,6 +76,7 @@ class Feedback:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
+        set_(self, "user", None if self.user is None else user_of(self.user))
 
     def to_dict(self) -> dict[str, Any]:
         """The feedback as plain, JSON-safe data."""
@@ -81,6 +86,19 @@ class Feedback:
     def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
         """The inverse of :meth:`to_dict`."""
         return cls(**data)
+
+
+def user_of(name: object) -> str:
+    """Who gives feedback, as it is stored.
+
+    Raises:
+        InvalidInputError: It is no text of 1 to 512 characters.
+    """
+    found = storable(name).strip() if isinstance(name, str) else ""
+    if not 1 <= len(found) <= _LONGEST_USER:
+        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {name!r:.250}"
+        raise InvalidInputError(msg)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,9 +94,9 @@ class Query:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = "the query is empty: pass a question or some words"
             raise InvalidInputError(msg)
-        _require_count("k", self.k)
+        require_count("k", self.k)
         if self.max_tokens is not None:
-            _require_count("max_tokens", self.max_tokens)
+            require_count("max_tokens", self.max_tokens)
         if not isinstance(self.namespace, str) or not self.namespace.strip():
             msg = f"namespace must be a non-empty text, not {self.namespace!r}"
             raise InvalidInputError(msg)
@@ -144,7 +144,12 @@ def label_of(name: str, value: object) -> str:
     return storable(value)
 
 
-def _require_count(name: str, value: object) -> None:
+def require_count(name: str, value: object) -> None:
+    """Refuse what is no whole number from 1 to a million.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
         msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {value!r}"
         raise InvalidInputError(msg)

@@ -36,6 +36,7 @@ from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
 
 _log = logging.getLogger(__name__)
+_SAME = 0.5  # of what the same question says of a note, from which it was told of this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +281,17 @@ class Retrieval:
         if query.among is not None:
             wanted = set(query.among)
             among = [i for i in among if pool[i].head.id in wanted]
+        spare = yield from self._spare_notes(found, among, ranker.log_odds(matrix))
+        among = [i for i in among if i not in spare]
         order = ranker.order(matrix, found.evidence, query.k, among)
         probabilities = ranker.probabilities(matrix)
         if not query.fill:
-            order = [i for i in order if probabilities[i] >= self.settings.rank.confident]
+            order, spare = (
+                [i for i in places if probabilities[i] >= self.settings.rank.confident]
+                for places in (order, spare)
+            )
+            spare = spare[: 0 if len(order) > 1 else None]
+        order += spare
         if query.max_tokens is not None:
             order = yield from self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
@@ -300,6 +308,21 @@ class Retrieval:
             )
             for i in chosen
         ]
+
+    def _spare_notes(self, found: _Found, among: Sequence[int], odds: Floats) -> Steps[list[int]]:
+        """All notes but one, as indices into the pool, the next best first.
+
+        Whoever may teach a namespace many notes must not fill its answers with them: beside
+        documents one note is enough. That is the last one that was told of this very question,
+        else the likeliest.
+        """
+        if not found.clock.notes:
+            return []
+        keys = {i: found.evidence.pool[i].head.key for i in among}
+        notes = yield from perform(self.store.notes.among, found.clock.key, [*keys.values()])
+        pool = found.evidence.pool
+        told = {i: key if pool[i].again > _SAME else 0 for i, key in keys.items() if key in notes}
+        return sorted(told, key=lambda i: (-told[i], -odds[i]))[1:]
 
     def _distinct(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:
         """The best chunk of every document, as indices into the pool."""

@@ -13,7 +13,7 @@ from langgraph_crabpath.node import Node
 from langgraph_crabpath.opinion import FIELDS, feedback_of
 from langgraph_crabpath.recall import turn_of
 from langgraph_crabpath.recording import feedback_id, record
-from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever
+from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever, user_of
 from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
 
 _SHOWN = 500  # characters of a document that a person is shown
@@ -43,6 +43,7 @@ class FeedbackNode(Node):
         fixed = {
             "source": self._source,
             "namespace": namespace,
+            "user": user_of(config),
             "feedback_id": feedback_id(turn_id, namespace),
         }
         if self._ask:

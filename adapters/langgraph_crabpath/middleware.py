@@ -21,7 +21,7 @@ from langgraph_crabpath.opinion import counted
 from langgraph_crabpath.outcomes import answer_of, seen_in
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.recording import feedback_id, record, refused
-from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, require_retriever
+from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, require_retriever, user_of
 from langgraph_crabpath.state import last_question
 
 _NO_ANSWER = (
@@ -171,7 +171,8 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         namespace = namespace_of(self._retriever, self._namespace, config)
         answer = answer_of(state["messages"], state.get("structured_response"))
         try:
-            fields = {"answer": answer, **counted(said, self._policy), "namespace": namespace}
+            whose = {"namespace": namespace, "user": user_of(config)}
+            fields = {"answer": answer, **counted(said, self._policy), **whose}
             given = [
                 Feedback(turn, feedback_id=feedback_id(turn, namespace), **fields) for turn in turns
             ]
@@ -189,7 +190,9 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             return {"crabpath_turns": turns}
         namespace = namespace_of(self._retriever, self._namespace, config)
         given = [
-            seen_feedback(kind, self._policy, turn, answer=answer, namespace=namespace)
+            seen_feedback(
+                kind, self._policy, turn, answer=answer, namespace=namespace, user=user_of(config)
+            )
             for turn in turns
         ]
         receipts = yield from self._recorded(given)

@@ -54,6 +54,19 @@ def namespace_of(
     return str(found)
 
 
+def user_of(config: RunnableConfig) -> str | None:
+    """Who a run is for, so that feedback says who gave it: the first of these that is there.
+
+    1. The user whom a LangGraph server has authenticated;
+    2. ``user_id`` of the runtime's context;
+    3. ``user_id`` of ``config["configurable"]``.
+    """
+    configurable = config.get("configurable", {})
+    told = held(configurable.get(_USER), "identity"), held(runtime_of(config).context, "user_id")
+    given = (str(v) for v in (*told, held(configurable, "user_id")) if v is not None)
+    return next((user for user in given if user.strip()), None)
+
+
 def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
     """Type of the task of a run: the first of these that is there; None leaves it to the retriever.
 

@@ -5,14 +5,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Annotated
 
+from pydantic import Field, TypeAdapter
+from pydantic_core import from_json
+
+from crabpath_retrievers.archive.checking import MOST, ODD, dimension_of, require_namespace
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
+from crabpath_retrievers.storage.dump import tables
 from crabpath_retrievers.storage.migrations import VERSION as SCHEMA
 
 FORMAT = "crabpath-archive"
 VERSION = 1
 NAME = "manifest.json"
+
+_Count = Annotated[int, Field(ge=0, le=MOST)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,8 @@ class Member:
         columns: Names of the values in each line; none of vectors.
     """
 
-    rows: int
-    size: int
+    rows: _Count
+    size: _Count
     sha256: str
     columns: tuple[str, ...] = ()
 
@@ -47,7 +54,7 @@ class Manifest:
 
     namespace: str | None
     embedder: str | None
-    last: Mapping[str, int]
+    last: Mapping[str, _Count]
     members: Mapping[str, Member] = field(default_factory=dict)
     schema: int = SCHEMA
     created: float = field(default_factory=time.time)
@@ -82,30 +89,45 @@ class Manifest:
             SchemaVersionError: A newer release has written it.
         """
         try:
-            found = json.loads(data)
+            found = from_json(data, allow_inf_nan=False)
             foreign = found["format"] != FORMAT
-            versions = int(found["version"]), int(found["schema"])
-        except (ValueError, KeyError, TypeError) as error:
+            versions = found["version"], found["schema"]
+            newer = versions[0] > VERSION or versions[1] > SCHEMA
+        except ODD as error:
             raise InvalidInputError(_FOREIGN.format(name)) from error
         if foreign:
             raise InvalidInputError(_FOREIGN.format(name))
-        if versions[0] > VERSION or versions[1] > SCHEMA:
+        if newer:
             msg = (
                 f"{name} has archive version {versions[0]} and schema {versions[1]}, this release "
                 f"knows {VERSION} and {SCHEMA}: upgrade crabpath-retrievers"
             )
             raise SchemaVersionError(msg)
         try:
-            return cls(**{**found, "members": _members(found["members"])})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise InvalidInputError(_FOREIGN.format(name)) from error
+            manifest = _MANIFEST.validate_json(data, strict=True)
+            manifest.require_sound()
+        except ODD as error:
+            msg = f"{name} is damaged: what {NAME} says cannot be; get it anew, or export again"
+            raise InvalidInputError(msg) from error
+        return manifest
+
+    def require_sound(self) -> None:
+        """Refuse what no export says.
+
+        Raises:
+            ValueError: A version, name, key or embedder that cannot be.
+        """
+        if min(self.version, self.schema) < 1 or self.last.keys() - tables().keys():
+            msg = "a version below 1, or keys of no table"
+            raise ValueError(msg)
+        if any(tables()[name].autoincrement_column is None for name in self.last):
+            msg = "last keys of a table that gives none"
+            raise ValueError(msg)
+        if self.namespace is not None:
+            require_namespace(self.namespace)
+        if self.embedder is not None:
+            dimension_of(self.embedder)
 
 
+_MANIFEST = TypeAdapter(Manifest)
 _FOREIGN = "{} is no archive of CrabPath: give a file that crabpath export has written"
-
-
-def _members(data: Mapping[str, Any]) -> dict[str, Member]:
-    return {
-        name: Member(**{**member, "columns": tuple(member["columns"])})
-        for name, member in data.items()
-    }

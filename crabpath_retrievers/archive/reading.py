@@ -1,27 +1,36 @@
 """Reading an archive: everything is checked before anything is handed out."""
 
-import json
+import re
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 from zipfile import BadZipFile, ZipFile
 
-import numpy as np
 import sqlalchemy as sa
 
+from crabpath_retrievers.archive.checking import NUMBER, ODD, VECTORS, RowReader, dimension_of
 from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
-from crabpath_retrievers.archive.writing import NUMBER, VECTORS
 from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
 from crabpath_retrievers.storage.dump import tables
 
-T = TypeVar("T")
 _AT_ONCE = 1000  # rows in memory
+_MANY = 1 << 23  # bytes of rows in memory, but for one that is longer
+# A line may be longer than this by what its member takes in the archive, a few times over: so a
+# small archive cannot fill the memory.
+_LONG = 1 << 24
+_PACKED = 4
+_LARGEST_VECTOR = 1 << 16
+_BEFORE = 10  # bytes before the header of vectors, whose length is in the last two
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '<f2', 'fortran_order': False, "
+    rb"'shape': \((\d{1,15}), (\d{1,15})\), \} *\n",
+    re.DOTALL,
+)
 _PIECE = 1 << 20
 _LONGEST_MANIFEST = 1 << 20
 # What zipfile and zlib make of damaged bytes.
@@ -34,6 +43,7 @@ class Archive:
     def __init__(self, file: ZipFile, manifest: Manifest, name: str) -> None:
         """Read from ``file``, which was checked; ``name`` is for messages."""
         self._file, self.manifest, self._name = file, manifest, name
+        self._dimension = manifest.embedder and dimension_of(manifest.embedder)
 
     def blocks(self, names: list[str] | None = None) -> Iterator[Block]:
         """Rows of these tables, or of all, one table after the other.
@@ -45,32 +55,51 @@ class Archive:
             if f"{name}.jsonl" in self.manifest.members:
                 yield from ((name, rows) for rows in _parts(self._rows(name)))
 
-    def _rows(self, name: str) -> Iterator[Row]:
-        table = tables()[name]
-        binary = [c.name for c in table.c if isinstance(c.type, sa.LargeBinary)]
-        columns = set(self.manifest.members[f"{name}.jsonl"].columns)
-        with self._file.open(f"{name}.jsonl") as lines, self._vectors(name) as vectors:
-            for number, line in enumerate(lines, 1):
+    def _rows(self, name: str) -> Iterator[tuple[Row, int]]:
+        """The rows of a table, each with the bytes that it takes."""
+        columns = self.manifest.members[f"{name}.jsonl"].columns
+        reader = RowReader(name, columns, self.manifest.namespace is not None, self._dimension)
+        parse = reader.parser()
+        binary = [c for c in columns if isinstance(tables()[name].c[c].type, sa.LargeBinary)]
+        with self._vectors(name) as vectors:
+            for number, line in enumerate(self._lines(f"{name}.jsonl"), 1):
                 try:
-                    row = json.loads(line)
-                    if row.keys() != columns:
-                        raise ValueError  # noqa: TRY301  as any other odd line
-                    for column in columns.intersection(binary):
+                    row = parse(line)
+                    for column in binary:
                         row[column] = _bytes(row[column], vectors, vector=column == VECTORS)
-                except (ValueError, TypeError, AttributeError, StopIteration) as error:
-                    msg = f"line {number} of {name}.jsonl in {self._name} is no row: export again"
-                    raise InvalidInputError(msg) from error
-                yield row
+                    reader.require_readable(row)
+                    self._require_embedder(name, row)
+                except ODD as error:
+                    raise InvalidInputError(self._odd(name, number)) from error
+                yield row, len(line)
+
+    def _lines(self, member: str) -> Iterator[bytes]:
+        most = _LONG + _PACKED * self._file.getinfo(member).compress_size
+        with self._file.open(member) as lines:
+            while line := lines.readline(most):
+                if len(line) == most:
+                    msg = f"{member} in {self._name} has a line of over {most} bytes: export again"
+                    raise InvalidInputError(msg)
+                yield line
+
+    def _odd(self, name: str, number: int) -> str:
+        return f"line {number} of {name}.jsonl in {self._name} is no row of it: export again"
+
+    def _require_embedder(self, name: str, row: Row) -> None:
+        """Refuse a store that calls its embedder otherwise than the manifest does."""
+        named = name == "meta" and row["name"] == "embedder"
+        if named and row["value"] != self.manifest.embedder:
+            raise ValueError
 
     @contextmanager
-    def _vectors(self, name: str) -> Iterator[Iterator[bytes]]:
-        """The vectors of a table, in order."""
+    def _vectors(self, name: str) -> Iterator[Iterator[tuple[int, bytes]]]:
+        """The vectors of a table with their places, in order."""
         if f"{name}.npy" not in self.manifest.members:
             yield iter(())
             return
         with self._file.open(f"{name}.npy") as file:
             count, size = _shape(file)
-            yield (file.read(size * NUMBER.itemsize) for _ in range(count))
+            yield ((n, file.read(size * NUMBER.itemsize)) for n in range(count))
 
 
 @contextmanager
@@ -170,22 +199,38 @@ def _shape(file: IO[bytes]) -> tuple[int, int]:
     """Count and dimension of vectors, whose header is read.
 
     Raises:
-        ValueError: It holds something else; what it says is never run.
+        ValueError: It is not as :func:`write_archive` writes it; nothing that it says is run.
     """
-    if np.lib.format.read_magic(file) != (1, 0):
+    start = file.read(_BEFORE)
+    size = int.from_bytes(start[-2:], "little")
+    found = _HEADER.fullmatch(start + file.read(size))
+    if found is None:
         raise ValueError
-    shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
-    if kind != NUMBER or fortran or len(shape) != 2:  # noqa: PLR2004  count and dimension
+    count, dimension = map(int, found.groups())
+    if not 0 < dimension <= _LARGEST_VECTOR:
         raise ValueError
-    return int(shape[0]), int(shape[1])
+    return count, dimension
 
 
-def _bytes(value: Any, vectors: Iterator[bytes], *, vector: bool) -> bytes | None:
+def _bytes(value: Any, vectors: Iterator[tuple[int, bytes]], *, vector: bool) -> bytes | None:
     if value is None:
         return None
-    return next(vectors) if vector else b64decode(value)
+    if not vector:
+        return b64decode(value, validate=True)
+    place, found = next(vectors, (None, b""))
+    if place != value:
+        raise ValueError
+    return found
 
 
-def _parts(rows: Iterator[T]) -> Iterator[list[T]]:
-    while part := list(islice(rows, _AT_ONCE)):
+def _parts(rows: Iterator[tuple[Row, int]]) -> Iterator[list[Row]]:
+    """Rows in parts that fit into memory."""
+    part, size = list[Row](), 0
+    for row, length in rows:
+        part.append(row)
+        size += length
+        if len(part) >= _AT_ONCE or size >= _MANY:
+            yield part
+            part, size = [], 0
+    if part:
         yield part

@@ -15,15 +15,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 from pydantic_core import to_json
 
+from crabpath_retrievers.archive.checking import NUMBER, VECTORS
 from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
 from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError, StoreError
-
-VECTORS = "embedding"
-"""The column of vectors: of a row an archive holds the place of its vector among the others."""
-
-NUMBER = np.dtype("<f2")
-"""Vectors travel as they are stored."""
 
 Table = tuple[str, Iterable[Sequence[Row]]]
 """A table by name, with its rows block by block."""

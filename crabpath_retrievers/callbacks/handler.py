@@ -64,7 +64,7 @@ class _Handler:
             text: What is right.
             run_id: Run of the chain or of the retriever, or a turn id.
             thread_id: Instead: the last run of this thread.
-            fields: ``used``, ``unused``, ``answer``, ``source`` and ``namespace`` of
+            fields: ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and ``user`` of
                 :class:`~crabpath_retrievers.outcome.Feedback`. Give ``namespace`` where ids come
                 from users: what belongs to somebody else is then refused.
 

@@ -50,4 +50,5 @@ def _lesson(turn: Found, turns: Sequence[Found], signal: Signal, root: Root) -> 
         source=signal.source,
         feedback_id=signal.feedback_id(turn.turn_id, turn.namespace),
         namespace=signal.namespace or turn.namespace,
+        user=signal.user,
     )

@@ -13,7 +13,7 @@ EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain says what became of it."""
 
 ABOUT = ("run_id", "thread_id", "turn_id")
-_FIELDS = ("used", "unused", "answer", "source", "namespace")
+_FIELDS = ("used", "unused", "answer", "source", "namespace", "user")
 _KNOWN = {"correction", "score", "outcome", "key", *_FIELDS, *ABOUT}
 
 
@@ -26,7 +26,7 @@ class Signal:
         outcome: z in [-1, 1].
         source: Who says so.
         key: What tells it from others of its kind; the same again changes nothing.
-        correction, used, unused, answer, namespace: As in
+        correction, used, unused, answer, namespace, user: As in
             :class:`~crabpath_retrievers.outcome.Feedback`.
     """
 
@@ -39,6 +39,7 @@ class Signal:
     unused: Sequence[str] | None = None
     answer: str | None = None
     namespace: str | None = None
+    user: str | None = None
 
     @property
     def explicit(self) -> bool:
@@ -65,8 +66,8 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
 
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
-            tells scores apart; ``used``, ``unused``, ``answer``, ``source`` and ``namespace`` are
-            those of :class:`~crabpath_retrievers.outcome.Feedback`.
+            tells scores apart; ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and
+            ``user`` are those of :class:`~crabpath_retrievers.outcome.Feedback`.
         policy: What it counts.
 
     Raises:

@@ -16,6 +16,7 @@ class TaughtEpisode:
         told: Of how many among them the host said what was used.
         documents: Credit by node id; below 0 what it pushed out.
         clock: Clock of the namespace when the episode was last added to; None when it is new.
+        user: Who said so; None where that is not known.
     """
 
     id: str
@@ -23,6 +24,7 @@ class TaughtEpisode:
     told: float
     documents: Mapping[str, float]
     clock: int | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

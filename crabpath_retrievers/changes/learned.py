@@ -145,6 +145,7 @@ class KeepEpisode:
         told: Turns among them of which the host said what was used.
         documents: Credit to add, by id of the node: above 0 for it, below 0 against it.
         clock: What its clock is set to; None for that of the namespace now.
+        user: Who said so; None where that is not known.
     """
 
     namespace: str
@@ -155,6 +156,7 @@ class KeepEpisode:
     told: float = 0.0
     documents: Mapping[str, float] = field(default_factory=dict)
     clock: int | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

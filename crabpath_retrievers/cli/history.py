@@ -19,6 +19,7 @@ from crabpath_retrievers.cli.options import (
     handled,
     out,
 )
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.query import namespace_of
 
@@ -35,11 +36,21 @@ def undo(
     turn: Annotated[
         str | None, typer.Option(help="Instead: turn or run id that it was about.")
     ] = None,
+    user: Annotated[str | None, typer.Option(help="Instead: all that this user gave.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Instead, or with --user: human, self, harvested, teacher.")
+    ] = None,
     namespace: Within = None,
     store: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
-    """Take back all that one feedback taught."""
+    """Take back all that one feedback, or all feedback of one giver, taught."""
+    if user is not None or source is not None:
+        if feedback_id is not None or turn is not None:
+            msg = "give a feedback id, --turn, or --user and --source: one of the three"
+            raise InvalidInputError(msg)
+        _undo_all(user, source, namespace, store, as_json=as_json)
+        return
     with existing_store(store) as opened:
         receipt = Outside(opened).undoing.undo(feedback_id, turn, namespace)
     if as_json:
@@ -48,6 +59,23 @@ def undo(
         out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
     if receipt.status != "undone":
         errors.print(f"[red]Not undone:[/red] {escape(str(receipt.note))}")
+        raise typer.Exit(2)
+
+
+def _undo_all(
+    user: str | None, source: str | None, namespace: str | None, store: str, *, as_json: bool
+) -> None:
+    with existing_store(store) as opened:
+        receipts = Outside(opened).undoing.undo_all(user, source, namespace)
+    left = [receipt for receipt in receipts if receipt.status != "undone"]
+    if as_json:
+        typer.echo(json.dumps([receipt._asdict() for receipt in receipts]))
+    else:
+        out.print(f"{len(receipts) - len(left)} undone")
+    for receipt in left:
+        told = escape(f"{receipt.feedback_id}: {receipt.note}")
+        errors.print(f"[red]Not undone:[/red] {told}")
+    if left:
         raise typer.Exit(2)
 
 

@@ -40,6 +40,7 @@ def feedback(  # noqa: PLR0913  each is an option of the command
     feedback_id: Annotated[
         str | None, typer.Option("--id", help="The same id again changes nothing.")
     ] = None,
+    user: Annotated[str | None, typer.Option(help="Who gave it.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Whose turn it must be.")
     ] = None,
@@ -48,6 +49,7 @@ def feedback(  # noqa: PLR0913  each is an option of the command
 ) -> None:
     """Tell what became of a turn, and learn from it."""
     fields: dict[str, Any] = {"source": source, "answer": answer, "correction": correction}
+    fields["user"] = user
     if feedback_id is not None:
         fields["feedback_id"] = feedback_id
     given = Feedback(

@@ -129,6 +129,9 @@ class LearningSettings:
         neurogenesis: Whether a successful answer to a novel question becomes a note on probation.
             Off: an answer that a chain gave is no knowledge yet, it may be wrong where nobody
             noticed, and it would be returned beside the documents.
+        giver_share: How much all that one user says of a question against, or beside, what other
+            users said of it may weigh, relative to these, in [0, 1]; None for no bound. Feedback
+            without a user, and namespaces that one user teaches, know no bound.
     """
 
     policy_gradient: bool = True
@@ -159,13 +162,19 @@ class LearningSettings:
     usage_prior: tuple[float, float] = (2.0, 3.0)
     apply: Literal["inline", "background", "external"] = "inline"
     neurogenesis: bool = False
+    giver_share: float | None = 0.6
 
     def __post_init__(self) -> None:
         """Refuse ways to learn that do not exist.
 
         Raises:
-            InvalidInputError: ``apply``, ``reward_decay`` or ``experience`` is none of its values.
+            InvalidInputError: ``apply``, ``reward_decay`` or ``experience`` is none of its values,
+                or ``giver_share`` not in [0, 1].
         """
+        share = self.giver_share
+        if share is not None and not 0.0 <= share <= 1.0:
+            msg = f"giver_share must be a number from 0 to 1, or None, not {share!r}"
+            raise InvalidInputError(msg)
         for name, allowed in _CHOICES.items():
             if (value := getattr(self, name)) not in allowed:
                 msg = f"{name} must be one of {', '.join(allowed)}, not {value!r}"

@@ -141,4 +141,5 @@ def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
         change.told,
         {n: credit for n, credit in added.items() if credit},
         clock,
+        change.user,
     )

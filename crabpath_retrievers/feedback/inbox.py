@@ -138,7 +138,11 @@ class Inbox:
             return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
         namespace = verdict.judged[0].turn.namespace
         noted = self._noted.changes(kept, verdict.judged)
-        changes = self._learner.changes(namespace, feedback_id, verdict.judged, noted)
+        user = kept.feedback.user
+        changes = self._learner.changes(namespace, feedback_id, verdict.judged, noted, user)
+        last = changes[-1]
+        if isinstance(last, NoteFeedback):
+            note = "; ".join(filter(None, (note, last.note)))
         if note is not None:
             changes.append(NoteFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

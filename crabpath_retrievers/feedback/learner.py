@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepEpisode
+from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepEpisode, NoteFeedback
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.feedback.harvest import Harvest
 from crabpath_retrievers.feedback.lessons import Lessons
@@ -16,6 +16,7 @@ from crabpath_retrievers.knobs import tuned
 from crabpath_retrievers.learning.blame import Blame, blame
 from crabpath_retrievers.learning.delta import LearnedDelta
 from crabpath_retrievers.learning.fair import decays, hindsight, shared_out
+from crabpath_retrievers.learning.givers import allowed_share
 from crabpath_retrievers.learning.hebbian import co_use
 from crabpath_retrievers.learning.policy_gradient import policy_gradient
 from crabpath_retrievers.learning.remembered import remembered
@@ -82,6 +83,7 @@ class Learner:
         feedback_id: str,
         judged: Sequence[Judged],
         noted: Sequence[Change] = (),
+        user: str | None = None,
     ) -> list[Change]:
         """All that follows from one feedback about turns of one namespace.
 
@@ -90,6 +92,7 @@ class Learner:
             feedback_id: The feedback.
             judged: The turns.
             noted: What it adds to notes, to be taken back with all else.
+            user: Who gave it; None where that is not known.
 
         Returns:
             Changes for one call of ``GraphStore.apply``; it raises ``ConflictError`` when the
@@ -97,7 +100,7 @@ class Learner:
         """
         known = self.store.learned.learned(namespace)
         own = replace(self, settings=tuned(self.settings, known.knobs))
-        return own._changes(namespace, feedback_id, judged, noted, known)  # noqa: SLF001
+        return own._changes(namespace, feedback_id, judged, noted, known, user)  # noqa: SLF001
 
     def _changes(
         self,
@@ -106,20 +109,21 @@ class Learner:
         judged: Sequence[Judged],
         noted: Sequence[Change],
         known: Learned,
+        user: str | None,
     ) -> list[Change]:
         before = mind = Mind.from_json(known.mind, self.prior)
         harvest = Harvest(noted=noted)
         usual = [_usual(item) for item in judged]
-        for item, credit in zip(judged, usual, strict=True):
-            scene = self._scene(namespace, item, mind.baseline.mean)
+        counted: list[Judged] = []
+        for said, credit in zip(judged, usual, strict=True):
+            item, scene, change = self._heard(namespace, said, known.version, mind, noted, user)
+            counted.append(item)
             self._move(namespace, item, scene, harvest)
             self._count(item, scene, harvest, credit)
-            if change := self._remembered(
-                namespace, item, scene, known.version, corrected=bool(noted)
-            ):
+            if change:
                 harvest.remember(change)
             mind = self._taught(mind, item, credit)
-        pairs = [(item.turn, item.credit) for item in judged]
+        pairs = [(item.turn, item.credit) for item in counted]
         full = float(before.posterior.mean[FEATURES.index(ADVICE)])
         said = spoken(pairs) | advised(pairs, full, before.trust.believed())
         mind = replace(mind, trust=mind.trust.plus(said))
@@ -134,7 +138,36 @@ class Learner:
             decay * len(judged),
             harvest.taught(usual, before.baseline.count, said, mind.gained(before)),
         )
-        return [consumed, *harvest.changes(namespace, feedback_id)]
+        found = [consumed, *harvest.changes(namespace, feedback_id)]
+        if note := _bounded(judged, counted):
+            found.append(NoteFeedback(feedback_id, note))
+        return found
+
+    def _heard(
+        self,
+        namespace: str,
+        judged: Judged,
+        version: int,
+        mind: Mind,
+        noted: Sequence[Change],
+        user: str | None,
+    ) -> tuple[Judged, Scene, Remembered | None]:
+        """A turn as far as what is said of it counts beside what other users said."""
+        share = self.settings.learning.giver_share
+        corrected = bool(noted)
+        scene = self._scene(namespace, judged, mind.baseline.mean)
+        change = self._remembered(namespace, judged, scene, version, user, corrected=corrected)
+        if user is None or share is None or change is None or change.known is None:
+            return judged, scene, change
+        voices = self.store.learned.voices(change.known.id)
+        counts = allowed_share(change.change.documents, user, voices, share)
+        if counts == 1.0:
+            return judged, scene, change
+        weight = judged.credit.weight * counts
+        judged = replace(judged, credit=replace(judged.credit, weight=weight))
+        scene = self._scene(namespace, judged, mind.baseline.mean)
+        change = self._remembered(namespace, judged, scene, version, user, corrected=corrected)
+        return judged, scene, change
 
     def _scene(self, namespace: str, judged: Judged, usual: float) -> Scene:
         learning, turn, credit = self.settings.learning, judged.turn, judged.credit
@@ -190,7 +223,14 @@ class Learner:
             harvest.steps += steps_of_turn(judged.turn, judged.credit, *where, usual)
 
     def _remembered(
-        self, namespace: str, judged: Judged, scene: Scene, version: int, *, corrected: bool
+        self,
+        namespace: str,
+        judged: Judged,
+        scene: Scene,
+        version: int,
+        user: str | None,
+        *,
+        corrected: bool,
     ) -> Remembered | None:
         """The episode that a turn is, or adds to; None where it is not to be remembered."""
         learning, turn, vector = self.settings.learning, judged.turn, judged.vector
@@ -209,7 +249,8 @@ class Learner:
         told = judged.credit.told and (judged.credit.outcome > 0 or everything)
         new = (question_id(namespace, turn.query), turn.query, single)
         whose = (known.id, known.query, known.vector) if known else new
-        return Remembered(KeepEpisode(namespace, *whose, 1.0, float(told), said), known)
+        kept = KeepEpisode(namespace, *whose, 1.0, float(told), said, user=user)
+        return Remembered(kept, known)
 
     def _followed(
         self, judged: Judged, scene: Scene, known: Episode | None, *, corrected: bool
@@ -249,6 +290,15 @@ class Learner:
         matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
         used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
         return taught.seen(matrix, used, credit.weight)
+
+
+def _bounded(judged: Sequence[Judged], counted: Sequence[Judged]) -> str | None:
+    """What to tell whoever spoke against others; None where all that they said counts."""
+    pairs = zip(judged, counted, strict=True)
+    if all(said.credit.weight == heard.credit.weight for said, heard in pairs):
+        return None
+    full, left = (sum(item.credit.weight for item in items) for items in (judged, counted))
+    return f"other users said something else: it counts {left / full:.0%} of what it would alone"
 
 
 def _usual(judged: Judged) -> float:

@@ -47,7 +47,13 @@ def kind_of(feedback_id: str) -> Kind | None:
 
 
 def seen_feedback(
-    kind: Kind, policy: OutcomePolicy, turn_id: str, *, answer: str | None, namespace: str | None
+    kind: Kind,
+    policy: OutcomePolicy,
+    turn_id: str,
+    *,
+    answer: str | None,
+    namespace: str | None,
+    user: str | None = None,
 ) -> Feedback:
     """What an event that was seen says about a turn.
 
@@ -62,6 +68,7 @@ def seen_feedback(
         source=rule.source,
         feedback_id=event_id(kind, turn_id),
         namespace=namespace,
+        user=user,
     )
 
 

@@ -9,7 +9,9 @@ from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.storage import GraphStore
 
-_NAME = "learning"
+PUBLISHED = "learning"
+"""Under which name of the store's own facts they stand."""
+
 # What learning, health, maintenance and autotuning read of the settings.
 _GROUPS = (
     *("learning", "episode", "health", "note", "policy", "region", "tiers", "maintenance"),
@@ -21,12 +23,12 @@ def publish(store: GraphStore, settings: Settings) -> None:
     """Keep in the store how it is to be learned."""
     text = json.dumps({name: _plain(getattr(settings, name)) for name in _GROUPS})
     if published(store) != text:
-        store.apply([PutMeta(((_NAME, text),))])
+        store.apply([PutMeta(((PUBLISHED, text),))])
 
 
 def published(store: GraphStore) -> str | None:
     """What was published last, as text; None when nothing was."""
-    return store.catalog.meta().get(_NAME)
+    return store.catalog.meta().get(PUBLISHED)
 
 
 def settings_of(text: str | None) -> Settings:

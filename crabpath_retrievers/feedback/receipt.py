@@ -33,3 +33,4 @@ class FeedbackFields(TypedDict, total=False):
     source: RewardSource
     feedback_id: str
     namespace: str | None
+    user: str | None

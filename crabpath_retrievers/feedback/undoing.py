@@ -23,7 +23,7 @@ from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.history_queries import Lesson, Snapshot
+from crabpath_retrievers.storage.history_queries import Giver, Lesson, Snapshot
 from crabpath_retrievers.storage.learned_queries import Learned
 from crabpath_retrievers.text import storable
 
@@ -49,6 +49,16 @@ class Undoing:
     episodes: Episodes | None
     notes: Notes | None
     prior: Posterior
+
+    def undo_all(
+        self, user: str | None, source: str | None, namespace: str | None
+    ) -> list[Receipt]:
+        """Take back all that one giver taught, the latest first; see :meth:`CrabPath.undo`."""
+        given = Giver.of(user=user, source=source, namespace=namespace)
+        if given.user is None and given.source is None:
+            msg = "say whose feedback to undo: give user, source or both"
+            raise InvalidInputError(msg)
+        return [self._undone(name, given.namespace) for name in self.store.history.standing(given)]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
         """Take back all that one feedback taught; see :meth:`CrabPath.undo`."""
@@ -140,12 +150,14 @@ class Undoing:
         """Let a namespace know what it knew; see :meth:`CrabPath.restore`."""
         kept = self.found(snapshot, namespace)
         key = self.store.walk.clock(kept.namespace).key
-        before = self.store.learned.episode_ids(key)
+        before, told = self.store.learned.episode_ids(key), self.store.notes.ids(key)
         self.store.apply([RestoreSnapshot(kept.id)])
         left = set(self.store.learned.episode_ids(key))
         if self.episodes is not None:
             self.episodes.delete(key, [episode for episode in before if episode not in left])
             self.episodes.catch_up()
+        if self.notes is not None:
+            self.notes.remove(key, sorted(told - self.store.notes.ids(key)))
         return kept
 
     def delete(self, snapshot: str, namespace: str | None) -> str:

@@ -1,25 +1,56 @@
 """What a memory has learned, taken back: one feedback, or all since a snapshot."""
 
+from typing import Any, overload
+
 from crabpath_retrievers.changes import Freeze
 from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.storage.history_queries import Snapshot
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, RewardSource
+from crabpath_retrievers.query import namespace_of, require_count
+from crabpath_retrievers.storage.history_queries import FeedbackRecord, Giver, Snapshot
 
 
 class History(Parts):
     """How a memory goes back, and how its learning is stopped."""
 
+    @overload
     def undo(
         self,
         feedback_id: str | None = None,
         *,
         turn_id: str | None = None,
         namespace: str | None = None,
-    ) -> Receipt:
-        """Take back all that one feedback taught, and release its turns for other feedback.
+    ) -> Receipt: ...
+    @overload
+    def undo(
+        self,
+        *,
+        user: str,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+    ) -> list[Receipt]: ...
+    @overload
+    def undo(
+        self,
+        *,
+        user: None = None,
+        source: RewardSource,
+        namespace: str | None = None,
+    ) -> list[Receipt]: ...
+    def undo(
+        self,
+        feedback_id: str | None = None,
+        *,
+        turn_id: str | None = None,
+        user: str | None = None,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+    ) -> Receipt | list[Receipt]:
+        """Take back all that one feedback, or all feedback of one giver, taught.
+
+        The turns are released for other feedback.
 
         Right after it was learned the namespace knows again exactly what it knew before. What was
         learned in between stays: of weights what decay has left of the moves is subtracted, of
@@ -31,30 +62,80 @@ class History(Parts):
             feedback_id: The feedback.
             turn_id: Instead: a turn, or the host's run, that it was about. Feedback about several
                 turns is taken back as a whole.
+            user: Instead: who gave it. All of theirs is taken back, the latest first, each in a
+                transaction of its own; so are the notes that their corrections made.
+            source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
             namespace: Only feedback of this namespace is found; None looks in all.
 
         Returns:
-            ``undone``; feedback that waits is never learned from. Otherwise nothing was changed,
-            and ``note`` says why: it was undone before, it was refused, or what it taught is not
-            known any more (``applied``).
+            A receipt, for ``user`` and ``source`` a list of them. ``undone``; feedback that waits
+            is never learned from. Otherwise nothing was changed, and ``note`` says why: it was
+            undone before, it was refused, or what it taught is not known any more (``applied``).
 
         Raises:
             NotFoundError: There is no such feedback or turn, or nothing was learned from it.
-            InvalidInputError: Both or none of ``feedback_id`` and ``turn_id`` were given.
+            InvalidInputError: Not exactly one of ``feedback_id``, ``turn_id`` and a giver was
+                given, or one of them cannot be used.
         """
         self._require_open()
-        return self._undoing.undo(feedback_id, turn_id, namespace)
+        if user is None and source is None:
+            return self._undoing.undo(feedback_id, turn_id, namespace)
+        if feedback_id is not None or turn_id is not None:
+            msg = "give feedback_id, turn_id, or user and source: one of the three"
+            raise InvalidInputError(msg)
+        return self._undoing.undo_all(user, source, namespace)
 
+    @overload
     async def aundo(
         self,
         feedback_id: str | None = None,
         *,
         turn_id: str | None = None,
         namespace: str | None = None,
-    ) -> Receipt:
+    ) -> Receipt: ...
+    @overload
+    async def aundo(
+        self,
+        *,
+        user: str,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+    ) -> list[Receipt]: ...
+    @overload
+    async def aundo(
+        self,
+        *,
+        user: None = None,
+        source: RewardSource,
+        namespace: str | None = None,
+    ) -> list[Receipt]: ...
+    async def aundo(self, feedback_id: str | None = None, **whose: Any) -> Receipt | list[Receipt]:
         """As :meth:`undo`, off the event loop."""
-        undo = perform(self.undo, feedback_id, turn_id=turn_id, namespace=namespace)
-        return await arun(undo)
+        return await arun(perform(self.undo, feedback_id, **whose))
+
+    def feedback(
+        self,
+        *,
+        user: str | None = None,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+        limit: int = 100,
+    ) -> list[FeedbackRecord]:
+        """The feedback that was given, newest first, with where it stands.
+
+        Args:
+            user: Who gave it; None for anybody.
+            source: ``human``, ``self``, ``harvested`` or ``teacher``; None for all of them.
+            namespace: Only that of this namespace; None for all.
+            limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+        """
+        self._require_open()
+        require_count("limit", limit)
+        giver = Giver.of(user=user, source=source, namespace=namespace)
+        return self.store.history.given(giver, limit)
 
     def snapshot(self, namespace: str = DEFAULT_NAMESPACE, name: str | None = None) -> str:
         """Keep all that a namespace has learned as it is now; returns the id of the snapshot.
@@ -81,9 +162,9 @@ class History(Parts):
 
         Documents stay as they are; those that are gone since are passed over. Feedback that came
         later stays applied and its turns consumed, so that it is not learned from again. Feedback
-        that was undone since counts again, and cannot be undone a second time. Turns, notes and
-        the switch of :meth:`freeze` stay as they are; of later notes, and of those that were
-        forgotten since, neither the edges nor the questions that recalled them are known again.
+        that was undone since counts again, and cannot be undone a second time. Turns and the
+        switch of :meth:`freeze` stay as they are. Notes that came later go, and those that went
+        with undone feedback since come back; what :meth:`forget` deleted stays deleted.
 
         Args:
             snapshot: Its id, or its name within ``namespace``.

@@ -78,6 +78,9 @@ class Writer:
             self._upkeep.apply(change)
         elif isinstance(change, ArchiveChange):
             self._archives.apply(change)
+        elif isinstance(change, RestoreSnapshot):
+            self._notes.restore(change.id)  # what was learned of notes is restored after these
+            self._learned.apply(change)
         else:
             (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
         if isinstance(change, (RestoreSnapshot, FillNamespace)):

@@ -1,5 +1,6 @@
 """How rows that come from another store are written."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import singledispatchmethod
 from typing import Any
@@ -49,7 +50,7 @@ class ArchiveWriter:
             if name == "meta":
                 self._then(c.PutMeta(tuple((row["name"], row["value"]) for row in rows)))
             else:
-                self._connection.execute(known[name].insert(), [dict(row) for row in rows])
+                self._connection.execute(known[name].insert(), [_given(name, r) for r in rows])
         for name, last in change.last.items():
             self._go_on_after(known[name], last)
         self._index_texts()
@@ -117,7 +118,11 @@ class ArchiveWriter:
     @apply.register
     def _(self, change: a.FillNamespace) -> None:
         blocks, to = iter(change.blocks), change.renames
-        _, (first, *_) = next(blocks)
+        table, own = next(blocks, ("", []))
+        if table != "namespaces" or len(own) != 1:
+            msg = f"the archive does not say what namespace {to.former!r} is: export again"
+            raise InvalidInputError(msg)
+        (first,) = own
         key = self._begin(first, to)
         for name, rows in blocks:
             self._put(name, self._arrived(name, rows, key, to), to.namespace)
@@ -152,7 +157,8 @@ class ArchiveWriter:
         block = (table, list(rows))
         naming = Naming.coming(self._keys(nodes_in(block, str), namespace, to.notes))
         here = _local(table, namespace, to.namespace)
-        return [{**renamed(table, row, to), **here} for row in translated(block, naming)]
+        arrived = translated(block, naming)
+        return [{**_given(table, renamed(table, row, to)), **here} for row in arrived]
 
     def _keys(self, ids: Iterable[str], namespace: int, notes: Mapping[str, str]) -> dict[str, int]:
         """Keys by former id of the nodes that exist here, for this namespace to see."""
@@ -166,6 +172,14 @@ class ArchiveWriter:
 
     def _journal(self, change: str, namespace: str | None, payload: Mapping[str, Any]) -> None:
         write_down(self._connection, change, payload, namespace)
+
+
+def _given(table: str, row: a.Row) -> dict[str, Any]:
+    """A row as it is written: who gave feedback is what its payload says."""
+    if table != "feedback":
+        return dict(row)
+    said = json.loads(row["payload"])
+    return {**row, "user": said.get("user"), "source": said.get("source")}
 
 
 def _local(table: str, key: int, name: str) -> dict[str, Any]:

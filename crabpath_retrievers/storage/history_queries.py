@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.changes.history import Taught
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.outcome import Status
+from crabpath_retrievers.outcome import RewardSource, Status, user_of
+from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     consumed,
@@ -35,6 +37,63 @@ class Stands(NamedTuple):
 
     namespace: str | None
     status: Status
+
+
+class Giver(NamedTuple):
+    """Whose feedback is meant; None for anybody's."""
+
+    user: str | None = None
+    source: str | None = None
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "Giver":
+        """One as they are stored.
+
+        Raises:
+            InvalidInputError: A name cannot be one.
+        """
+        if source is not None and source not in get_args(RewardSource):
+            msg = f"unknown source {source!r}: use one of {', '.join(get_args(RewardSource))}"
+            raise InvalidInputError(msg)
+        return cls(
+            None if user is None else user_of(user),
+            source,
+            None if namespace is None else namespace_of(namespace),
+        )
+
+    def where(self) -> list[sa.ColumnElement[bool]]:
+        """Which rows of feedback are theirs."""
+        named = self._asdict().items()
+        return [feedback.c[name] == value for name, value in named if value is not None]
+
+
+class FeedbackRecord(NamedTuple):
+    """Feedback as it was given, and where it stands.
+
+    Attributes:
+        feedback_id: Under which it is kept.
+        turn_id: As it was given; None for the last turns of the namespace.
+        outcome: z in [-1, 1].
+        status: ``waiting``, ``applied``, ``refused`` or ``undone``.
+        note: Why it was refused or undone, or what of it was ignored.
+        user: Who gave it; None where the host did not say.
+        source: In what quality.
+        namespace: Whose turn it was; None where that is not known.
+        created: Seconds since the epoch.
+        correction: What would have been right, as it was given.
+    """
+
+    feedback_id: str
+    turn_id: str | None
+    outcome: float
+    status: Status
+    note: str | None
+    user: str | None
+    source: RewardSource
+    namespace: str | None
+    created: float
+    correction: str | None
 
 
 class Lesson(NamedTuple):
@@ -90,6 +149,32 @@ class HistoryQueries:
         with self._store.reading() as connection:
             row = connection.execute(query.where(feedback.c.id == feedback_id)).one_or_none()
         return None if row is None else Stands(*row)
+
+    def given(self, giver: Giver, limit: int) -> list[FeedbackRecord]:
+        """The feedback of a giver, newest first."""
+        query = (
+            sa.select(feedback)
+            .where(*giver.where())
+            .order_by(feedback.c.sequence.desc())
+            .limit(limit)
+        )
+        with self._store.reading() as connection:
+            return [_given(row) for row in connection.execute(query)]
+
+    def standing(self, giver: Giver) -> list[str]:
+        """Ids of the feedback of a giver that can be taken back, in the order to do it.
+
+        What waits comes first, then what was learned last.
+        """
+        learned = sa.func.coalesce(taught.c.sequence, 0)
+        query = (
+            sa.select(feedback.c.id)
+            .select_from(feedback.outerjoin(taught, taught.c.feedback == feedback.c.id))
+            .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
+            .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
+        )
+        with self._store.reading() as connection:
+            return list(connection.scalars(query))
 
     def consumer(self, turn_id: str) -> str | None:
         """Id of the feedback that consumed a turn."""
@@ -162,6 +247,22 @@ class HistoryQueries:
             query = query.where(namespaces.c.name == namespace)
         with self._store.reading() as connection:
             return [Snapshot(*row) for row in connection.execute(query)]
+
+
+def _given(row: sa.Row[Any]) -> FeedbackRecord:
+    said = json.loads(row.payload)
+    return FeedbackRecord(
+        feedback_id=row.id,
+        turn_id=said["turn_id"],
+        outcome=said["outcome"],
+        status=row.status,
+        note=row.note,
+        user=row.user,
+        source=said["source"],
+        namespace=row.namespace,
+        created=row.created,
+        correction=said.get("correction"),
+    )
 
 
 def _moves_of(namespace: str, sources: Iterable[str], targets: Iterable[str]) -> sa.Select[Any]:

@@ -124,6 +124,7 @@ class HistoryWriter(LearnedWriter):
     def _unremember(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
         identity, turns, documents, clock, *rest = episode
         told = rest[0] if rest else turns  # lessons of schema 3 do not say
+        user = rest[1] if len(rest) > 1 else None
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
@@ -133,7 +134,7 @@ class HistoryWriter(LearnedWriter):
                 less[to.get(node, node)] = less.get(to.get(node, node), 0.0) - credit
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
-            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, -told, less, then))
+            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, -told, less, then, user))
 
     @apply.register
     def _(self, change: h.TakeSnapshot) -> None:

@@ -113,6 +113,7 @@ _EPISODES = HotSelect(
         sa.select(*_EPISODE).where(_OWN, episodes.c.indexed == sa.literal_column("0")),
     )
 )
+_VOICES = HotSelect(sa.select(episodes.c.voices).where(episodes.c.id == sa.bindparam("id")))
 _PILE = HotSelect(sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0")))
 _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
@@ -191,6 +192,12 @@ class LearnedQueries:
         with self._store.reading() as connection:
             rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
         return [_episode(row) for row in {row[0]: row for row in rows}.values()]
+
+    def voices(self, episode: str) -> dict[str, dict[str, float]]:
+        """What users have said in an episode: credit by node id, by user."""
+        with self._store.reading() as connection:
+            rows = _VOICES.rows(connection, {"id": episode})
+        return json.loads(rows[0][0]) if rows and rows[0][0] else {}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[Episode]:
         """The last episodes of a namespace, for indexes that keep none."""

@@ -19,6 +19,7 @@ from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.sums import NOTHING, Sums
 
 _MOST_DOCUMENTS = 16  # of one episode, of which most is known
+_MOST_USERS = 32  # of one episode
 _ASKED = sa.bindparam("asked", type_=sa.Text())
 # So that forgetting a namespace finds what was said about its turns, applied or not.
 _WHOSE = sa.func.coalesce(
@@ -64,9 +65,9 @@ _APPLIED = HotWrite(
 _CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
 _TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
 _EPISODE = HotSelect(
-    sa.select(s.episodes.c.turns, s.episodes.c.told, s.episodes.c.documents).where(
-        s.episodes.c.id == sa.bindparam("id")
-    )
+    sa.select(
+        s.episodes.c.turns, s.episodes.c.told, s.episodes.c.documents, s.episodes.c.voices
+    ).where(s.episodes.c.id == sa.bindparam("id"))
 )
 _CLOCK = sa.func.coalesce(
     sa.bindparam("then", type_=sa.BigInteger()),
@@ -83,6 +84,7 @@ _RECALL = HotWrite(
             turns=sa.bindparam("turns", type_=sa.Float()),
             told=sa.bindparam("told", type_=sa.Float()),
             documents=sa.bindparam("documents", type_=sa.Text()),
+            voices=sa.bindparam("voices", type_=sa.Text()),
             clock=_CLOCK,
         )
     )
@@ -126,6 +128,8 @@ class LearnedWriter:
             "given": feedback.namespace or late,
             "asked": feedback.turn_id,
             "embedding": None if change.vector is None else pack(change.vector),
+            "user": feedback.user,
+            "source": feedback.source,
         }
         _KEEP.run(self._connection, row)
 
@@ -194,7 +198,7 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
         found = _EPISODE.rows(self._connection, {"id": change.id})
-        before, told, known = found[0] if found else (0.0, 0.0, "{}")
+        before, told, known, voices = found[0] if found else (0.0, 0.0, "{}", None)
         documents = credited(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
@@ -202,6 +206,7 @@ class LearnedWriter:
             "turns": before + change.turns,
             "told": told + change.told,
             "documents": json.dumps(documents),
+            "voices": _voices(voices, change),
         }
         # One whose turns contradict each other stays, lest undoing one of them find nothing.
         if values["turns"] <= 0:
@@ -234,7 +239,9 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
     record = {
         "usage": taught.usage,
         "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
-        "episodes": [(e.id, e.turns, dict(e.documents), e.clock, e.told) for e in taught.episodes],
+        "episodes": [
+            (e.id, e.turns, dict(e.documents), e.clock, e.told, e.user) for e in taught.episodes
+        ],
         "outcomes": taught.outcomes,
         "count": taught.count,
         "told": [{"note": note, "query": query} for note, query in taught.told],
@@ -250,6 +257,17 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
         "record": to_json(record).decode(),
         "ranker": taught.ranker,
     }
+
+
+def _voices(known: str | None, change: c.KeepEpisode) -> str | None:
+    """What users have said, with what one of them adds; of many users the loudest are kept."""
+    if change.user is None:
+        return known
+    voices = {} if known is None else json.loads(known)
+    voices[change.user] = credited(voices.get(change.user, {}), change.documents)
+    loud = sorted(voices.items(), key=lambda item: -sum(map(abs, item[1].values())))
+    left = {user: said for user, said in loud[:_MOST_USERS] if said}
+    return json.dumps(left) if left else None
 
 
 def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:

@@ -1,13 +1,14 @@
 """The schema version and the way forward from each older one."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn
 
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.outcome import RewardSource
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import (
     contents,
@@ -22,7 +23,7 @@ from crabpath_retrievers.storage.schema import (
 )
 from crabpath_retrievers.storage.weight_writer import unknown_moves
 
-VERSION = 7
+VERSION = 8
 
 Migration = Callable[[sa.Connection], None]
 
@@ -83,6 +84,16 @@ def _replacing(connection: sa.Connection) -> None:
     metadata.create_all(connection)
 
 
+def _giving(connection: sa.Connection) -> None:
+    """Version 8 knows who gave feedback, finds it by that, and knows what each said."""
+    _add(connection, (feedback.c.user, feedback.c.source, episodes.c.voices))
+    for name in ("ix_crabpath_feedback_user", "ix_crabpath_feedback_namespace"):
+        _index(connection, feedback, name)
+    for source in get_args(RewardSource):
+        said = feedback.c.payload.contains(f'"source": "{source}"', autoescape=True)
+        connection.execute(feedback.update().where(said).values(source=source))
+
+
 _OF_LEARNING = (*(namespaces.c[n] for n in ("learned", "frozen", "mind")), turns.c.embedding)
 _OF_TEACHING = (nodes.c.owner, nodes.c.authority, namespaces.c.notes, feedback.c.embedding)
 
@@ -117,6 +128,7 @@ MIGRATIONS: Mapping[int, Migration] = {
     4: _regions,
     5: _health,
     6: _replacing,
+    7: _giving,
 }
 
 

@@ -61,6 +61,9 @@ _NEAR = HotSelect(
 _EXPIRED = HotSelect(
     sa.select(nodes.c.id).select_from(_JOINED).where(_OWN, _BY_ID, sa.not_(_STANDS))
 )
+_OF_KEYS = HotSelect(
+    sa.select(notes.c.node).where(_OWN, notes.c.node.in_(sa.bindparam("keys", expanding=True)))
+)
 _PILE = HotSelect(
     sa.select(sa.func.count()).where(notes.c.indexed == sa.literal_column("0", sa.Integer))
 )
@@ -79,6 +82,12 @@ class NoteQueries:
         with self._store.reading() as connection:
             rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
         return [_vector(row) for row in rows.values()]
+
+    def among(self, namespace: int, keys: Sequence[int]) -> set[int]:
+        """Those of the nodes, by key, that are notes of a namespace."""
+        with self._store.reading() as connection:
+            rows = _OF_KEYS.rows(connection, {"namespace": namespace, "keys": list(keys)})
+        return {key for (key,) in rows}
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
         """The last notes of a namespace, for indexes that keep none."""
@@ -115,6 +124,12 @@ class NoteQueries:
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
         with self._store.reading() as connection:
             return [_vector(row) for row in connection.execute(query)]
+
+    def ids(self, namespace: int) -> set[str]:
+        """Ids of all notes of a namespace."""
+        query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
+        with self._store.reading() as connection:
+            return set(connection.scalars(query))
 
     def facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """What is known of those of the nodes that are notes, of any namespace."""

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatchmethod
 from hashlib import sha256
 from typing import Any
@@ -20,6 +20,7 @@ from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.node_writer import NodeWriter, content_row, node_row
 from crabpath_retrievers.storage.packing import pack, unpack
 from crabpath_retrievers.storage.settling import settle, standing
+from crabpath_retrievers.storage.snapshot_content import unpacked, without_notes
 
 _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # that a note comes with
 
@@ -186,7 +187,8 @@ class NoteWriter:
             .limit(1)
         )
         if row.feedback is not None and other is None:
-            self.apply(n.RemoveNotes((node,)))
+            self._remove(s.nodes.c.id == node)
+            self._journal("remove_notes", None, {"ids": [node]})
             return
         if row.feedback is not None:
             own = s.notes.c.node == row.node
@@ -223,14 +225,59 @@ class NoteWriter:
     @apply.register
     def _(self, change: n.RemoveNotes) -> None:
         for part in parts(change.ids):
-            self._remove(s.nodes.c.id.in_(part))
+            self._without_snapshots(self._remove(s.nodes.c.id.in_(part)))
         self._journal("remove_notes", None, {"ids": list(change.ids)})
+
+    def _without_snapshots(self, removed: Sequence[sa.Row[Any]]) -> None:
+        """What is forgotten must be gone: no snapshot brings it back."""
+        keys = {row.key for row in removed}
+        own = s.snapshots.c.namespace.in_({row.namespace for row in removed})
+        query = sa.select(s.snapshots.c.id, s.snapshots.c.content).where(own)
+        for identity, content in self._connection.execute(query).all():
+            left = without_notes(content, keys)
+            update = s.snapshots.update().where(s.snapshots.c.id == identity)
+            self._connection.execute(update.values(content=left))
+
+    def restore(self, snapshot: str) -> None:
+        """Let a namespace have the notes that it had when a snapshot was taken."""
+        query = sa.select(s.snapshots.c.namespace, s.snapshots.c.content)
+        row = self._connection.execute(query.where(s.snapshots.c.id == snapshot)).one_or_none()
+        content = row and unpacked(row.content)
+        if row is None or content is None or content.notes is None:
+            return
+        told = {table: rows for table, rows in content.told(row.namespace)}
+        had = {node["key"]: node["id"] for node in told[s.nodes]}
+        own = s.notes.c.namespace == row.namespace
+        now = set(self._connection.scalars(sa.select(s.notes.c.node).where(own)))
+        self._take(sorted(now - had.keys()))
+        back = had.keys() - self._taken(had, row.namespace)
+        for table, rows in told.items():
+            (key,) = table.primary_key.columns
+            for part in parts(sorted(back)):
+                self._connection.execute(table.delete().where(key.in_(part)))
+            if left := [one for one in rows if one[key.name] in back]:
+                self._connection.execute(table.insert(), left)
+        self._recount([row.namespace])
+
+    def _take(self, keys: Sequence[int]) -> None:
+        for part in parts(keys):
+            self._remove(s.notes.c.node.in_(part))
+
+    def _taken(self, ids: Mapping[int, str], namespace: int) -> set[int]:
+        """Those of former notes, by key, whose ids others have now."""
+        found: set[int] = set()
+        keys = {node: key for key, node in ids.items()}
+        for part in parts(sorted(keys)):
+            query = sa.select(s.nodes.c.id).where(s.nodes.c.id.in_(part))
+            other = query.where(s.nodes.c.owner != namespace)
+            found |= {keys[node] for node in self._connection.scalars(other)}
+        return found
 
     def forget(self, namespace: int) -> None:
         """Delete all notes of a namespace, by key."""
         self._remove(s.notes.c.namespace == namespace)
 
-    def _remove(self, which: sa.ColumnElement[bool]) -> None:
+    def _remove(self, which: sa.ColumnElement[bool]) -> Sequence[sa.Row[Any]]:
         rows = self._connection.execute(
             sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
             .join(s.notes, s.notes.c.node == s.nodes.c.key)
@@ -241,6 +288,7 @@ class NoteWriter:
         for part in parts(row.id for row in rows):
             self._nodes.remove(part)
         self._recount({row.namespace for row in rows})
+        return rows
 
     def _recount(self, namespaces: Iterable[int]) -> None:
         count = (

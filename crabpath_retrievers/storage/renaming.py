@@ -43,8 +43,16 @@ def _move(row: Row, to: Renames) -> Row:
 
 
 def _episode(row: Row, to: Renames) -> Row:
-    documents = {to.notes.get(n, n): credit for n, credit in json.loads(row["documents"]).items()}
-    return {**row, "id": _episode_id(row["id"], to), "documents": json.dumps(documents)}
+    new = {**row, "id": _episode_id(row["id"], to)}
+    new["documents"] = json.dumps(_credit(json.loads(row["documents"]), to))
+    if row.get("voices"):
+        said = json.loads(row["voices"]).items()
+        new["voices"] = json.dumps({user: _credit(credit, to) for user, credit in said})
+    return new
+
+
+def _credit(documents: Mapping[str, float], to: Renames) -> Row:
+    return {to.notes.get(node, node): credit for node, credit in documents.items()}
 
 
 def _episode_id(episode: str, to: Renames) -> str:

@@ -89,8 +89,14 @@ feedback = Table(
     Column("namespace", Text),
     # Vector of the correction, where one was given to a process with an embedder.
     Column("embedding", LargeBinary),
+    # Who gave it, and in what quality, as the payload says.
+    Column("user", Text),
+    Column("source", String(16)),
     sqlite_autoincrement=True,
 )
+Index("ix_crabpath_feedback_user", feedback.c.user, feedback.c.sequence)
+
+Index("ix_crabpath_feedback_namespace", feedback.c.namespace, feedback.c.sequence)
 
 consumed = Table(
     "crabpath_consumed",
@@ -145,6 +151,8 @@ episodes = Table(
     Column("embedding", LargeBinary, nullable=False),
     # 0 until its vector can be searched.
     Column("indexed", SmallInteger, nullable=False),
+    # The same credit by user, of those who are known.
+    Column("voices", Text),
 )
 
 Index("ix_crabpath_episodes_clock", episodes.c.namespace, episodes.c.clock)

@@ -22,9 +22,9 @@ def scrub(connection: sa.Connection, namespace: int) -> None:
     rows = connection.execute(query.where(journal.change.in_(_ABOUT_ALL), journal.inverse != ""))
     for sequence, text in rows.all():
         inverse = json.loads(text)
-        images = [image for image in inverse["images"] if not _of(image, namespace)]
-        known = _known(connection, [identity for identity, _, _ in inverse["episodes"]])
-        episodes = [episode for episode in inverse["episodes"] if episode[0] in known]
+        images = [image for image in inverse.get("images", ()) if not _of(image, namespace)]
+        known = _known(connection, [identity for identity, _, _ in inverse.get("episodes", ())])
+        episodes = [episode for episode in inverse.get("episodes", ()) if episode[0] in known]
         left = json.dumps({**inverse, "images": images, "episodes": episodes})
         update = s.journal.update().where(journal.sequence == sequence)
         connection.execute(update.values(inverse=left))

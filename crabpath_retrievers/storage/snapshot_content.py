@@ -3,7 +3,7 @@
 import json
 import zlib
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -19,6 +19,12 @@ _NODES = {
 }
 _DEFAULTS = {s.usage: {"decay": 0.0}}  # of columns that older schemas lack
 _TABLES = (*_NODES, s.episodes)
+# A note as a whole: its rows, whose own columns tell them apart.
+_NOTES = {
+    s.nodes: s.notes.c.node == s.nodes.c.key,
+    s.contents: s.notes.c.node == s.contents.c.node,
+    s.notes: sa.true(),
+}
 _QUICK = 1  # of zlib: the best level takes six times as long for a tenth less
 
 
@@ -29,11 +35,21 @@ class Content(NamedTuple):
         exponent: Its accumulated decay exponent.
         mind: What it knew of ranking, as JSON; None before it first learned.
         tables: Rows without the namespace, by name of the table.
+        notes: Its notes, by name of the table; None where an older release took the snapshot.
     """
 
     exponent: float
     mind: str | None
     tables: dict[str, list[dict[str, Any]]]
+    notes: dict[str, list[dict[str, Any]]] | None = None
+
+    def told(self, namespace: int) -> Iterator[tuple[sa.Table, list[Any]]]:
+        """The rows of the notes to write, by table; their vectors wait for the index."""
+        here = {"owner": namespace, "namespace": namespace, "indexed": 0}
+        for table in _NOTES:
+            rows = (self.notes or {}).get(table.name, [])
+            fixed = {name: value for name, value in here.items() if name in table.c}
+            yield table, [{**_binary(table, row), **fixed} for row in rows]
 
     def nodes(self) -> set[int]:
         """Keys of all nodes that it speaks of."""
@@ -70,6 +86,14 @@ class Content(NamedTuple):
         )
 
 
+def _binary(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
+    """A row with its binary values as they are stored."""
+    return {
+        name: urlsafe_b64decode(value) if isinstance(table.c[name].type, sa.LargeBinary) else value
+        for name, value in row.items()
+    }
+
+
 def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str | None) -> bytes:
     """All that a namespace knows now, compressed."""
     tables = {}
@@ -77,8 +101,27 @@ def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str
         columns = [column for column in table.c if column.name not in {"namespace", "indexed"}]
         query = sa.select(*columns).where(table.c.namespace == namespace)
         tables[table.name] = [dict(row) for row in connection.execute(query).mappings()]
-    data = {"exponent": exponent, "mind": mind, "tables": tables}
+    notes = {}
+    for table, joined in _NOTES.items():
+        query = sa.select(table).where(joined, s.notes.c.namespace == namespace)
+        notes[table.name] = [dict(row) for row in connection.execute(query).mappings()]
+    data = {"exponent": exponent, "mind": mind, "tables": tables, "notes": notes}
     return zlib.compress(to_json(data, bytes_mode="base64"), _QUICK)
+
+
+def without_notes(data: bytes, keys: Container[int]) -> bytes:
+    """What :func:`packed` gave without some of the notes."""
+    content = unpacked(data)
+    left = {
+        table.name: [
+            row
+            for row in (content.notes or {}).get(table.name, ())
+            if row[table.primary_key.columns[0].name] not in keys
+        ]
+        for table in _NOTES
+    }
+    notes = None if content.notes is None else left
+    return zlib.compress(to_json(content._replace(notes=notes)._asdict()), _QUICK)
 
 
 def unpacked(data: bytes) -> Content:

@@ -68,18 +68,26 @@ def held(memory: CrabPath, namespace: str) -> dict[str, dict]:
 
 
 def _split(row) -> tuple[tuple, list[float]]:
-    """A row as what names it and its numbers; credit by document is numbers too."""
+    """A row as what names it and its numbers; credit by document, or by user too, is numbers."""
     names, numbers = [], []
     for value in row:
         if isinstance(value, str) and value.startswith("{"):
-            credit = sorted(json.loads(value).items())
-            names += [node for node, _ in credit]
+            credit = sorted(_flat(json.loads(value)))
+            names += [name for name, _ in credit]
             numbers += [amount for _, amount in credit]
         elif isinstance(value, float):
             numbers.append(value)
         else:
             names.append(value)
     return tuple(names), numbers
+
+
+def _flat(credit: dict) -> Iterator[tuple[str, float]]:
+    for name, amount in credit.items():
+        if isinstance(amount, dict):
+            yield from ((f"{name} {node}", each) for node, each in amount.items())
+        else:
+            yield name, amount
 
 
 def same(now: dict[str, dict], before: dict[str, dict], rtol: float = 1e-6) -> None:

@@ -26,8 +26,9 @@ from crabpath_retrievers.graph import Authority, EdgeKind
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
+from crabpath_retrievers.storage.history_queries import Giver
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
-from crabpath_retrievers.storage.schema import taught
+from crabpath_retrievers.storage.schema import feedback, taught
 
 OF_VERSION_3 = ["moves", "taught", "snapshots", "notes"]
 TABLES = ["feedback", "consumed", "counts", "usage", "episodes", *OF_VERSION_3]
@@ -254,4 +255,29 @@ def test_a_store_of_version_6_knows_of_nobody_who_stands_for_others(location, st
     keys = migrated.learned.keys(["a", "b"])
     migrated.apply([MergeNodes("run", (Merged(keys["b"], keys["a"]),))])
     assert migrated.catalog.answering(["a", "b"]) == {"b": "a"}
+    migrated.close()
+
+
+def test_feedback_of_version_7_is_found_by_its_source(location, store):
+    """Who gave it was not known; in what quality they did, it says itself."""
+    said = [
+        Feedback(None, 1.0, feedback_id="h", namespace="ann", answer='"source": "teacher"'),
+        Feedback(None, -1.0, feedback_id="s", namespace="ann", source="self"),
+    ]
+    store.apply([KeepFeedback(one) for one in said])
+    with store._engine.begin() as connection:
+        for index in ("user", "namespace"):
+            connection.execute(sa.text(f"DROP INDEX ix_crabpath_feedback_{index}"))
+        for column in ("user", "source"):
+            connection.execute(sa.text(f'ALTER TABLE crabpath_feedback DROP COLUMN "{column}"'))
+    store.apply([PutMeta((("schema", "7"),))])
+    migrated = GraphStore(location)
+    assert version_of(migrated) == VERSION
+    of_source = migrated.history.given(Giver(source="self"), 9)
+    assert [(one.feedback_id, one.user) for one in of_source] == [("s", None)]
+    assert [one.feedback_id for one in migrated.history.given(Giver(source="human"), 9)] == ["h"]
+    migrated.apply([KeepFeedback(Feedback(None, 1.0, feedback_id="n", user="eve"))])
+    assert [one.feedback_id for one in migrated.history.given(Giver(user="eve"), 9)] == ["n"]
+    names = {index["name"] for index in sa.inspect(migrated._engine).get_indexes(feedback.name)}
+    assert {"ix_crabpath_feedback_user", "ix_crabpath_feedback_namespace"} <= names
     migrated.close()

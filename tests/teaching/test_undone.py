@@ -7,7 +7,8 @@ from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.learning.notes import note_id
-from crabpath_retrievers.storage.schema import moves, overlay
+from crabpath_retrievers.storage.apply import Writer
+from crabpath_retrievers.storage.schema import moves, nodes, overlay
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -139,19 +140,51 @@ def test_every_weight_has_a_move_and_no_move_outlives_its_weight(memory):
     assert edges[0] == edges[1]
 
 
-def test_notes_stay_when_a_snapshot_is_restored(memory, pupil):
-    """Of a later one neither edges nor question are known; it is found by what it says."""
+def test_a_restored_snapshot_has_the_notes_of_then(memory, pupil):
+    """Later ones go, with all that came with them; those that were undone since come back."""
     memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
-    kept = memory.snapshot()
+    feedback = corrected(memory)
+    memory._recorder._catch_up(1)
+    known, kept = pupil.found(), memory.snapshot()
+    memory.undo(feedback)
     memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
+    memory.teach("Cherries are black.", id="old", query=QUESTION)
+    memory._recorder._catch_up(1)
     memory.restore(kept)
-    assert pupil.weights() == {("old", "a", "taught"): pytest.approx(0.6)}
-    assert len(told(memory)) == 1
-    assert {"old", "new"} <= set(pupil.found("Limes are green."))
+    assert pupil.found() == known
+    assert "new" not in pupil.found("Limes are green.")
+    assert pupil.facts("new") is None
+    assert (
+        memory.store.catalog.documents(["old"], namespace=1)["old"].content == "Cherries are red."
+    )
+    assert (memory.info()["notes"], len(told(memory))) == (2, 2)
+    assert pupil.weights()["old", "a", "taught"] == pytest.approx(0.6, rel=1e-3)
+    assert memory.undo(feedback).note.startswith("it was undone before")
+
+
+def test_what_was_forgotten_does_not_come_back(memory, pupil):
+    """No snapshot keeps it, and nobody else's note is touched."""
+    memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
+    memory.teach("Plums are blue.", id="other", namespace="ann")
+    kept = memory.snapshot()
     memory.forget(ids=["old"])
     memory.restore(kept)
     assert pupil.weights() == {}
     assert "old" not in pupil.found()
+    assert "other" in pupil.found(namespace="ann")
+
+
+def test_an_id_that_somebody_else_has_now_stays_theirs(memory, pupil):
+    """A note comes back only under an id that is free."""
+    memory.teach("Cherries are red.", id="x")
+    kept = memory.snapshot()
+    with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
+        writer = Writer(connection, memory.store._fulltext)
+        writer._notes._remove(nodes.c.id == "x")
+    memory.teach("Plums are blue.", id="x", namespace="ann")
+    memory.restore(kept)
+    assert "x" in pupil.found(namespace="ann")
+    assert "x" not in pupil.found()
 
 
 def test_a_forgotten_namespace_keeps_nothing(memory, pupil):

@@ -1,0 +1,418 @@
+"""What the rows of an archive must be like, so that whatever reads them later can.
+
+Types and ranges follow from the columns of the tables; what a column holds as JSON is read here as
+it will be read then.
+"""
+
+import json
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+import numpy as np
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
+
+from crabpath_retrievers.changes.notes import NoteKind
+from crabpath_retrievers.config import LearningSettings, Settings
+from crabpath_retrievers.errors import CrabPathError
+from crabpath_retrievers.feedback.published import PUBLISHED, settings_of
+from crabpath_retrievers.graph import Authority, EdgeKind
+from crabpath_retrievers.health.report import HealthReport
+from crabpath_retrievers.knobs import knobs_of
+from crabpath_retrievers.mind import Mind
+from crabpath_retrievers.outcome import Feedback, Status
+from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.rerank.posterior import Posterior, without
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.storage.dump import OWN_META, PREFIX, tables
+from crabpath_retrievers.storage.portable import NODES, nodes_in
+from crabpath_retrievers.storage.snapshot_content import Content
+from crabpath_retrievers.trajectory import Turn
+
+_DIGITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
+_ROUNDING = 1e-6
+_LATEST = 1e11  # seconds since the epoch, in the year 5138
+# Columns of numbers that are never below 0, and of weights, in all tables.
+_COUNTS = frozenset(
+    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "learned", "length"}
+    | {"level", "losses", "mentions", "notes", "outcomes", "place", "position", "sequence"}
+    | {"trials", "turn", "turns", "uses", "wins", "key"}
+)
+_WEIGHTS = frozenset({"floor", "prior", "weight"})
+# Of columns of whole numbers, and of texts, in all tables.
+_NUMBERS: Mapping[str, list[Any]] = {
+    "kind": [kind.value for kind in EdgeKind],
+    "authority": [authority.value for authority in Authority],
+    "frozen": [0, 1],
+    "indexed": [0, 1],
+}
+_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("feedback", "status"): get_args(Status),
+    ("notes", "kind"): get_args(NoteKind),
+    ("replaced", "kind"): ("merge", "split"),
+}
+_COUNTED_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
+_UNPACKED = 1 << 26  # bytes of what is packed within a row, unless it is packed in a 32nd of that
+_PACKED = 32
+
+NUMBER = np.dtype("<f2")
+"""Vectors travel as they are stored."""
+
+VECTORS = "embedding"
+"""The column of vectors: of a row an archive holds the place of its vector among the others."""
+
+MOST = (1 << 63) - 1
+"""The largest number that every database stores."""
+
+ODD = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, zlib.error, CrabPathError),
+)
+"""What reading an odd row raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowReader:
+    """Reads and checks the rows of one table.
+
+    Attributes:
+        table: Its name.
+        columns: Those that each row has.
+        by_id: Whether nodes are named by their ids, as in the archive of a namespace.
+        dimension: Of the vectors; None where it is not known.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    by_id: bool = False
+    dimension: int | None = None
+
+    def parser(self) -> Callable[[bytes], Any]:
+        """Reads a line that holds a row: binary values are still text, and vectors places.
+
+        It raises one of ``ODD`` where a line holds no row of this table.
+        """
+        columns, nodes = tables()[self.table].c, NODES.get(self.table, ()) if self.by_id else ()
+        named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
+        fields = {
+            name: core_schema.typed_dict_field(named if name in nodes else _schema(columns[name]))
+            for name in self.columns
+        }
+        schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+        return SchemaValidator(schema).validate_json
+
+    def require_readable(self, row: Mapping[str, Any]) -> None:
+        """Read the values of a row as they will be read later.
+
+        Args:
+            row: As it is parsed, with bytes for binary values.
+
+        Raises:
+            ODD: One of them could not be read then.
+        """
+        for column, value in row.items():
+            if isinstance(value, str) and "\x00" in value:
+                msg = f"{column} holds a NUL"
+                raise ValueError(msg)
+            read = _READ.get((self.table, column))
+            if read is not None and value is not None:
+                read(value)
+            allowed = _NAMES.get((self.table, column))
+            if allowed is not None and value not in allowed:
+                msg = f"{column} is none of {', '.join(allowed)}"
+                raise ValueError(msg)
+        vector = row.get(VECTORS)
+        if vector is not None:
+            self._require_vector(vector)
+        if self.table == "snapshots":
+            self._require_snapshot(row["content"])
+        if self.table == "meta":
+            _require_fact(row["name"], row["value"])
+        # What a lesson or an episode calls a node is one.
+        if not all(isinstance(node, (str if self.by_id else int)) for node in self._nodes(row)):
+            msg = "it names a node that is none"
+            raise ValueError(msg)
+
+    def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
+        return nodes_in((self.table, [row]), str if self.by_id else int)
+
+    def _require_vector(self, vector: bytes) -> None:
+        numbers = np.frombuffer(vector, dtype=NUMBER)
+        if self.dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
+            msg = "its vector is none"
+            raise ValueError(msg)
+
+    def _require_snapshot(self, data: bytes) -> None:
+        content = Content(**_json(_inflated(data).decode()))
+        _finite(content.exponent)
+        if content.mind is not None:
+            _mind(content.mind)
+        for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
+            name = table.name.removeprefix(PREFIX)
+            reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
+            parse = reader.parser()
+            for row in rows:
+                binary = {n: 0 if n == VECTORS else "" for n, v in row.items() if type(v) is bytes}
+                parse(json.dumps({**row, **binary}).encode())
+                reader.require_readable(row)
+
+
+@cache
+def _schema(column: sa.Column[Any]) -> CoreSchema:
+    kind = column.type
+    schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values too, so far
+    if isinstance(kind, sa.String):
+        schema = core_schema.str_schema(strict=True, max_length=kind.length)
+    elif column.name == VECTORS:
+        schema = core_schema.int_schema(strict=True, ge=0)
+    elif isinstance(kind, sa.Integer) and column.name in _NUMBERS:
+        schema = core_schema.literal_schema(_NUMBERS[column.name])
+    elif isinstance(kind, sa.Integer):
+        most = 1 << next(bits for of, bits in _DIGITS.items() if isinstance(kind, of)) - 1
+        least = 0 if column.name in _COUNTS else -most
+        schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
+    elif isinstance(kind, sa.Float):
+        least, most = _bounds(column.name)
+        schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=least, le=most)
+    return core_schema.nullable_schema(schema) if column.nullable else schema
+
+
+def _bounds(column: str) -> tuple[float | None, float | None]:
+    if column in _WEIGHTS:
+        return -1.0 - _ROUNDING, 1.0 + _ROUNDING
+    if column == "created":
+        return 0.0, _LATEST
+    return (-_ROUNDING if column in _COUNTS else None), None
+
+
+def _json(text: str) -> Any:
+    """JSON without numbers that are none, and no deeper than Python can go."""
+    return from_json(text, allow_inf_nan=False)
+
+
+def _typed(kind: Any) -> Callable[[str], Any]:
+    """Reads JSON of this type, whose numbers and texts are not taken for each other."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def read(text: str) -> Any:
+        _require_finite(_json(text))
+        return adapter.validate_json(text, strict=True)
+
+    return read
+
+
+def _require_finite(value: Any) -> None:
+    """Refuse numbers that are too large to be stored or counted with, however deep they stand."""
+    if isinstance(value, dict):
+        for item in value.values():
+            _require_finite(item)
+    elif isinstance(value, list):
+        for item in value:
+            _require_finite(item)
+    elif isinstance(value, (int, float)) and not -(2.0**63) <= value < 2.0**63:
+        msg = f"{value!r:.40} is too large"
+        raise ValueError(msg)
+    elif isinstance(value, str) and "\x00" in value:
+        msg = "a text holds a NUL"
+        raise ValueError(msg)
+
+
+Node = int | str | None
+
+
+@dataclass
+class _Told:
+    note: str
+    query: str | None
+
+
+@dataclass
+class _Lesson:
+    """The record of a lesson."""
+
+    outcomes: list[float]
+    count: int
+    spoken: dict[str, tuple[float, float]]
+    told: list[_Told]
+    used: list[str]
+    episodes: list[
+        tuple[str, float, dict[str, float], int | None]
+        | tuple[str, float, dict[str, float], int | None, float]
+        | tuple[str, float, dict[str, float], int | None, float, str | None]
+    ]
+    usage: list[tuple[Node, float, float] | tuple[Node, float, float, float]]
+    together: list[tuple[Node, Node, int, float]]
+    steps: list[tuple[int, Node, str, str, Node, float, float, float, float]] | None = None
+
+
+@dataclass
+class _Tuning:
+    """What is known of turning knobs."""
+
+    evidence: list[tuple[str, str, int, float, float]]
+    pending: list[tuple[str, str, int, float]]
+    state: tuple[int, int, int, int]
+    good: tuple[dict[str, float], int, int] | None
+
+
+@dataclass
+class _Embedder:
+    model: str
+    dimension: int
+    probe: str
+
+
+@dataclass
+class _Inverse:
+    """What takes maintenance back, as far as it is read without being asked for."""
+
+    images: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]] | None = None
+    episodes: list[tuple[str, str, str]] | None = None
+
+
+_turn_of, _feedback_of, _lesson_of = _typed(Turn), _typed(Feedback), _typed(_Lesson)
+_report_of, _embedder_of, _inverse = _typed(HealthReport), _typed(_Embedder), _typed(_Inverse)
+_tuning = _typed(_Tuning)
+_object, _credits = _typed(dict[str, Any]), _typed(dict[str, float])
+_voices = _typed(dict[str, dict[str, float]])
+
+
+def _turn(text: str) -> None:
+    _turn_of(text)
+    turn = Turn.from_dict(json.loads(text))
+    require_namespace(turn.namespace)
+    _ = turn.trace, turn.follow_log
+
+
+def _feedback(text: str) -> None:
+    _feedback_of(text)
+    Feedback.from_dict(json.loads(text))
+
+
+def _report(text: str) -> None:
+    _report_of(text)
+    HealthReport.from_dict(json.loads(text))
+
+
+def _lesson(text: str) -> None:
+    for _, _, kind, _ in _lesson_of(text).together:
+        EdgeKind(kind)
+
+
+def require_namespace(name: str) -> None:
+    """Refuse what is no name of a namespace; raises one of ``ODD``."""
+    if namespace_of(name) != name:
+        msg = "it is no name of a namespace"
+        raise ValueError(msg)
+
+
+@cache
+def _prior() -> Posterior:
+    return Posterior.of(Ranker.load().weights, LearningSettings().prior_strength)
+
+
+def _mind(text: str) -> None:
+    _require_finite(_json(text))
+    mind, size = Mind.from_json(text, _prior()), len(_prior().mean)
+    mean, precision = mind.posterior.mean, mind.posterior.precision
+    if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
+        msg = "what it knows of ranking has another shape"
+        raise ValueError(msg)
+    np.linalg.cholesky(precision)  # raises where it is no precision
+    for number in (mind.baseline.mean, *(n for pair in mind.trust.spoken.values() for n in pair)):
+        _finite(number)
+    if mind.baseline.count < 0:
+        msg = "it counts below 0"
+        raise ValueError(msg)
+    _ = mind.weights()
+
+
+def _finite(number: object) -> None:
+    if not isinstance(number, (int, float)) or isinstance(number, bool) or number - number != 0:
+        msg = f"{number!r:.40} is no number"
+        raise ValueError(msg)
+
+
+def _ranker(data: bytes) -> None:
+    _inflated(data)
+    gained = without(_prior(), data)
+    if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
+        msg = "what the ranker learned is no number"
+        raise ValueError(msg)
+
+
+def _knobs(text: str) -> None:
+    _object(text)
+    knobs_of(text, Settings())
+
+
+def _words(codes: bytes) -> None:
+    if len(codes) % 2:
+        msg = "the codes of its words are cut off"
+        raise ValueError(msg)
+
+
+def _inflated(data: bytes) -> bytes:
+    """What is packed, unless it is far larger than what it is packed in."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(data, max(_UNPACKED, _PACKED * len(data)))
+    if not unpacking.eof:
+        msg = "it is cut off, or larger than anything that is written"
+        raise ValueError(msg)
+    return found
+
+
+def _require_fact(name: str, value: str) -> None:
+    """Refuse a fact about the store itself that cannot be read."""
+    if name in OWN_META:
+        msg = f"{name} is of one store alone"
+        raise ValueError(msg)
+    if name == "embedder":
+        dimension_of(value)
+    elif name in _COUNTED_FACTS:
+        _require_finite(int(value))
+    elif name == PUBLISHED:
+        _object(value)
+        settings_of(value)
+    elif name.startswith("trial:"):
+        _object(value)
+
+
+def dimension_of(embedder: str) -> int:
+    """The dimension of an embedder, as the store knows it.
+
+    Raises:
+        ODD: The text does not describe one.
+    """
+    known = _embedder_of(embedder)
+    probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
+    if probe.size != known.dimension or not np.isfinite(probe).all():
+        msg = "its probe is no vector of its dimension"
+        raise ValueError(msg)
+    return int(known.dimension)
+
+
+_READ: Mapping[tuple[str, str], Callable[[Any], object]] = {
+    ("contents", "metadata"): _object,
+    ("episodes", "documents"): _credits,
+    ("episodes", "voices"): _voices,
+    ("feedback", "namespace"): require_namespace,
+    ("feedback", "payload"): _feedback,
+    ("health", "report"): _report,
+    ("journal", "inverse"): _inverse,
+    ("journal", "payload"): _object,
+    ("namespaces", "knobs"): _knobs,
+    ("namespaces", "mind"): _mind,
+    ("namespaces", "name"): require_namespace,
+    ("namespaces", "tuning"): _tuning,
+    ("nodes", "terms"): _words,
+    ("taught", "ranker"): _ranker,
+    ("taught", "record"): _lesson,
+    ("turns", "record"): _turn,
+}
+"""How columns are read that hold more than a number or a text."""
