@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.query import namespace_of, texts_of
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.text import shown
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Who says so; settings weigh each."""
@@ -61,13 +61,14 @@ class Feedback:
             set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
         for name in ("turn_id", "answer", "correction"):
             value = getattr(self, name)
-            set_(self, name, None if value is None else storable(str(value)))
+            set_(self, name, None if value is None else text_of(name, value))
         if self.namespace is not None:
             set_(self, "namespace", namespace_of(self.namespace))
-        if self.source not in get_args(RewardSource):
-            msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
+        known = get_args(RewardSource)
+        if not isinstance(self.source, str) or self.source not in known:
+            msg = f"unknown source {shown(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
-        name = storable(str(self.feedback_id))
+        name = text_of("feedback_id", self.feedback_id)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
@@ -79,8 +80,16 @@ class Feedback:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
-        """The inverse of :meth:`to_dict`."""
-        return cls(**data)
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            InvalidInputError: It is not what ``to_dict`` gives.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            msg = f"this is no feedback as a mapping: {error}"
+            raise InvalidInputError(msg) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,6 @@ def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> f
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not known or not least <= value <= 1:  # type: ignore[operator]
         words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
-        msg = f"{name} must be a number from {words}, not {value!r}"
+        msg = f"{name} must be a number from {words}, not {shown(value)}"
         raise InvalidInputError(msg)
     return float(value)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}](?:[^\W{_SINGLE}]|[{_MARKS}])*")
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 _LONGEST_WORD = 64
+_LONGEST_SHOWN = 200
 
 
 class Word(NamedTuple):
@@ -34,6 +35,14 @@ class Word(NamedTuple):
 def storable(text: str) -> str:
     """Text that every database stores: no NUL, no lone surrogates."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+def shown(value: object) -> str:
+    """Any value as messages show it: what somebody passed may have no text of its own."""
+    try:
+        return repr(value)[:_LONGEST_SHOWN]
+    except Exception:
+        return f"a {type(value).__name__}"
 
 
 def normalise(text: str) -> str:

@@ -17,11 +17,11 @@ from crabpath_retrievers.explanation import (
     nodes_shown,
 )
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.query import Query, namespace_of
+from crabpath_retrievers.query import Query, namespace_of, text_of
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import shown
 
 
 class Asking(Parts):
@@ -91,7 +91,7 @@ class Asking(Parts):
         """
         self._require_open()
         scope = None if namespace is None else namespace_of(namespace)
-        turn = self.store.turns.get(storable(str(turn_id)), namespace=scope)
+        turn = self.store.turns.get(text_of("turn_id", turn_id), namespace=scope)
         key = self.store.walk.clock(turn.namespace).key
         documents = self.store.catalog.documents(nodes_shown(turn), namespace=key)
         moves = self.store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
@@ -101,6 +101,6 @@ class Asking(Parts):
 def _sampler(seed: int) -> np.random.Generator:
     """Randomness for exploring; True seeds it afresh every time."""
     if not isinstance(seed, int) or seed < 0:
-        msg = f"explore must be True, False or a seed of at least 0, not {seed!r}"
+        msg = f"explore must be True, False or a seed of at least 0, not {shown(seed)}"
         raise InvalidInputError(msg)
     return np.random.default_rng(None if seed is True else seed)

@@ -15,12 +15,11 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.text import storable
 
 _ALL = (*WHOLES, RETIRED)  # what is forgotten is gone, whoever saw it
 
@@ -121,8 +120,10 @@ class Documents(Parts):
             self._forget_namespace(namespace_of(namespace))
             return 0
         if source is not None:
-            return self._remove(self.store.catalog.known(sources=[storable(source)], owners=_ALL))
-        wanted = texts_of(ids or ())
+            return self._remove(
+                self.store.catalog.known(sources=[text_of("source", source)], owners=_ALL)
+            )
+        wanted = texts_of(() if ids is None else ids)
         wanted = [*wanted, *self.store.catalog.wholes(wanted)]
         known = self.store.catalog.known(ids=wanted, documents=wanted, owners=_ALL)
         found = self._remove(known)

@@ -14,8 +14,8 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
 from crabpath_retrievers.ingest.syncing import Scope, Sync
 from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.query import listed, texts_of
 from crabpath_retrievers.sources import Folder, read_folder, require_documents
-from crabpath_retrievers.text import storable
 
 Place = str | os.PathLike[str]
 
@@ -73,7 +73,7 @@ class Syncing(Parts):
             require_documents(folders)
         skipped = tuple(source for folder in folders for source in folder.skipped)
         scope = Scope(
-            tuple(storable(root) for root in (*roots, *(folder.root for folder in folders))),
+            tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
             tuple(alias for folder in folders for alias in folder.aliases),
             frozenset(skipped),
         )
@@ -99,10 +99,10 @@ def _sorted(
     Raises:
         InvalidInputError: It is neither.
     """
-    listed = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    documents = [one for one in listed if isinstance(one, Document)]
-    places = [one for one in listed if isinstance(one, (str, os.PathLike))]
-    if len(documents) + len(places) != len(listed) or (documents and places):
+    ones = [given] if isinstance(given, (str, os.PathLike)) else listed("what to sync", given)
+    documents = [one for one in ones if isinstance(one, Document)]
+    places = [one for one in ones if isinstance(one, (str, os.PathLike))]
+    if len(documents) + len(places) != len(ones) or (documents and places):
         msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
         raise InvalidInputError(msg)
     return documents, places

@@ -15,7 +15,7 @@ from crabpath_retrievers.graph import Authority, Vector
 from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note, note_digest, note_id
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.text import storable, titled
@@ -161,7 +161,7 @@ class Teaching(Parts):
         """
         self._require_open()
         rank = Authority.of(authority)
-        keys = self._nodes(texts_of(ids), _namespace(namespace))
+        keys = self._nodes(texts_of(ids), namespace_of(namespace))
         self.store.apply([SetAuthority(tuple(keys.values()), rank)])
         return len(keys)
 
@@ -192,7 +192,7 @@ class Teaching(Parts):
     ) -> str:
         """Keep a note, unless it is there as it is."""
         self._require_open()
-        rank, whose = Authority.of(authority), _namespace(namespace)
+        rank, whose = Authority.of(authority), namespace_of(namespace)
         asked = None if asked is None else _asked(asked)
         if self.store.learned.learned(whose).frozen:
             msg = f"namespace {whose!r} is frozen: it learns nothing, teach another one"
@@ -225,8 +225,8 @@ class Teaching(Parts):
 
     def _turn(self, turn_id: str, namespace: str | None) -> Logged:
         self._require_open()
-        scope = None if namespace is None else _namespace(namespace)
-        name = storable(str(turn_id))
+        scope = None if namespace is None else namespace_of(namespace)
+        name = text_of("turn_id", turn_id)
         found = self.store.turns.find(name, namespace=scope)
         if found is None:
             msg = f"no turn {name!r} is recorded here: check the id and the namespace"
@@ -277,13 +277,6 @@ def _cleaned(said: Said) -> Said:
     title = _text("title", said.title, _LONGEST_NAME) if said.title != "" else ""
     name = None if said.id is None else _text("id", said.id, _LONGEST_NAME)
     return replace(said, text=_text("text", said.text, LONGEST), title=title, id=name)
-
-
-def _namespace(name: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        msg = f"namespace must be a non-empty text, not {name!r}"
-        raise InvalidInputError(msg)
-    return namespace_of(name)
 
 
 def _text(what: str, value: object, most: int) -> str:

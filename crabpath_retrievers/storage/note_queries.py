@@ -9,7 +9,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
 
 
@@ -78,7 +78,7 @@ class NoteQueries:
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
         with self._store.reading() as connection:
             rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
-        return [_vector(row) for row in rows.values()]
+        return list(readable("a note", rows.values(), _vector))
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
         """The last notes of a namespace, for indexes that keep none."""
@@ -90,7 +90,8 @@ class NoteQueries:
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return [_vector(row) for row in connection.execute(query, {"since": since})]
+            rows = connection.execute(query, {"since": since})
+            return list(readable("a note", rows, _vector))
 
     def expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Those of the ids that are notes whose probation is over."""
@@ -108,7 +109,7 @@ class NoteQueries:
         """Notes whose vectors cannot be searched yet."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
         with self._store.reading() as connection:
-            return [_vector(row) for row in connection.execute(query)]
+            return list(readable("a note", connection.execute(query), _vector))
 
     def facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """What is known of those of the nodes that are notes, of any namespace."""

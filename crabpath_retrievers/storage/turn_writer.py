@@ -75,14 +75,37 @@ class TurnWriter:
             try:
                 self._write(batch)
             except (StoreUnavailableError, StoreLockedError) as error:
-                with self._changed:
-                    self._away = error
-                    self._keep([*batch, *self._waiting])
-                    self._thread = None
-                    self._changed.notify_all()
+                self._give_up(batch, error)
                 return
             except Exception as error:  # if the thread died here, readers would wait for ever
-                _log.warning("%d turn records could not be written: %s", len(batch), error)
+                if len(batch) == 1:
+                    _log.warning("a turn record could not be written: %s", error)
+                elif not self._write_each(batch):
+                    return
+
+    def _write_each(self, batch: Sequence[RecordTurn]) -> bool:
+        """Write records one by one, so that one which cannot be written loses only itself.
+
+        Returns:
+            Whether the database was there to the end.
+        """
+        for number, record in enumerate(batch):
+            try:
+                self._write([record])
+            except (StoreUnavailableError, StoreLockedError) as error:
+                self._give_up(batch[number:], error)
+                return False
+            except Exception as error:
+                _log.warning("a turn record could not be written: %s", error)
+        return True
+
+    def _give_up(self, left: Sequence[RecordTurn], error: CrabPathError) -> None:
+        """Keep records until the next one comes, and end."""
+        with self._changed:
+            self._away = error
+            self._keep([*left, *self._waiting])
+            self._thread = None
+            self._changed.notify_all()
 
     def _next(self) -> list[RecordTurn]:
         with self._changed:

@@ -87,7 +87,7 @@ def test_a_refused_write_is_logged_and_does_not_stop_the_next(caplog):
     writer.settle()
     writer.put(record(2))
     writer.settle()
-    assert "1 turn records could not be written: no space" in caplog.text
+    assert "a turn record could not be written: no space" in caplog.text
     assert written == ["t2"]
 
 
@@ -124,3 +124,49 @@ def test_changes_come_after_the_turns_that_were_handed_over(store):
     store.record(record(1).turn)
     store.apply([ForgetNamespace("n")])
     assert store.catalog.statistics()["turns"] == 0
+
+
+def test_a_record_that_cannot_be_written_loses_only_itself(caplog):
+    """When a batch fails its records are written one by one."""
+    written, gate = [], threading.Event()
+
+    def write(batch):
+        gate.wait(5)
+        if any(change.turn.id == "t2" for change in batch):
+            msg = "not text"
+            raise StoreError(msg)
+        written.extend(change.turn.id for change in batch)
+
+    writer = TurnWriter(write)
+    for number in range(5):
+        writer.put(record(number))
+    gate.set()
+    writer.settle()
+    assert written == ["t0", "t1", "t3", "t4"]
+    assert caplog.text.count("could not be written: not text") == 1
+
+
+def test_an_outage_between_single_writes_keeps_the_rest():
+    """The database goes away after the first of them: the others wait and come later."""
+    written, gate, trouble = [], threading.Event(), ["odd", "away"]
+
+    def write(batch):
+        gate.wait(5)
+        if len(batch) > 1 and trouble[:1] == ["odd"]:
+            trouble.pop(0)
+            msg = "not text"
+            raise StoreError(msg)
+        if written and trouble:
+            trouble.pop(0)
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+        written.extend(change.turn.id for change in batch)
+
+    writer = TurnWriter(write)
+    for number in range(4):
+        writer.put(record(number))
+    gate.set()
+    with pytest.raises(StoreUnavailableError):
+        writer.settle()
+    writer.settle()
+    assert written == ["t0", "t1", "t2", "t3"]
