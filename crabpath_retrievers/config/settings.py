@@ -16,6 +16,10 @@ from crabpath_retrievers.config.learning import (
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.text import shown
+from crabpath_retrievers.time_limit import TIME_LIMIT
+
+_LONGEST = 86_400.0  # seconds
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
     {
@@ -205,7 +209,13 @@ class RankSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``."""
+    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``.
+
+    Attributes:
+        time_limit: Seconds that a query or a feedback may wait for databases and servers, all its
+            waiting together: then it fails with ``StoreUnavailableError``. Closing waits no longer
+            either. What may take long, such as adding documents, has no limit.
+    """
 
     tiers: TierSettings = field(default_factory=TierSettings)
     seeds: SeedSettings = field(default_factory=SeedSettings)
@@ -222,13 +232,19 @@ class Settings:
     health: HealthSettings = field(default_factory=HealthSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     autotune: AutotuneSettings = field(default_factory=AutotuneSettings)
+    time_limit: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
         """Refuse knobs that are to be turned and start beyond their guard rails.
 
         Raises:
-            InvalidInputError: One of them does.
+            InvalidInputError: One of them does, or a time limit that is none.
         """
+        limit: object = self.time_limit
+        known = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if not known or not 0 < self.time_limit <= _LONGEST:
+            msg = f"time_limit must be seconds above 0 and up to a day, not {shown(limit)}"
+            raise InvalidInputError(msg)
         if self.autotune.enabled:
             self.autotune.checked(self.knobs.to_dict())
 

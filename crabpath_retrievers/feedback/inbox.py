@@ -15,6 +15,7 @@ from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.verdict import Judge
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept, Unreadable
+from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
@@ -98,7 +99,8 @@ class Inbox:
         """What one feedback came to; none that is odd may stop the others."""
         feedback_id = kept.feedback.feedback_id
         try:
-            return self._applied(kept)
+            with limited(self._learner.settings.time_limit):
+                return self._applied(kept)
         except StoreError:
             raise
         except NotFoundError:

@@ -7,11 +7,13 @@ from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.storage.history_queries import Snapshot
+from crabpath_retrievers.time_limit import within_limit
 
 
 class History(Parts):
     """How a memory goes back, and how its learning is stopped."""
 
+    @within_limit
     def undo(
         self,
         feedback_id: str | None = None,

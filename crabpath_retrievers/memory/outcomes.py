@@ -5,11 +5,13 @@ from crabpath_retrievers.feedback.inbox import Tally
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.time_limit import within_limit
 
 
 class Outcomes(Parts):
     """How a memory learns."""
 
+    @within_limit
     def record(self, feedback: Feedback) -> Receipt:
         """Learn from what became of a turn, now or a week later.
 
@@ -27,7 +29,8 @@ class Outcomes(Parts):
             consumed it, or its namespace is frozen; or ``undone``, see :meth:`CrabPath.undo`.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: It could not be kept; :class:`StoreUnavailableError` also where a server is
+                silent for ``settings.time_limit`` seconds.
         """
         self._require_open()
         return self._recorder.record(feedback)

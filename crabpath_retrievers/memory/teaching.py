@@ -19,6 +19,7 @@ from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.text import storable, titled
+from crabpath_retrievers.time_limit import within_limit
 
 _LONGEST_NAME = 600
 _SHOWN = 5
@@ -35,6 +36,7 @@ class NoteFields(TypedDict, total=False):
 class Teaching(Parts):
     """Notes of a namespace: no other one ever sees them, and no corpus index holds them."""
 
+    @within_limit
     def teach(
         self,
         text: str,
@@ -73,6 +75,7 @@ class Teaching(Parts):
         asked = None if query is None else Asked(query)
         return self._tell("teaching", namespace, said, authority, asked)
 
+    @within_limit
     def direct(
         self,
         text: str,
@@ -89,6 +92,7 @@ class Teaching(Parts):
         asked = None if query is None else Asked(query)
         return self._tell("directive", namespace, said, authority, asked)
 
+    @within_limit
     def correct(
         self,
         text: str,

@@ -8,6 +8,7 @@ most the turns of its last milliseconds, which nobody has acted on.
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from crabpath_retrievers.changes import RecordTurn
 from crabpath_retrievers.errors import (
@@ -15,9 +16,11 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.time_limit import waiting
 
 _log = logging.getLogger(__name__)
 _MOST = 256  # turns that may wait before answers do
+_BEHIND = "turn records are still being written: is the database answering?"
 
 
 class TurnWriter:
@@ -36,9 +39,10 @@ class TurnWriter:
 
     def put(self, record: RecordTurn) -> None:
         """Hand over a record; waits only while the writer is behind by too many."""
-        with self._changed:
+        with waiting() as until, self._changed:
             while len(self._waiting) >= _MOST and self._thread is not None:
-                self._changed.wait()
+                if not self._changed.wait(_left(until)):
+                    break  # the oldest are given up
             self._keep([*self._waiting, record])
             self._start()
 
@@ -50,11 +54,12 @@ class TurnWriter:
         """
         if threading.current_thread() is self._thread:
             return
-        with self._changed:
+        with waiting() as until, self._changed:
             if self._waiting:
                 self._start()
             while self._thread is not None:
-                self._changed.wait()
+                if not self._changed.wait(_left(until)):
+                    raise StoreUnavailableError(_BEHIND)
             if self._waiting and self._away is not None:
                 raise self._away
 
@@ -114,3 +119,7 @@ class TurnWriter:
                 self._thread = None
             self._changed.notify_all()
             return batch
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(0.0, until - monotonic())
