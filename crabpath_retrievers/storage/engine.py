@@ -24,11 +24,11 @@ from crabpath_retrievers.time_limit import TIME_LIMIT, briefly, waiting
 # reading them.
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=10000",
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
+_LAZY = "crabpath_lazy"
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
 
@@ -97,10 +97,15 @@ def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
 
 
 @contextmanager
-def connected(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection; what passes until there is one counts as waiting."""
+def connected(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
+    """A connection; what passes until there is one counts as waiting.
+
+    Args:
+        engine: Where to.
+        lazy: Whether a power loss may take what it commits, until anything else is committed.
+    """
     with waiting():
-        connection = engine.connect()
+        connection = engine.connect().execution_options(**{_LAZY: lazy})
     with connection:
         yield connection
 
@@ -144,6 +149,10 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
 
         @event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
+            # FULL waits at a commit until the disk holds it, with all that was committed before.
+            lazy = connection.get_execution_options().get(_LAZY, False)
+            level = "NORMAL" if lazy else "FULL"
+            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
             # A deferred transaction that upgrades to a write can fail at once with "locked".
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import Change, RecordTurn
+from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.apply import Writer
@@ -150,13 +150,16 @@ class GraphStore:
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes in one transaction, or none of them, and journal them.
 
+        Once it returns they survive a loss of power, but for what nobody was promised or what is
+        done again: turn records, and what was learned from feedback that is kept.
+
         Raises:
             StoreError: The database failed; nothing of this call is kept.
         """
         if not changes:
             return
         self.settle()
-        opened = connected(self._engine)
+        opened = connected(self._engine, lazy=_may_be_late(changes))
         with translated_errors(self._engine), opened as connection, connection.begin():
             writer = Writer(connection, self._fulltext)
             for change in changes:
@@ -211,3 +214,10 @@ class GraphStore:
             _log.warning("turn records are lost: %s", error)
         self._reader.dispose()
         self._engine.dispose()
+
+
+def _may_be_late(changes: Sequence[Change]) -> bool:
+    """Whether the disk need not hold changes yet; whatever is committed later syncs them too."""
+    kinds = {type(change) for change in changes}
+    learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
+    return learned_again or kinds == {RecordTurn}
