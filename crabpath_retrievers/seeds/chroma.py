@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
+from shutil import disk_usage
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 from urllib.error import HTTPError
@@ -25,7 +26,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.index import Filter
-from crabpath_retrievers.storage.engine import private_directory
+from crabpath_retrievers.storage.engine import full_disk, private_directory
 from crabpath_retrievers.time_limit import TIME_LIMIT, waiting
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 COLLECTION = "crabpath"
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _PORTS = {"http": 8000, "https": 443}
+_EMBEDDED = "Chroma in "
+_LITTLE = 2**20  # bytes: Chroma cannot write with less
+_FULL = ("disk is full", "No space left")
 _LEAST = 0.001  # seconds: what has no time left fails at once
 _UNREADY = "Nothing found on disk"
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
@@ -83,7 +87,7 @@ class ChromaIndex:
             settings = Settings(anonymized_telemetry=False)
             with _translated(str(path)):
                 client = chromadb.PersistentClient(path=str(path), settings=settings)
-            index = cls.from_client(client, name, where=f"Chroma in {path}")
+            index = cls.from_client(client, name, where=f"{_EMBEDDED}{path}")
         except BaseException:
             _release(lock, client)
             raise
@@ -395,12 +399,22 @@ def _translated(where: str, condition: Any = None) -> Iterator[None]:
         raise _own(where, error, condition) from error
 
 
+def _is_full(where: str, text: str) -> bool:
+    """Whether an error comes from a full disk; an embedded Chroma does not always say so."""
+    place = Path(where.removeprefix(_EMBEDDED))
+    return any(sign in text for sign in _FULL) or (
+        place.is_dir() and disk_usage(place).free < _LITTLE
+    )
+
+
 def _own(where: str, error: Exception, condition: Any) -> CrabPathError:
     text = str(error).strip() or type(error).__name__
     if "embedding with dimension" in text:
         return EmbeddingMismatchError(
             f"{where} holds vectors of another dimension ({text}): use the same embedder"
         )
+    if _is_full(where, text):
+        return full_disk(where)
     # Chroma lets errors of httpx through.
     unreachable = isinstance(error, (ConnectionError, TimeoutError))
     if unreachable or type(error).__module__.startswith("httpx"):

@@ -14,6 +14,7 @@ from crabpath_retrievers.errors import (
     ConfigurationError,
     MissingExtraError,
     StoreError,
+    StoreFullError,
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
@@ -28,6 +29,8 @@ _PRAGMAS = (
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
+_FULL = "disk is full"  # so says SQLite
+_DISK_FULL = "53100"  # of PostgreSQL
 _LAZY = "crabpath_lazy"
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
@@ -196,6 +199,8 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         if "locked" in text or "deadlock" in text:
             msg = f"the store {name} is busy: another process is writing; try again"
             raise StoreLockedError(msg) from error
+        if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
+            raise full_disk(name) from error
         if _refused(error.orig):
             raise _refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
@@ -206,6 +211,11 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         name = engine.url.render_as_string(hide_password=True)
         msg = f"all connections of this process to the store {name} are in use: try again"
         raise StoreUnavailableError(msg) from error
+
+
+def full_disk(name: str) -> StoreFullError:
+    """What to say of a store whose disk is full."""
+    return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
 def _refused(error: BaseException | None) -> bool:

@@ -13,12 +13,14 @@ from time import monotonic
 from crabpath_retrievers.changes import RecordTurn
 from crabpath_retrievers.errors import (
     CrabPathError,
+    StoreFullError,
     StoreLockedError,
     StoreUnavailableError,
 )
 from crabpath_retrievers.time_limit import waiting
 
 _log = logging.getLogger(__name__)
+_PASSING = (StoreUnavailableError, StoreLockedError, StoreFullError)
 _MOST = 256  # turns that may wait before answers do
 _BEHIND = "turn records are still being written: is the database answering?"
 
@@ -26,7 +28,8 @@ _BEHIND = "turn records are still being written: is the database answering?"
 class TurnWriter:
     """A queue of turn records with one thread that empties it.
 
-    While the database is away records wait, 256 at most, and are tried again with the next one.
+    While the database is away, or its disk full, records wait, 256 at most, and are tried again
+    with the next one.
     """
 
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
@@ -36,6 +39,7 @@ class TurnWriter:
         self._waiting: list[RecordTurn] = []
         self._thread: threading.Thread | None = None
         self._away: CrabPathError | None = None
+        self._lost = 0
 
     def put(self, record: RecordTurn) -> None:
         """Hand over a record; waits only while the writer is behind by too many."""
@@ -50,7 +54,8 @@ class TurnWriter:
         """Wait until everything that was handed over is written.
 
         Raises:
-            StoreUnavailableError, StoreLockedError: It still cannot be written; it goes on waiting.
+            StoreUnavailableError: They still cannot be written, and go on waiting; so with
+                :class:`StoreLockedError` and :class:`StoreFullError`.
         """
         if threading.current_thread() is self._thread:
             return
@@ -71,7 +76,9 @@ class TurnWriter:
     def _keep(self, records: list[RecordTurn]) -> None:
         lost = len(records) - _MOST
         if lost > 0:
-            _log.warning("%d turn records are lost: %s", lost, self._away)
+            if not self._lost:  # one line for an outage, not one for every turn
+                _log.warning("from now on turn records are lost: %s", self._away)
+            self._lost += lost
         self._waiting = records[-_MOST:]
 
     def _work(self) -> None:
@@ -79,7 +86,7 @@ class TurnWriter:
         while batch := self._next():
             try:
                 self._write(batch)
-            except (StoreUnavailableError, StoreLockedError) as error:
+            except _PASSING as error:
                 self._give_up(batch, error)
                 return
             except Exception as error:  # if the thread died here, readers would wait for ever
@@ -87,6 +94,7 @@ class TurnWriter:
                     _log.warning("a turn record could not be written: %s", error)
                 elif not self._write_each(batch):
                     return
+            self._count_lost()
 
     def _write_each(self, batch: Sequence[RecordTurn]) -> bool:
         """Write records one by one, so that one which cannot be written loses only itself.
@@ -97,12 +105,18 @@ class TurnWriter:
         for number, record in enumerate(batch):
             try:
                 self._write([record])
-            except (StoreUnavailableError, StoreLockedError) as error:
+            except _PASSING as error:
                 self._give_up(batch[number:], error)
                 return False
             except Exception as error:
                 _log.warning("a turn record could not be written: %s", error)
         return True
+
+    def _count_lost(self) -> None:
+        with self._changed:
+            lost, self._lost = self._lost, 0
+        if lost:
+            _log.warning("the database is back; %d turn records were lost", lost)
 
     def _give_up(self, left: Sequence[RecordTurn], error: CrabPathError) -> None:
         """Keep records until the next one comes, and end."""

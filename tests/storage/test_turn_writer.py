@@ -1,6 +1,7 @@
 """Turn records are written behind the answers and in order."""
 
 import threading
+from contextlib import suppress
 from itertools import chain
 
 import pytest
@@ -170,3 +171,23 @@ def test_an_outage_between_single_writes_keeps_the_rest():
         writer.settle()
     writer.settle()
     assert written == ["t0", "t1", "t2", "t3"]
+
+
+def test_an_outage_is_logged_once_and_told_when_it_ends(caplog):
+    """Not one line for every turn that is given up."""
+    down = [True]
+
+    def write(_batch):
+        if down:
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+
+    writer = TurnWriter(write)
+    for number in range(270):
+        writer.put(record(number))
+        with suppress(StoreUnavailableError):
+            writer.settle()
+    assert caplog.text.count("turn records are lost: the database is down") == 1
+    down.clear()
+    writer.settle()
+    assert "14 turn records were lost" in caplog.text
