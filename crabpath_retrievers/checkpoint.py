@@ -32,6 +32,8 @@ class Checkpoint(NamedTuple):
             number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
             with os.fdopen(number, "w", encoding="utf-8") as file:
                 json.dump(self._asdict(), file)
+                file.flush()
+                os.fsync(number)  # else a power loss may leave an empty file under its name
             Path(name).replace(path)
         except OSError as error:
             msg = f"the checkpoint {path} cannot be written ({error.strerror}): choose another"

@@ -10,6 +10,7 @@ CrabPathError
 ├── StoreError                            a database or vector store failed
 │   ├── StoreLockedError                  another process holds the store
 │   ├── StoreReadOnlyError                the store cannot be written
+│   ├── StoreFullError                    its disk is full
 │   └── StoreUnavailableError             the store cannot be reached
 ├── ServiceError                          a service beside the memory failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
@@ -58,6 +59,10 @@ class ConflictError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     """The store cannot be written."""
+
+
+class StoreFullError(StoreError):
+    """The disk of the store is full; what was acknowledged is kept."""
 
 
 class StoreUnavailableError(StoreError):

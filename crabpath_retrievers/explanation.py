@@ -7,12 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, text_of
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.history_queries import EdgeName, Move
-from crabpath_retrievers.text import storable
 from crabpath_retrievers.trajectory import PathEdge, Turn
 
 MOST_MOVES = 5
@@ -118,7 +117,7 @@ def explain_turn(
         NotFoundError: There is no such turn in that namespace.
     """
     scope = None if namespace is None else namespace_of(namespace)
-    turn = store.turns.get(storable(str(turn_id)), namespace=scope)
+    turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
     key = store.walk.clock(turn.namespace).key
     documents = store.catalog.documents(nodes_shown(turn), namespace=key)
     moves = store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)

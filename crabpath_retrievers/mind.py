@@ -1,6 +1,7 @@
 """What one namespace knows of ranking and of its usual outcome, and how it is read back."""
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Floats
 
+_log = logging.getLogger(__name__)
 _KEPT = 64  # namespaces whose ranking is kept at hand
 _DRAWS = 64  # standard error of a propensity: at most .06
 
@@ -142,7 +144,7 @@ class Minds:
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
             learned = self._store.learned.learned(namespace)
-            mind = Mind.from_json(learned.mind, self.prior)
+            mind = self._mind(namespace, learned.mind)
             ranker = self._ranker.with_weights(mind.weights())
             if len(self._rankers) >= _KEPT:
                 self._rankers.pop(next(iter(self._rankers)), None)
@@ -151,9 +153,17 @@ class Minds:
 
     def _drawn(self, namespace: str, rng: np.random.Generator) -> Ranker:
         """One to explore with, and more draws that tell what was likely (Thompson 1933)."""
-        mind = Mind.from_json(self._store.learned.learned(namespace).mind, self.prior)
+        mind = self._mind(namespace, self._store.learned.learned(namespace).mind)
         weights = mind.weights(mind.posterior.sampled(rng, 1 + _DRAWS))
         return replace(self._ranker, weights=weights[0], draws=weights[1:])
+
+    def _mind(self, namespace: str, text: str | None) -> Mind:
+        """What a namespace knows; an answer must not fail because that is damaged."""
+        try:
+            return Mind.from_json(text, self.prior)
+        except Exception as error:
+            _log.warning("what %r has learned is damaged and passed over: %r", namespace, error)
+            return Mind(self.prior)
 
     def recall(self, question: Question, clock: Clock) -> Recollection:
         """What past turns say about documents, and the notes that are near."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.query import namespace_of, texts_of
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.text import shown, storable
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Who says so; settings weigh each."""
@@ -65,13 +65,14 @@ class Feedback:
             set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
         for name in ("turn_id", "answer", "correction"):
             value = getattr(self, name)
-            set_(self, name, None if value is None else storable(str(value)))
+            set_(self, name, None if value is None else text_of(name, value))
         if self.namespace is not None:
             set_(self, "namespace", namespace_of(self.namespace))
-        if self.source not in get_args(RewardSource):
-            msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
+        known = get_args(RewardSource)
+        if not isinstance(self.source, str) or self.source not in known:
+            msg = f"unknown source {shown(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
-        name = storable(str(self.feedback_id))
+        name = text_of("feedback_id", self.feedback_id)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
@@ -84,8 +85,16 @@ class Feedback:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
-        """The inverse of :meth:`to_dict`."""
-        return cls(**data)
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            InvalidInputError: It is not what ``to_dict`` gives.
+        """
+        try:
+            return cls(**data)
+        except TypeError as error:
+            msg = f"this is no feedback as a mapping: {error}"
+            raise InvalidInputError(msg) from error
 
 
 def user_of(name: object) -> str:
@@ -94,11 +103,11 @@ def user_of(name: object) -> str:
     Raises:
         InvalidInputError: It is no text of 1 to 512 characters.
     """
-    found = storable(name).strip() if isinstance(name, str) else ""
-    if not 1 <= len(found) <= _LONGEST_USER:
-        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {name!r:.250}"
+    user = storable(name).strip() if isinstance(name, str) else ""
+    if not 1 <= len(user) <= _LONGEST_USER:
+        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {shown(name)}"
         raise InvalidInputError(msg)
-    return found
+    return user
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +164,6 @@ def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> f
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not known or not least <= value <= 1:  # type: ignore[operator]
         words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
-        msg = f"{name} must be a number from {words}, not {value!r}"
+        msg = f"{name} must be a number from {words}, not {shown(value)}"
         raise InvalidInputError(msg)
     return float(value)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ _LONGEST_WORD = 64
 _UNPRINTABLE = re.compile(
     r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_LONGEST_SHOWN = 200
 
 
 class Word(NamedTuple):
@@ -49,6 +50,14 @@ def printable(text: str) -> str:
 def is_blank(name: object) -> bool:
     """Whether a name says nothing: None, or a text of which no letter would be stored."""
     return name is None or (isinstance(name, str) and not storable(name).strip())
+
+
+def shown(value: object) -> str:
+    """Any value as messages show it: what somebody passed may have no text of its own."""
+    try:
+        return repr(value)[:_LONGEST_SHOWN]
+    except Exception:
+        return f"a {type(value).__name__}"
 
 
 def normalise(text: str) -> str:

@@ -1,12 +1,14 @@
 """Settings, one frozen group per mechanism. Defaults were chosen on training files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_type_hints
 
 from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
 from crabpath_retrievers.config.health import HealthSettings
+from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.config.learning import (
     EpisodeSettings,
     LearningSettings,
@@ -16,6 +18,10 @@ from crabpath_retrievers.config.learning import (
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
+from crabpath_retrievers.text import shown
+from crabpath_retrievers.time_limit import TIME_LIMIT
+
+_LONGEST = 86_400.0  # seconds
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
     {
@@ -121,8 +127,9 @@ class PolicySettings:
         Raises:
             InvalidInputError: The temperature is not above 0.
         """
+        require_kinds(self)
         if not self.temperature > 0:
-            msg = f"temperature must be above 0, not {self.temperature!r}"
+            msg = f"temperature must be above 0, not {shown(self.temperature)}"
             raise InvalidInputError(msg)
 
 
@@ -205,7 +212,13 @@ class RankSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``."""
+    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``.
+
+    Attributes:
+        time_limit: Seconds that a query or a feedback may wait for databases and servers, all its
+            waiting together: then it fails with ``StoreUnavailableError``. Closing waits no longer
+            either. What may take long, such as adding documents, has no limit.
+    """
 
     tiers: TierSettings = field(default_factory=TierSettings)
     seeds: SeedSettings = field(default_factory=SeedSettings)
@@ -222,13 +235,26 @@ class Settings:
     health: HealthSettings = field(default_factory=HealthSettings)
     maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     autotune: AutotuneSettings = field(default_factory=AutotuneSettings)
+    time_limit: float = TIME_LIMIT
 
     def __post_init__(self) -> None:
         """Refuse knobs that are to be turned and start beyond their guard rails.
 
         Raises:
-            InvalidInputError: One of them does.
+            InvalidInputError: One of them does, a group is none, or holds a value of another kind; or the
+                time limit is none.
         """
+        limit: object = self.time_limit
+        known = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if not known or not 0 < self.time_limit <= _LONGEST:
+            msg = f"time_limit must be seconds above 0 and up to a day, not {shown(limit)}"
+            raise InvalidInputError(msg)
+        for name, kind in _groups().items():
+            group = getattr(self, name)
+            if not isinstance(group, kind):
+                msg = f"{name} must be {kind.__name__}(...), not {shown(group)}"
+                raise InvalidInputError(msg)
+            require_kinds(group)
         if self.autotune.enabled:
             self.autotune.checked(self.knobs.to_dict())
 
@@ -252,3 +278,9 @@ class Settings:
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
         msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)
+
+
+@cache
+def _groups() -> dict[str, type]:
+    """The groups of settings by their names."""
+    return {n: kind for n, kind in get_type_hints(Settings).items() if is_dataclass(kind)}

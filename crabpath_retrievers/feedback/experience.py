@@ -18,11 +18,10 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.steps import Taken, counted, success, summed
 from crabpath_retrievers.learning.typed import of_episode
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, learnable
-from crabpath_retrievers.query import label_of, namespace_of
+from crabpath_retrievers.query import label_of, namespace_of, text_of
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import storable
 
 _LONGEST_ID = 200
 
@@ -78,7 +77,7 @@ class Episode:
         set_(self, "reward", learnable(self.reward, name="reward"))
         set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
         set_(self, "namespace", namespace_of(self.namespace))
-        name = storable(str(self.id))
+        name = text_of("episode_id", self.id)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"episode_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)

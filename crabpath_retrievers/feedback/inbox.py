@@ -16,7 +16,8 @@ from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.verdict import Judge
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Kept
+from crabpath_retrievers.storage.learned_queries import Kept, Unreadable
+from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
@@ -78,21 +79,30 @@ class Inbox:
             last = batch[-1].sequence
         return Tally(*(found.count(status) for status in ("applied", "refused", "waiting")))
 
-    def _batch(self, batch: list[Kept], ended: Callable[[], bool]) -> list[str]:
+    def _batch(self, batch: list[Kept | Unreadable], ended: Callable[[], bool]) -> list[str]:
         found: list[str] = []
         for kept in batch:
             if ended():
                 break
-            if kept.sequence not in self._failed:
+            if isinstance(kept, Unreadable):
+                found.append(self._refused(kept))
+            elif kept.sequence not in self._failed:
                 with self._alone:
                     found.append(self._learned(kept).status)
         return found
+
+    def _refused(self, kept: Unreadable) -> str:
+        """Refuse what cannot be read, so that nobody meets it again."""
+        _log.warning("feedback %r is refused: it %s", kept.id, kept.why)
+        self._store.apply([RefuseFeedback(kept.id, f"it {kept.why}")])
+        return "refused"
 
     def _learned(self, kept: Kept) -> Receipt:
         """What one feedback came to; none that is odd may stop the others."""
         feedback_id = kept.feedback.feedback_id
         try:
-            return self._applied(kept)
+            with limited(self._learner.settings.time_limit):
+                return self._applied(kept)
         except StoreError:
             raise
         except NotFoundError:
@@ -107,16 +117,23 @@ class Inbox:
     def _applied(self, kept: Kept) -> Receipt:
         feedback_id, begun = kept.feedback.feedback_id, time.perf_counter()
         with self._store.reading():
-            now = self._store.learned.feedback(feedback_id)
+            now = self._standing(feedback_id)
             if now.status != "waiting":
-                return Receipt(feedback_id, now.status, now.note)
+                return now
             changes, receipt = self._consequences(kept)
         self._store.apply(changes)
+        if receipt.status == "refused":
+            # Between the reads another process may have applied this very feedback.
+            return self._standing(feedback_id)
         self._tune(changes)
         if receipt.status == "applied":
             message = "learned from feedback %r: %d changes in %.1f ms"
             _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
         return receipt
+
+    def _standing(self, feedback_id: str) -> Receipt:
+        now = self._store.learned.feedback(feedback_id)
+        return Receipt(feedback_id, now.status, now.note)
 
     def _tune(self, changes: list[Change]) -> None:
         """Look after the health of a namespace, every so many lessons, where that is wanted."""

@@ -17,6 +17,7 @@ from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import SEEN
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
+from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
 _AT_OPEN = 100  # a longer backlog must not keep a caller waiting
@@ -41,6 +42,7 @@ class Recorder:
         self._store, self._apply = store, learner.settings.learning.apply
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
+        self._time_limit = learner.settings.time_limit
         self._inbox = Inbox(store, learner)
         self._worker = Worker(self._work, "crabpath-learning")
         self._looked = time.monotonic()
@@ -130,8 +132,13 @@ class Recorder:
     def _work(self) -> None:
         # In parts: where feedback comes faster than it is learned from, there is no end.
         while self._apply == "background" and any(self._inbox.learn_waiting(_PILE)):
+            self._index()
+        self._index()
+
+    def _index(self) -> None:
+        # This thread is waited for when the memory is closed.
+        with limited(self._time_limit):
             self._catch_up(_PILE)
-        self._catch_up(_PILE)
 
     def _catch_up(self, least: int) -> None:
         self._episodes.catch_up(least)

@@ -18,14 +18,13 @@ from crabpath_retrievers.feedback.meeting import repeated
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.mind import Mind
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, text_of
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.seeds.episodes import Episodes
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.history_queries import Giver, Lesson, Snapshot
 from crabpath_retrievers.storage.learned_queries import Learned
-from crabpath_retrievers.text import storable
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was learned from"
@@ -67,8 +66,8 @@ class Undoing:
             raise InvalidInputError(msg)
         scope = None if namespace is None else namespace_of(namespace)
         if feedback_id is None:
-            feedback_id = self._about(storable(str(turn_id)), scope)
-        return self._undone(storable(str(feedback_id)), scope)
+            feedback_id = self._about(text_of("turn_id", turn_id), scope)
+        return self._undone(text_of("feedback_id", feedback_id), scope)
 
     def _about(self, turn_id: str, namespace: str | None) -> str:
         """The feedback that consumed a turn."""
@@ -173,6 +172,7 @@ class Undoing:
             NotFoundError: There is none.
         """
         scope = None if namespace is None else namespace_of(namespace)
+        snapshot = text_of("snapshot", snapshot)
         known = self.store.history.snapshots(scope)
         named = scope or DEFAULT_NAMESPACE
         for kept in known:
@@ -184,7 +184,7 @@ class Undoing:
 
 
 def _name_of(name: object) -> str:
-    text = storable(str(name)).strip()
+    text = text_of("the name", name).strip()
     if not 1 <= len(text) <= _LONGEST_NAME:
         msg = f"a snapshot's name must have 1 to {_LONGEST_NAME} characters, not {len(text)}"
         raise InvalidInputError(msg)

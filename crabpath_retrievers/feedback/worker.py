@@ -4,6 +4,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from crabpath_retrievers.errors import StoreError
+
 _log = logging.getLogger(__name__)
 
 
@@ -38,7 +40,9 @@ class Worker:
         while self._next():
             try:
                 self._work()
-            except Exception:  # what waits is tried again when the thread is woken again
+            except StoreError as error:  # what waits is tried again when the thread is woken again
+                _log.warning("%s could not finish: %s", self._name, error)
+            except Exception:
                 _log.warning("%s could not finish", self._name, exc_info=True)
 
     def _next(self) -> bool:

@@ -44,6 +44,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
+from crabpath_retrievers.text import shown
 
 _log = logging.getLogger(__name__)
 
@@ -125,8 +126,8 @@ class Ingest:
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
         """
-        if cleanup not in ("incremental", "full", None):
-            msg = f"cleanup must be 'incremental', 'full' or None, not {cleanup!r}"
+        if not (cleanup is None or cleanup in ("incremental", "full")):
+            msg = f"cleanup must be 'incremental', 'full' or None, not {shown(cleanup)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
         given = list(documents)

@@ -1,6 +1,5 @@
 """Questions to a memory, and why it answered as it did."""
 
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,11 +14,14 @@ from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.text import shown
+from crabpath_retrievers.time_limit import limited, within_limit
 
 
 class Asking(Parts):
     """How a memory answers."""
 
+    @within_limit
     def retrieve(self, text: str, **options: Any) -> Answer:
         """Find the documents that answer a question.
 
@@ -32,12 +34,14 @@ class Asking(Parts):
         Raises:
             InvalidInputError: The query cannot be asked.
             EmbeddingMismatchError: The memory was built with another embedder.
+            StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
         """
         return run(self._steps(text, **options))
 
-    def aretrieve(self, text: str, **options: Any) -> Awaitable[Answer]:
+    async def aretrieve(self, text: str, **options: Any) -> Answer:
         """As :meth:`retrieve`, without blocking the event loop."""
-        return arun(self._steps(text, **options))
+        with limited(self.settings.time_limit):
+            return await arun(self._steps(text, **options))
 
     def _steps(
         self, text: str, *, explore: bool | int = False, vector: Any = None, **options: Any
@@ -72,6 +76,7 @@ class Asking(Parts):
         """
         return run(self._retrieval.evidence(Query.of(text, **options)))
 
+    @within_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """Why each document of a turn came: seed or path, weights, tiers, feedback behind them.
 
@@ -89,6 +94,6 @@ class Asking(Parts):
 def _sampler(seed: int) -> np.random.Generator:
     """Randomness for exploring; True seeds it afresh every time."""
     if not isinstance(seed, int) or seed < 0:
-        msg = f"explore must be True, False or a seed of at least 0, not {seed!r}"
+        msg = f"explore must be True, False or a seed of at least 0, not {shown(seed)}"
         raise InvalidInputError(msg)
     return np.random.default_rng(None if seed is True else seed)

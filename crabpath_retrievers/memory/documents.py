@@ -10,18 +10,26 @@ from crabpath_retrievers.changes import ForgetNamespace
 from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.opening import describe, wrapped_store
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.query import (
+    listed,
+    namespace_of,
+    require_flags,
+    require_splitter,
+    text_of,
+    texts_of,
+)
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import shown
 
 _ALL = (*WHOLES, RETIRED)  # what is forgotten is gone, whoever saw it
 
@@ -66,17 +74,22 @@ class Documents(Parts):
                 another dimension.
             StoreError: A store failed; what was interrupted is finished by the next ingest.
         """
-        known = {name: unit(vector) for name, vector in (vectors or {}).items()}
+        require_flags(split=split)
+        require_splitter(splitter)
+        if progress is not None and not callable(progress):
+            msg = f"progress must be a function of the number of documents, not {shown(progress)}"
+            raise InvalidInputError(msg)
+        given, known = listed("documents", documents), _known(vectors)
+        named = None if ids is None else listed("ids", ids)
         chunking = Chunking(
             self.settings.ingest, splitter, split, self.settings.links.metadata_keys, known
         )
         self._require_open()
-        given = list(documents)
         if given:
             self._identity.verify()
             self._identity.require_size(known.values())
         return self._ingest.add(
-            given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
+            given, chunking=chunking, ids=named, cleanup=cleanup, progress=progress
         )
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> IngestReport:
@@ -117,8 +130,8 @@ class Documents(Parts):
                 "pass them with their ids as refresh(documents=...)"
             )
             raise ConfigurationError(msg)
-        given = None if documents is None else list(documents)
-        if not all(document.id for document in given or ()):
+        given = None if documents is None else listed("documents", documents)
+        if not all(getattr(document, "id", None) for document in given or ()):
             msg = "the documents of a wrapped store need their ids: set Document.id on each"
             raise ConfigurationError(msg)
         self._identity.verify()
@@ -160,8 +173,10 @@ class Documents(Parts):
             self._forget_namespace(namespace_of(namespace))
             return 0
         if source is not None:
-            return self._remove(self.store.catalog.known(sources=[storable(source)], owners=_ALL))
-        wanted = texts_of(ids or ())
+            return self._remove(
+                self.store.catalog.known(sources=[text_of("source", source)], owners=_ALL)
+            )
+        wanted = texts_of(() if ids is None else ids)
         wanted = [*wanted, *self.store.catalog.wholes(wanted)]
         known = self.store.catalog.known(ids=wanted, documents=wanted, owners=_ALL)
         found = self._remove(known)
@@ -189,3 +204,17 @@ class Documents(Parts):
         """What the memory holds, and where."""
         self._require_open()
         return describe(self.store, self.index.description)
+
+
+def _known(vectors: object) -> dict[str, Vector]:
+    """Unit vectors by id of what was given as ``vectors``.
+
+    Raises:
+        InvalidInputError: It is no mapping of vectors.
+    """
+    if vectors is None:
+        return {}
+    if not isinstance(vectors, Mapping):
+        msg = f"vectors must map ids to embeddings, not {shown(vectors)}"
+        raise InvalidInputError(msg)
+    return {name: unit(vector) for name, vector in vectors.items()}

@@ -12,12 +12,12 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.influence import Influence, influences, series_of
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, require_flags, text_of
 from crabpath_retrievers.searches.following import Neighbour, Reached, neighbours, traverse
 from crabpath_retrievers.searches.kinds import LEARNED_TYPES, kind_of, kinds_of, number, whole
 from crabpath_retrievers.searches.scope import Scope
 from crabpath_retrievers.storage.typed_queries import Direction
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import shown
 
 _LAST_TURNS = 5_000  # that influence is read off
 
@@ -59,9 +59,9 @@ class Edges(Parts):
         self._require_open()
         kind, value = kind_of(edge_type, LEARNED_TYPES), number("weight", weight, -1.0, 1.0)
         scope = self._scope(namespace)
-        edge = scope.key(_id(source)), scope.key(_id(target)), kind
+        edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
-            msg = f"an edge leads from one node to another, not from {source!r:.250} to itself"
+            msg = f"an edge leads from one node to another, not from {shown(source)} to itself"
             raise InvalidInputError(msg)
         given = uuid.uuid4().hex if edge_id is None else edge_id
         kept = Feedback(None, value, feedback_id=given, namespace=scope.namespace)
@@ -92,10 +92,12 @@ class Edges(Parts):
         self._require_open()
         kinds = kinds_of(edge_type)
         least = 0.0 if min_weight is None else number("min_weight", min_weight, 0.0, 1.0)
-        if direction not in ("out", "in"):
-            msg = f"direction must be 'out' or 'in', not {direction!r:.250}"
+        if not isinstance(direction, str) or direction not in ("out", "in"):
+            msg = f"direction must be 'out' or 'in', not {shown(direction)}"
             raise InvalidInputError(msg)
-        return neighbours(self._scope(namespace), _id(node_id), kinds, least, direction)
+        return neighbours(
+            self._scope(namespace), text_of("node_id", node_id), kinds, least, direction
+        )
 
     def traverse(
         self,
@@ -126,7 +128,7 @@ class Edges(Parts):
         self._require_open()
         kinds = kinds_of([] if edge_types is None else edge_types)
         hops, least = whole("max_hops", max_hops), number("min_weight", min_weight, 0.0, 1.0)
-        return traverse(self._scope(namespace), _id(start), kinds, hops, least)
+        return traverse(self._scope(namespace), text_of("start", start), kinds, hops, least)
 
     async def aadd_edge(self, *args: Any, **options: Any) -> Receipt:
         """As :meth:`add_edge`, off the event loop."""
@@ -171,6 +173,7 @@ class Edges(Parts):
             MissingExtraError: statsmodels is not installed.
         """
         self._require_open()
+        require_flags(dry_run=dry_run)
         if not (dry_run or self.settings.learning.influence):
             msg = (
                 "influence is switched off: open the memory with "
@@ -203,7 +206,3 @@ class Edges(Parts):
 
     def _scope(self, namespace: str) -> Scope:
         return Scope(self.store, self.index, self._notes, namespace_of(namespace))
-
-
-def _id(value: object) -> str:
-    return storable(str(value))

@@ -10,6 +10,7 @@ from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, RewardSource
 from crabpath_retrievers.query import namespace_of, require_count
 from crabpath_retrievers.storage.history_queries import FeedbackRecord, Giver, Snapshot
+from crabpath_retrievers.time_limit import limited, within_limit
 
 
 class History(Parts):
@@ -79,7 +80,8 @@ class History(Parts):
         """
         self._require_open()
         if user is None and source is None:
-            return self._undoing.undo(feedback_id, turn_id, namespace)
+            with limited(self.settings.time_limit):
+                return self._undoing.undo(feedback_id, turn_id, namespace)
         if feedback_id is not None or turn_id is not None:
             msg = "give feedback_id, turn_id, or user and source: one of the three"
             raise InvalidInputError(msg)
@@ -113,6 +115,7 @@ class History(Parts):
         """As :meth:`undo`, off the event loop."""
         return await arun(perform(self.undo, feedback_id, **whose))
 
+    @within_limit
     def feedback(
         self,
         *,

@@ -1,15 +1,19 @@
 """What became of the answers of a memory."""
 
 from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.inbox import Tally
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.text import shown
+from crabpath_retrievers.time_limit import within_limit
 
 
 class Outcomes(Parts):
     """How a memory learns."""
 
+    @within_limit
     def record(self, feedback: Feedback) -> Receipt:
         """Learn from what became of a turn, now or a week later.
 
@@ -27,9 +31,13 @@ class Outcomes(Parts):
             consumed it, or its namespace is frozen; or ``undone``, see :meth:`CrabPath.undo`.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: It could not be kept; :class:`StoreUnavailableError` also where a server is
+                silent for ``settings.time_limit`` seconds.
         """
         self._require_open()
+        if not isinstance(feedback, Feedback):
+            msg = f"record takes a Feedback(turn_id, outcome), not {shown(feedback)}"
+            raise InvalidInputError(msg)
         return self._recorder.record(feedback)
 
     async def arecord(self, feedback: Feedback) -> Receipt:

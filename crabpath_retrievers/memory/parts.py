@@ -55,6 +55,7 @@ from crabpath_retrievers.seeds.search import nearest
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.time_limit import limited, within_limit
 
 _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
@@ -143,7 +144,7 @@ class Parts:
                 directory; the URL of a Chroma server (``http://host:8000``, with a path for another
                 collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
                 ``VectorIndex``.
-            settings: Settings of the mechanisms.
+            settings: Settings of the mechanisms, and how long a call may wait for servers.
             router: Decides ambiguous pointers: a chat model, a ``ChatModelRouter`` over one, or any
                 ``Router``; None for the softmax policy.
             linkers: Read edges off the text; None for the built-in ones.
@@ -172,11 +173,13 @@ class Parts:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
                 undo.callback(shutil.rmtree, place, ignore_errors=True)
-            store = undo.enter_context(closing(GraphStore(place)))
-            meta = store.catalog.meta()
-            if vectors is None:
-                require_vectors(meta, store.name if "://" in place else place)
-            index = undo.enter_context(closing(open_index(vectors, place)))
+            limit = (settings or Settings()).time_limit
+            store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
+            with limited(limit):
+                meta = store.catalog.meta()
+                if vectors is None:
+                    require_vectors(meta, store.name if "://" in place else place)
+                index = undo.enter_context(closing(open_index(vectors, place)))
             memory = cls(
                 store,
                 index,
@@ -219,6 +222,7 @@ class Parts:
         if clock.notes:
             self._notes.forget(clock.key)
 
+    @within_limit
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
         self._release()

@@ -14,7 +14,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.memory.region_mdp import RegionMDP
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, learnable
-from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.query import listed, namespace_of, texts_of
 from crabpath_retrievers.regions.models import Models
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.text import storable
@@ -201,13 +201,7 @@ class InRegions(Parts):
 
 def _listed(values: Any, name: str) -> list[Any]:
     """One or several values as a list; a single text is one value, not its characters."""
-    if isinstance(values, str):
-        return [values]
-    try:
-        return list(values)
-    except TypeError as error:
-        msg = f"{name} must be a list, not {type(values).__name__}"
-        raise InvalidInputError(msg) from error
+    return [values] if isinstance(values, str) else listed(name, values)
 
 
 def _said(texts: Any, name: str) -> list[str]:

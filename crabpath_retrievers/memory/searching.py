@@ -137,10 +137,13 @@ class Searching(Parts):
 
     def _place(self, query: Asked) -> Vector:
         """Unit vector of a query, by the embedder that the memory was built with."""
-        vector = None if isinstance(query, str) else unit(query)
+        if isinstance(query, str):
+            self._identity.verify()
+            return self.embedder.query(storable(query))
+        vector = unit(query)
         if not self._identity.fits(vector):
             self._identity.verify(vector)
-        return self.embedder.query(storable(str(query))) if vector is None else vector
+        return vector
 
     def _view(self, namespace: str) -> Scope:
         return Scope(self.store, self.index, self._notes, namespace_of(namespace))

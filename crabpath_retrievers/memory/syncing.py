@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
@@ -15,8 +14,8 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
 from crabpath_retrievers.ingest.syncing import Scope, Sync
 from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.query import listed, path_of, require_flags, require_splitter, texts_of
 from crabpath_retrievers.sources import Folder, read_folder, require_documents
-from crabpath_retrievers.text import storable
 
 Place = str | os.PathLike[str]
 
@@ -63,6 +62,8 @@ class Syncing(Parts):
             StoreError: A store failed; what was interrupted is finished by the next ingest.
         """
         self._require_open()
+        require_flags(split=split, allow_empty=allow_empty, dry_run=dry_run)
+        require_splitter(splitter)
         documents, places = _sorted(given)
         if places and roots:
             msg = "roots are for documents: a path is its own root, leave them out"
@@ -76,7 +77,7 @@ class Syncing(Parts):
             require_documents(folders)
         skipped = tuple(source for folder in folders for source in folder.skipped)
         scope = Scope(
-            tuple(storable(root) for root in (*roots, *(folder.root for folder in folders))),
+            tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
             tuple(alias for folder in folders for alias in folder.aliases),
             frozenset(skipped),
         )
@@ -89,7 +90,7 @@ class Syncing(Parts):
 
     def _read(self, place: Place) -> Folder:
         return read_folder(
-            Path(place).expanduser(),
+            path_of("what to sync", place),
             held=lambda root: bool(self.store.catalog.under(root)),
             largest=self.settings.sync.largest,
         )
@@ -103,10 +104,10 @@ def _sorted(
     Raises:
         InvalidInputError: It is neither.
     """
-    listed = [given] if isinstance(given, (str, os.PathLike)) else list(given)
-    documents = [one for one in listed if isinstance(one, Document)]
-    places = [one for one in listed if isinstance(one, (str, os.PathLike))]
-    if len(documents) + len(places) != len(listed) or (documents and places):
+    ones = [given] if isinstance(given, (str, os.PathLike)) else listed("what to sync", given)
+    documents = [one for one in ones if isinstance(one, Document)]
+    places = [one for one in ones if isinstance(one, (str, os.PathLike))]
+    if len(documents) + len(places) != len(ones) or (documents and places):
         msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
         raise InvalidInputError(msg)
     return documents, places

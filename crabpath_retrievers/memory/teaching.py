@@ -17,10 +17,11 @@ from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note, note_
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of, texts_of
+from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.text import storable, titled
+from crabpath_retrievers.time_limit import within_limit
 
 _LONGEST_NAME = 600
 _SHOWN = 5
@@ -38,6 +39,7 @@ class NoteFields(TypedDict, total=False):
 class Teaching(Parts):
     """Notes of a namespace: no other one ever sees them, and no corpus index holds them."""
 
+    @within_limit
     def teach(
         self,
         text: str,
@@ -79,6 +81,7 @@ class Teaching(Parts):
         asked = None if query is None else Asked(query)
         return self._tell("teaching", namespace, said, authority, asked)
 
+    @within_limit
     def direct(
         self,
         text: str,
@@ -96,6 +99,7 @@ class Teaching(Parts):
         asked = None if query is None else Asked(query)
         return self._tell("directive", namespace, said, authority, asked)
 
+    @within_limit
     def correct(
         self,
         text: str,
@@ -169,7 +173,7 @@ class Teaching(Parts):
         """
         self._require_open()
         rank = Authority.of(authority)
-        keys = self._nodes(texts_of(ids), _namespace(namespace))
+        keys = self._nodes(texts_of(ids), namespace_of(namespace))
         self.store.apply([SetAuthority(tuple(keys.values()), rank)])
         return len(keys)
 
@@ -200,7 +204,7 @@ class Teaching(Parts):
     ) -> str:
         """Keep a note, unless it is there as it is."""
         self._require_open()
-        rank, whose = Authority.of(authority), _namespace(namespace)
+        rank, whose = Authority.of(authority), namespace_of(namespace)
         asked = None if asked is None else _asked(asked)
         if self.store.learned.learned(whose).frozen:
             msg = f"namespace {whose!r} is frozen: it learns nothing, teach another one"
@@ -233,8 +237,8 @@ class Teaching(Parts):
 
     def _turn(self, turn_id: str, namespace: str | None) -> Logged:
         self._require_open()
-        scope = None if namespace is None else _namespace(namespace)
-        name = storable(str(turn_id))
+        scope = None if namespace is None else namespace_of(namespace)
+        name = text_of("turn_id", turn_id)
         found = self.store.turns.find(name, namespace=scope)
         if found is None:
             msg = f"no turn {name!r} is recorded here: check the id and the namespace"
@@ -282,7 +286,11 @@ def _cleaned(said: Said) -> Said:
     Raises:
         InvalidInputError: A part of it is no text, empty or too long.
     """
-    title = _text("title", said.title, _LONGEST_NAME) if said.title != "" else ""
+    title = (
+        _text("title", said.title, _LONGEST_NAME)
+        if said.title or not isinstance(said.title, str)
+        else ""
+    )
     name = None if said.id is None else _text("id", said.id, _LONGEST_NAME)
     if not isinstance(said.metadata, Mapping):
         msg = f"the metadata must be a mapping, not {type(said.metadata).__name__}"
@@ -290,13 +298,6 @@ def _cleaned(said: Said) -> Said:
     metadata = json_safe(own_metadata(said.metadata))
     text = _text("text", said.text, LONGEST)
     return replace(said, text=text, title=title, id=name, metadata=metadata)
-
-
-def _namespace(name: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        msg = f"namespace must be a non-empty text, not {name!r}"
-        raise InvalidInputError(msg)
-    return namespace_of(name)
 
 
 def _text(what: str, value: object, most: int) -> str:

@@ -1,10 +1,13 @@
 """Types of edges by the names that users give, and the other numbers of a search."""
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
+from crabpath_retrievers.query import listed
+from crabpath_retrievers.text import shown
 
 EDGE_TYPES: Mapping[str, EdgeKind] = {
     kind.label: kind for kind in EdgeKind if kind is not EdgeKind.STOP
@@ -15,6 +18,7 @@ LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KIND
 """Those that come from outcomes, and that a user may set."""
 
 _MOST = 10_000
+_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
 
 
 def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
@@ -24,7 +28,7 @@ def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKin
         InvalidInputError: There is none; none is guessed.
     """
     if not isinstance(name, str) or name not in known:
-        msg = f"unknown edge type {name!r:.250}: use one of {', '.join(known)}"
+        msg = f"unknown edge type {shown(name)}: use one of {', '.join(known)}"
         raise InvalidInputError(msg)
     return known[name]
 
@@ -37,9 +41,9 @@ def kinds_of(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
     """
     if names is None:
         return tuple(EDGE_TYPES.values())
-    if not isinstance(names, (str, Iterable)):
+    if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
         kind_of(names)
-    given = [names] if isinstance(names, str) else list(names)
+    given = [names] if isinstance(names, str) else listed("edge types", names)
     if not given:
         msg = f"give at least one edge type of {', '.join(EDGE_TYPES)}"
         raise InvalidInputError(msg)
@@ -53,7 +57,7 @@ def whole(name: str, value: object) -> int:
         InvalidInputError: It is none.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        msg = f"{name} must be a whole number from 1 to {_MOST}, not {value!r:.250}"
+        msg = f"{name} must be a whole number from 1 to {_MOST}, not {shown(value)}"
         raise InvalidInputError(msg)
     return value
 
@@ -65,8 +69,8 @@ def number(name: str, value: object, least: float = -math.inf, most: float = mat
         InvalidInputError: It is none.
     """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not math.isfinite(value) or not least <= value <= most:  # type: ignore[arg-type, operator]
+    if not known or not -_FLOAT <= value <= _FLOAT or not least <= value <= most:  # type: ignore[arg-type, operator]
         within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
-        msg = f"{name} must be a finite number{within}, not {value!r:.250}"
+        msg = f"{name} must be a finite number{within}, not {shown(value)}"
         raise InvalidInputError(msg)
     return float(value)  # type: ignore[arg-type]

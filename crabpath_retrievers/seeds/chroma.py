@@ -4,9 +4,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
+from shutil import disk_usage
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
@@ -22,6 +27,8 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.chroma_directory import COLLECTION, Directory, is_panic
 from crabpath_retrievers.seeds.chroma_files import glance
 from crabpath_retrievers.seeds.index import Filter
+from crabpath_retrievers.storage.engine import full_disk
+from crabpath_retrievers.time_limit import TIME_LIMIT, waiting
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -30,6 +37,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
 _PORTS = {"http": 8000, "https": 443}
+_EMBEDDED = "Chroma in "
+_LITTLE = 2**20  # bytes: Chroma cannot write with less
+_FULL = ("disk is full", "No space left")
+_LEAST = 0.001  # seconds: what has no time left fails at once
 _UNREADY = "Nothing found on disk"
 _BESIDE = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
@@ -81,7 +92,7 @@ class ChromaIndex:
         """
         with _translated(str(path)):
             directory = Directory.enter(path, name)
-        where = f"Chroma in {directory.path}"
+        where = f"{_EMBEDDED}{directory.path}"
         try:
             try:
                 index = cls.from_client(directory.client, name, where=where)
@@ -107,6 +118,7 @@ class ChromaIndex:
             InvalidInputError: The collection exists with another distance than cosine.
             StoreUnavailableError: The server cannot be reached.
         """
+        _limit(client)
         with _translated(where or "the Chroma server"):
             collection = client.get_or_create_collection(
                 name, configuration=cast("Any", {"hnsw": _HNSW}), embedding_function=None
@@ -350,6 +362,7 @@ def _client_of(url: str) -> "tuple[ClientAPI, str]":
         msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
         raise InvalidInputError(msg)
     settings = Settings(anonymized_telemetry=False)
+    _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
     try:
         client = chromadb.HttpClient(
             parts.hostname,
@@ -363,12 +376,59 @@ def _client_of(url: str) -> "tuple[ClientAPI, str]":
     return client, parts.path.strip("/") or COLLECTION
 
 
-def _hang_up(client: "ClientAPI") -> None:
-    """Close a client with its connections, which chromadb 1.5 leaves open in its own close."""
+def _require_answer(url: str, address: str) -> None:
+    """Ask a server for anything: chromadb would wait for ever for one that says nothing.
+
+    Raises:
+        StoreUnavailableError: It says nothing within the time limit.
+    """
+    with waiting() as until:
+        left = TIME_LIMIT if until is None else max(_LEAST, until - monotonic())
+        try:
+            urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
+        except OSError as error:
+            if isinstance(error, HTTPError):
+                error.close()
+            if isinstance(getattr(error, "reason", error), TimeoutError):
+                msg = f"Chroma at {url} did not answer within {left:.1f} s: is the server running?"
+                raise StoreUnavailableError(msg) from error
+        except HTTPException:  # what is wrong with the answer is for chromadb to say
+            return
+
+
+def _sessions(client: "ClientAPI") -> Iterator[Any]:
+    """The HTTP sessions of a client; none where it is embedded."""
     for own in (client, getattr(client, "_admin_client", None)):
         session = getattr(getattr(own, "_server", None), "_session", None)
         if session is not None:
-            session.close()
+            yield session
+
+
+def _limit(client: "ClientAPI") -> None:
+    """Let no request wait longer than the call that it serves; limits of its own stay."""
+    for session in _sessions(client):
+        hooks = getattr(session, "event_hooks", {}).get("request")
+        if hooks is not None and _shorten not in hooks:
+            hooks.append(_shorten)
+
+
+def _shorten(request: Any) -> None:
+    """Give a request of httpx what is left of the limit."""
+    with waiting() as until:
+        if until is None:
+            return
+        left = max(_LEAST, until - monotonic())
+    given = request.extensions.get("timeout") or {}
+    request.extensions["timeout"] = {
+        what: left if given.get(what) is None else min(given[what], left)
+        for what in ("connect", "read", "write", "pool")
+    }
+
+
+def _hang_up(client: "ClientAPI") -> None:
+    """Close a client with its connections, which chromadb 1.5 leaves open in its own close."""
+    for session in _sessions(client):
+        session.close()
     close = getattr(client, "close", None)
     if close is not None:
         close()
@@ -401,9 +461,10 @@ def _scalar(value: object) -> bool:
 
 @contextmanager
 def _translated(where: str, condition: Any = None) -> Iterator[None]:
-    """Turn Chroma's errors into the project's own."""
+    """Turn Chroma's errors into the project's own; what passes counts as waiting."""
     try:
-        yield
+        with waiting():
+            yield
     except CrabPathError:
         raise
     except BaseException as error:
@@ -412,14 +473,22 @@ def _translated(where: str, condition: Any = None) -> Iterator[None]:
         raise
 
 
+def _is_full(where: str, text: str) -> bool:
+    """Whether an error comes from a full disk; an embedded Chroma does not always say so."""
+    place = Path(where.removeprefix(_EMBEDDED))
+    return any(sign in text for sign in _FULL) or (
+        place.is_dir() and disk_usage(place).free < _LITTLE
+    )
+
+
 def _own(where: str, error: BaseException, condition: Any) -> CrabPathError:
     text = str(error).strip() or type(error).__name__
-    if "disk is full" in text or "No space left" in text:
-        return StoreError(f"{where} cannot be written, the disk is full: make room and try again")
     if "embedding with dimension" in text:
         return EmbeddingMismatchError(
             f"{where} holds vectors of another dimension ({text}): use the same embedder"
         )
+    if _is_full(where, text):
+        return full_disk(where)
     # Chroma lets errors of httpx through.
     unreachable = isinstance(error, (ConnectionError, TimeoutError))
     if unreachable or type(error).__module__.startswith("httpx"):

@@ -140,7 +140,7 @@ def unit(vector: Any) -> Vector:
     try:
         # In single precision the squares of large and small numbers overflow and vanish.
         array = np.asarray(vector, dtype=np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # of whatever was passed for a vector
         array = np.zeros(0)
     length = float(np.linalg.norm(array)) if array.ndim == 1 and array.size else 0.0
     if not np.isfinite(length) or length == 0.0:

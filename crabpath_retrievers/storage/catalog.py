@@ -13,7 +13,7 @@ from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.replaced import IS_PART, REPLACED, WHOLES, standing_ids
 from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.storage.schema import (
@@ -139,7 +139,7 @@ class Catalog:
         with self._store.reading() as connection:
             for part in parts(ids):
                 rows = _BY_IDS.rows(connection, {"ids": part, "namespace": namespace})
-                found |= {row[0]: _node(row) for row in rows}
+                found |= {node.id: node for node in readable("a chunk", rows, _node)}
         return found
 
     def sample(self) -> list[dict[str, Any]]:

@@ -14,29 +14,37 @@ from crabpath_retrievers.errors import (
     ConfigurationError,
     MissingExtraError,
     StoreError,
+    StoreFullError,
     StoreLockedError,
     StoreReadOnlyError,
     StoreUnavailableError,
 )
+from crabpath_retrievers.time_limit import TIME_LIMIT, briefly, waiting
 
 # No memory map: every recorded turn makes readers drop it, and faulting pages in costs more than
 # reading them.
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=NORMAL",
     "PRAGMA busy_timeout=10000",
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
+_FULL = "disk is full"  # so says SQLite
+_DISK_FULL = "53100"  # of PostgreSQL
+_LAZY = "crabpath_lazy"
+_POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
 
-def open_engine(location: str | Path, *, reading: bool = False) -> sa.Engine:
+def open_engine(
+    location: str | Path, *, reading: bool = False, time_limit: float = TIME_LIMIT
+) -> sa.Engine:
     """An engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
     Args:
         location: Directory or URL.
         reading: Every statement stands alone and sees the latest commit; else transactions are
             for writing from their start.
+        time_limit: Seconds within which a connection is made or becomes free.
 
     Raises:
         StoreReadOnlyError: The directory cannot be written.
@@ -45,7 +53,7 @@ def open_engine(location: str | Path, *, reading: bool = False) -> sa.Engine:
     """
     text = str(location)
     if "://" not in text:
-        return _sqlite_engine(Path(text) / "graph.sqlite", reading=reading)
+        return _sqlite_engine(Path(text) / "graph.sqlite", reading, time_limit)
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError) as error:  # the latter for a port that is no number
@@ -57,18 +65,52 @@ def open_engine(location: str | Path, *, reading: bool = False) -> sa.Engine:
         if url.database in (None, "", ":memory:"):
             msg = "SQLite in memory is not supported: use a directory, or none at all"
             raise ConfigurationError(msg)
-        return _sqlite_engine(Path(str(url.database)), reading=reading)
+        return _sqlite_engine(Path(str(url.database)), reading, time_limit)
     if url.get_backend_name() != "postgresql":
         msg = f"{url.get_backend_name()} is not supported: use a directory, SQLite or PostgreSQL"
         raise ConfigurationError(msg)
     try:
         level = "AUTOCOMMIT" if reading else "READ COMMITTED"
-        return sa.create_engine(
-            url, isolation_level=level, pool_pre_ping=True, pool_size=8, max_overflow=16
-        )
+        pool = {**_POOL, "pool_timeout": time_limit}
+        engine = sa.create_engine(url, isolation_level=level, pool_pre_ping=True, **pool)
     except (ImportError, NoSuchModuleError) as error:
         msg = "PostgreSQL needs a driver: pip install 'crabpath-retrievers[postgres]'"
         raise MissingExtraError(msg) from error
+    if engine.dialect.driver == "psycopg":
+        _give_up_on_silence(engine, time_limit)
+    return engine
+
+
+def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
+    """Let no connection wait longer than the call that it serves may wait."""
+    from crabpath_retrievers.storage.postgres import connect
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, _args: Any, given: dict[str, Any]) -> Any:
+        return connect(given, time_limit)
+
+    ping = engine.dialect.do_ping
+
+    def ping_briefly(connection: Any) -> bool:
+        # A firewall may have dropped one that was idle: then time must be left for a new one.
+        with briefly(time_limit / 4):
+            return ping(connection)
+
+    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign]
+
+
+@contextmanager
+def connected(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
+    """A connection; what passes until there is one counts as waiting.
+
+    Args:
+        engine: Where to.
+        lazy: Whether a power loss may take what it commits, until anything else is committed.
+    """
+    with waiting():
+        connection = engine.connect().execution_options(**{_LAZY: lazy})
+    with connection:
+        yield connection
 
 
 def private_directory(path: Path) -> Path:
@@ -91,14 +133,14 @@ def _read_only(path: Path) -> StoreReadOnlyError:
     return StoreReadOnlyError(msg)
 
 
-def _sqlite_engine(path: Path, *, reading: bool) -> sa.Engine:
+def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  # noqa: FBT001
     private_directory(path.parent)
     try:
         # WAL and shared-memory files inherit the mode of the database file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise _read_only(path.parent) from error
-    engine = sa.create_engine(f"sqlite:///{path}", pool_size=8, max_overflow=16)
+    engine = sa.create_engine(f"sqlite:///{path}", **_POOL, pool_timeout=time_limit)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
@@ -110,6 +152,10 @@ def _sqlite_engine(path: Path, *, reading: bool) -> sa.Engine:
 
         @event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
+            # FULL waits at a commit until the disk holds it, with all that was committed before.
+            lazy = connection.get_execution_options().get(_LAZY, False)
+            level = "NORMAL" if lazy else "FULL"
+            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
             # A deferred transaction that upgrades to a write can fail at once with "locked".
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -153,12 +199,23 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         if "locked" in text or "deadlock" in text:
             msg = f"the store {name} is busy: another process is writing; try again"
             raise StoreLockedError(msg) from error
+        if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
+            raise full_disk(name) from error
         if _refused(error.orig):
             raise _refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
         raise StoreUnavailableError(msg) from error
     except DBAPIError as error:
         raise _refusal(str(error.orig)) from error
+    except sa.exc.TimeoutError as error:
+        name = engine.url.render_as_string(hide_password=True)
+        msg = f"all connections of this process to the store {name} are in use: try again"
+        raise StoreUnavailableError(msg) from error
+
+
+def full_disk(name: str) -> StoreFullError:
+    """What to say of a store whose disk is full."""
+    return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
 def _refused(error: BaseException | None) -> bool:

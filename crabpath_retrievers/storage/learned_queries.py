@@ -1,12 +1,12 @@
 """Reads of what namespaces have learned, and of the feedback that waits."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.errors import NotFoundError
+from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.graph import (
     DECAY_RATES,
     OVERLAY_KINDS,
@@ -18,7 +18,7 @@ from crabpath_retrievers.graph import (
 from crabpath_retrievers.outcome import Feedback, Status
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.schema import (
     consumed,
     counts,
@@ -83,6 +83,14 @@ class Kept(NamedTuple):
     note: str | None
     created: float
     vector: Vector | None = None
+
+
+class Unreadable(NamedTuple):
+    """Feedback that this program cannot read, by its place in the order and its id."""
+
+    sequence: int
+    id: str
+    why: str
 
 
 _MIND = HotSelect(
@@ -150,6 +158,7 @@ _COUNTS = HotSelect(
     .where(*_OF_SOURCES)
 )
 _KEPT = (
+    feedback.c.id,
     feedback.c.sequence,
     feedback.c.payload,
     feedback.c.status,
@@ -191,7 +200,7 @@ class LearnedQueries:
         """The episodes with these ids, and all that no index knows yet."""
         with self._store.reading() as connection:
             rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
-        return [_episode(row) for row in {row[0]: row for row in rows}.values()]
+        return _episodes({row[0]: row for row in rows}.values())
 
     def voices(self, episode: str) -> dict[str, dict[str, float]]:
         """What users have said in an episode: credit by node id, by user."""
@@ -208,7 +217,7 @@ class LearnedQueries:
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return [_episode(row) for row in connection.execute(query)]
+            return _episodes(connection.execute(query))
 
     def episode_ids(self, namespace: int) -> list[str]:
         """Ids of all episodes of a namespace."""
@@ -226,7 +235,8 @@ class LearnedQueries:
         """Episodes whose vectors cannot be searched yet, with the key of their namespace."""
         query = sa.select(episodes.c.namespace, *_EPISODE).where(episodes.c.indexed == 0)
         with self._store.reading() as connection:
-            return [(row[0], _episode(row[1:])) for row in connection.execute(query)]
+            rows = connection.execute(query)
+            return list(readable("an episode", rows, lambda row: (row[0], _episode(row[1:]))))
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
         """Keys of the nodes with these ids, or of those that stand for them; no unknown ones."""
@@ -259,15 +269,20 @@ class LearnedQueries:
 
         Raises:
             NotFoundError: There is none with that id.
+            StoreError: It cannot be read.
         """
         with self._store.reading() as connection:
             rows = _FEEDBACK.rows(connection, {"id": feedback_id})
         if not rows:
             msg = f"no feedback {feedback_id!r} is kept here: check the id"
             raise NotFoundError(msg)
-        return _kept(rows[0])
+        kept = _kept(rows[0])
+        if isinstance(kept, Unreadable):
+            msg = f"feedback {feedback_id!r} {kept.why}: give it again under another id"
+            raise StoreError(msg)
+        return kept
 
-    def waiting(self, limit: int, after: int = 0) -> list[Kept]:
+    def waiting(self, limit: int, after: int = 0) -> list[Kept | Unreadable]:
         """Feedback that was not applied yet, in the order in which it came."""
         query = (
             sa.select(*_KEPT)
@@ -294,12 +309,20 @@ class LearnedQueries:
             return {turn: by for turn, by in connection.execute(query)}
 
 
+def _episodes(rows: Iterable[Sequence[Any]]) -> list[Episode]:
+    return list(readable("an episode", rows, _episode))
+
+
 def _episode(row: Sequence[Any]) -> Episode:
     episode, query, turns, told, documents, embedding, clock = row
     return Episode(episode, query, turns, told, json.loads(documents), unpack(embedding), clock)
 
 
-def _kept(row: Sequence[Any]) -> Kept:
-    sequence, payload, status, note, created, embedding = row
-    vector = None if embedding is None else unpack(embedding)
-    return Kept(sequence, Feedback.from_dict(json.loads(payload)), status, note, created, vector)
+def _kept(row: Sequence[Any]) -> Kept | Unreadable:
+    identity, sequence, payload, status, note, created, embedding = row
+    try:
+        given = Feedback.from_dict(json.loads(payload))
+        vector = None if embedding is None else unpack(embedding)
+    except (ValueError, TypeError) as error:  # one row must not stop all others
+        return Unreadable(sequence, identity, f"cannot be read ({error})")
+    return Kept(sequence, given, status, note, created, vector)

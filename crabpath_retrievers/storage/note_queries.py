@@ -9,7 +9,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
 
 
@@ -81,7 +81,7 @@ class NoteQueries:
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
         with self._store.reading() as connection:
             rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
-        return [_vector(row) for row in rows.values()]
+        return list(readable("a note", rows.values(), _vector))
 
     def among(self, namespace: int, keys: Sequence[int]) -> set[int]:
         """Those of the nodes, by key, that are notes of a namespace."""
@@ -99,7 +99,8 @@ class NoteQueries:
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return [_vector(row) for row in connection.execute(query, {"since": since})]
+            rows = connection.execute(query, {"since": since})
+            return list(readable("a note", rows, _vector))
 
     def expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Those of the ids that are notes whose probation is over."""
@@ -113,17 +114,11 @@ class NoteQueries:
             ((count,),) = _PILE.rows(connection, {})
         return int(count)
 
-    def ids(self, namespace: int) -> list[str]:
-        """Ids of all notes of a namespace."""
-        query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
-        with self._store.reading() as connection:
-            return list(connection.scalars(query))
-
     def unindexed(self) -> list[NoteVector]:
         """Notes whose vectors cannot be searched yet."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
         with self._store.reading() as connection:
-            return [_vector(row) for row in connection.execute(query)]
+            return list(readable("a note", connection.execute(query), _vector))
 
     def ids(self, namespace: int) -> set[str]:
         """Ids of all notes of a namespace."""

@@ -1,9 +1,14 @@
 """What readers need of the store, so that they need not know it."""
 
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Readable(Protocol):
@@ -30,3 +35,18 @@ class Standpoint(Protocol):
     @property
     def exponent(self) -> float:
         """Its accumulated decay exponent."""
+
+
+def readable(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
+    """What rows hold. One that is damaged is passed over with a warning: it must stop no other.
+
+    Args:
+        what: A row, for the warning.
+        rows: As they are stored.
+        read: Makes something of one.
+    """
+    for row in rows:
+        try:
+            yield read(row)
+        except Exception as error:  # JSON, numbers or texts that are no longer what they were
+            _log.warning("%s in the store is damaged and passed over: %r", what, error)

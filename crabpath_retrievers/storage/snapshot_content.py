@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from pydantic_core import to_json
 
+from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 
 _NODES = {
@@ -125,5 +126,13 @@ def without_notes(data: bytes, keys: Container[int]) -> bytes:
 
 
 def unpacked(data: bytes) -> Content:
-    """The inverse of :func:`packed`."""
-    return Content(**json.loads(zlib.decompress(data)))
+    """The inverse of :func:`packed`.
+
+    Raises:
+        StoreError: It is damaged.
+    """
+    try:
+        return Content(**json.loads(zlib.decompress(data)))
+    except (ValueError, TypeError, zlib.error) as error:
+        msg = f"the snapshot is damaged ({error}): delete it, and restore another one"
+        raise StoreError(msg) from error

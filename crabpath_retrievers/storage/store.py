@@ -9,13 +9,18 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes import Change, RecordTurn
+from crabpath_retrievers.changes import Change, ConsumeFeedback, KeepFeedback, RecordTurn
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.dump import Dump
-from crabpath_retrievers.storage.engine import moment, open_engine, translated_errors
+from crabpath_retrievers.storage.engine import (
+    connected,
+    moment,
+    open_engine,
+    translated_errors,
+)
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
 from crabpath_retrievers.storage.health_queries import HealthQueries
@@ -33,6 +38,7 @@ from crabpath_retrievers.storage.twin_queries import TwinQueries
 from crabpath_retrievers.storage.typed_queries import TypedQueries
 from crabpath_retrievers.storage.upkeep_queries import UpkeepQueries
 from crabpath_retrievers.storage.walk_queries import WalkQueries
+from crabpath_retrievers.time_limit import TIME_LIMIT, limited
 from crabpath_retrievers.trajectory import Turn
 
 _log = logging.getLogger(__name__)
@@ -58,22 +64,24 @@ class GraphStore:
         trials: Turns and feedback of A/B trials, and where these stand.
     """
 
-    def __init__(self, location: str | Path) -> None:
+    def __init__(self, location: str | Path, *, time_limit: float = TIME_LIMIT) -> None:
         """Open or create the store.
 
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
+            time_limit: Seconds that connecting, and writing turns behind answers, may take.
 
         Raises:
             StoreReadOnlyError: The directory or database cannot be written.
             StoreUnavailableError: The database cannot be reached.
             SchemaVersionError: The store was written by a newer release.
         """
-        self._engine = open_engine(location)
-        self._reader = open_engine(location, reading=True)
+        self._time_limit = time_limit
+        self._engine = open_engine(location, time_limit=time_limit)
+        self._reader = open_engine(location, reading=True, time_limit=time_limit)
         self._fulltext = full_text(self._engine.dialect.name)
         self._ingest = threading.RLock()
-        self._recorder = TurnWriter(self.apply)
+        self._recorder = TurnWriter(self._keep_turns)
         self._ingesting = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
@@ -119,7 +127,7 @@ class GraphStore:
             with translated_errors(self._engine):
                 yield current
             return
-        with translated_errors(self._engine), self._reader.connect() as connection:
+        with translated_errors(self._engine), connected(self._reader) as connection:
             token = self._current.set(connection)
             try:
                 yield connection
@@ -142,16 +150,24 @@ class GraphStore:
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply all changes in one transaction, or none of them, and journal them.
 
+        Once it returns they survive a loss of power, but for what nobody was promised or what is
+        done again: turn records, and what was learned from feedback that is kept.
+
         Raises:
             StoreError: The database failed; nothing of this call is kept.
         """
         if not changes:
             return
         self.settle()
-        with translated_errors(self._engine), self._engine.begin() as connection:
+        opened = connected(self._engine, lazy=_may_be_late(changes))
+        with translated_errors(self._engine), opened as connection, connection.begin():
             writer = Writer(connection, self._fulltext)
             for change in changes:
                 writer.apply(change)
+
+    def _keep_turns(self, records: Sequence[RecordTurn]) -> None:
+        with limited(self._time_limit):
+            self.apply(records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Keep a turn record: it is written behind the answer, see :mod:`turn_writer`."""
@@ -190,10 +206,18 @@ class GraphStore:
             self._ingest.release()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; turn records that cannot be written in time are given up."""
         try:
-            self.settle()
+            with limited(self._time_limit):
+                self.settle()
         except StoreError as error:
             _log.warning("turn records are lost: %s", error)
         self._reader.dispose()
         self._engine.dispose()
+
+
+def _may_be_late(changes: Sequence[Change]) -> bool:
+    """Whether the disk need not hold changes yet; whatever is committed later syncs them too."""
+    kinds = {type(change) for change in changes}
+    learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
+    return learned_again or kinds == {RecordTurn}

@@ -10,7 +10,7 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.renaming import with_nodes
 from crabpath_retrievers.storage.replaced import standing_ids
 from crabpath_retrievers.storage.schema import consumed, journal, namespaces, turns
@@ -115,8 +115,8 @@ class TurnLog:
         if namespace is not None:
             select, asked = _FIND_IN, {"asked": turn_id, "namespace": namespace}
         with self._store.reading() as connection:
-            rows = select.rows(connection, asked)
-            return _logged(rows, connection)[0] if rows else None
+            found = _logged(select.rows(connection, asked), connection)
+        return found[0] if found else None
 
     def window(self, namespace: str, *, until: float, turns: int, seconds: float) -> list[Logged]:
         """The last turns of a namespace as of a moment, newest first, consumed or not.
@@ -164,18 +164,21 @@ class TurnLog:
 
 def _logged(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[Logged]:
     """Turns with the nodes that stand for theirs by now."""
-    records = [json.loads(row[0]) for row in rows]
-    shown = {node for record in records for node in _nodes(record)}
-    to = standing_ids(connection, sorted(shown))
-    return [
-        Logged(
-            Turn.from_dict(_standing(record, to) if to else record),
-            None if embedding is None else unpack(embedding),
-            by,
-            bool(frozen),
-        )
-        for record, (_, embedding, by, frozen) in zip(records, rows, strict=True)
-    ]
+    read = list(readable("a turn", rows, _with_nodes))
+    to = standing_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
+
+    def logged(row: Sequence[Any]) -> Logged:
+        _, record, embedding, by, frozen = row
+        turn = Turn.from_dict(_standing(record, to) if to else record)
+        return Logged(turn, None if embedding is None else unpack(embedding), by, bool(frozen))
+
+    return list(readable("a turn", read, logged))
+
+
+def _with_nodes(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row with its record read, behind the ids of the nodes in it."""
+    record = json.loads(row[0])
+    return set(_nodes(record)), record, *row[1:]
 
 
 def _nodes(record: dict[str, Any]) -> Iterator[str]:

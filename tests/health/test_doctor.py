@@ -16,8 +16,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.doctor import examine
-from crabpath_retrievers.seeds.chroma_files import collections
 from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.seeds.chroma_files import collections
 from crabpath_retrievers.seeds.embedder import MODEL
 from crabpath_retrievers.storage.migrations import VERSION
 

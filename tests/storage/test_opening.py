@@ -4,11 +4,11 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from proxy import Proxy
 
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import (
@@ -115,50 +115,6 @@ def test_a_database_that_is_down_is_unavailable():
     with pytest.raises(StoreUnavailableError, match="cannot be reached") as error:
         GraphStore(f"postgresql://user:secret@127.0.0.1:{port}/x")
     assert "secret" not in str(error.value)
-
-
-class Proxy:
-    """A TCP relay in front of the database that can be cut and mended."""
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        """Listen on a free port and relay to ``target``."""
-        self._target, self._open = target, []
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            upstream = socket.create_connection(self._target)
-            self._open += [client, upstream]
-            for pipe in ((client, upstream), (upstream, client)):
-                threading.Thread(target=_pump, args=pipe, daemon=True).start()
-
-    def cut(self) -> None:
-        """Stop listening and break every connection."""
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for connection in self._open:
-            connection.close()
-        self._open.clear()
-
-    def mend(self) -> None:
-        """Listen on the same port again."""
-        self._server = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._serve, daemon=True).start()
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
-    except OSError:
-        return
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Turn records are written behind the answers and in order."""
 
 import threading
+from contextlib import suppress
 from itertools import chain
 
 import pytest
@@ -87,7 +88,7 @@ def test_a_refused_write_is_logged_and_does_not_stop_the_next(caplog):
     writer.settle()
     writer.put(record(2))
     writer.settle()
-    assert "1 turn records could not be written: no space" in caplog.text
+    assert "a turn record could not be written: no space" in caplog.text
     assert written == ["t2"]
 
 
@@ -124,3 +125,69 @@ def test_changes_come_after_the_turns_that_were_handed_over(store):
     store.record(record(1).turn)
     store.apply([ForgetNamespace("n")])
     assert store.catalog.statistics()["turns"] == 0
+
+
+def test_a_record_that_cannot_be_written_loses_only_itself(caplog):
+    """When a batch fails its records are written one by one."""
+    written, gate = [], threading.Event()
+
+    def write(batch):
+        gate.wait(5)
+        if any(change.turn.id == "t2" for change in batch):
+            msg = "not text"
+            raise StoreError(msg)
+        written.extend(change.turn.id for change in batch)
+
+    writer = TurnWriter(write)
+    for number in range(5):
+        writer.put(record(number))
+    gate.set()
+    writer.settle()
+    assert written == ["t0", "t1", "t3", "t4"]
+    assert caplog.text.count("could not be written: not text") == 1
+
+
+def test_an_outage_between_single_writes_keeps_the_rest():
+    """The database goes away after the first of them: the others wait and come later."""
+    written, gate, trouble = [], threading.Event(), ["odd", "away"]
+
+    def write(batch):
+        gate.wait(5)
+        if len(batch) > 1 and trouble[:1] == ["odd"]:
+            trouble.pop(0)
+            msg = "not text"
+            raise StoreError(msg)
+        if written and trouble:
+            trouble.pop(0)
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+        written.extend(change.turn.id for change in batch)
+
+    writer = TurnWriter(write)
+    for number in range(4):
+        writer.put(record(number))
+    gate.set()
+    with pytest.raises(StoreUnavailableError):
+        writer.settle()
+    writer.settle()
+    assert written == ["t0", "t1", "t2", "t3"]
+
+
+def test_an_outage_is_logged_once_and_told_when_it_ends(caplog):
+    """Not one line for every turn that is given up."""
+    down = [True]
+
+    def write(_batch):
+        if down:
+            msg = "the database is down"
+            raise StoreUnavailableError(msg)
+
+    writer = TurnWriter(write)
+    for number in range(270):
+        writer.put(record(number))
+        with suppress(StoreUnavailableError):
+            writer.settle()
+    assert caplog.text.count("turn records are lost: the database is down") == 1
+    down.clear()
+    writer.settle()
+    assert "14 turn records were lost" in caplog.text

@@ -1,0 +1,148 @@
+"""A database that accepts and says nothing is given up after the time limit, and taken up again."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+from proxy import Proxy
+
+from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.time_limit import limited
+
+SLEEP = HotSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """What is inside takes no longer."""
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+@pytest.fixture
+def far(postgres_url) -> Iterator[tuple[str, Proxy]]:
+    """URL of a database whose network can fall silent."""
+    url = sa.make_url(postgres_url)
+    proxy = Proxy((url.host, url.port or 5432))
+    yield url.set(port=proxy.port).render_as_string(hide_password=False), proxy
+    proxy.silent.clear()
+    proxy.cut()
+
+
+def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1) -> None:
+    """Let the database sleep, through the driver's own cursor or through SQLAlchemy."""
+    with store.reading() as connection:
+        for _ in range(times):
+            if hot:
+                SLEEP.rows(connection, {"seconds": seconds})
+            else:
+                connection.execute(sa.select(sa.func.pg_sleep(seconds)))
+
+
+@pytest.mark.parametrize("hot", [True, False])
+def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
+    """On the driver's own cursor as well; the next statement has a connection that works."""
+    store = GraphStore(postgres_url)
+    with within(2.0), limited(0.3), pytest.raises(StoreUnavailableError, match="no answer within"):
+        sleep(store, 5.0, hot=hot)
+    with limited(5.0):
+        assert "schema" in store.catalog.meta()
+    store.close()
+
+
+def test_the_limit_counts_for_all_statements_together(postgres_url):
+    """Three that each stay below it do not."""
+    store = GraphStore(postgres_url)
+    with within(2.0), limited(0.6), pytest.raises(StoreUnavailableError):
+        sleep(store, 0.25, times=3)
+    store.close()
+
+
+def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_url):
+    """A write behind somebody's transaction fails in time and is taken back."""
+    store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
+    store.apply([PutMeta((("a", "before"),))])
+    with other.begin() as held:
+        held.exec_driver_sql("UPDATE crabpath_meta SET value = value")
+        with within(2.0), limited(0.5), pytest.raises(StoreUnavailableError):
+            store.apply([PutMeta((("a", "lost"),))])
+    assert store.catalog.meta()["a"] == "before"
+    store.close()
+    other.dispose()
+
+
+def test_work_without_a_limit_is_not_cut(postgres_url):
+    """Ingest and maintenance may wait longer than a call: nothing limits them."""
+    store = GraphStore(postgres_url, time_limit=0.1)
+    sleep(store, 0.5)
+    store.close()
+
+
+@pytest.mark.slow
+def test_calls_of_a_memory_fail_in_time_and_work_again(far):
+    """An async query and feedback; then the server is back and all is as before."""
+    url, proxy = far
+    embeddings = DeterministicFakeEmbedding(size=16)
+    vectors = InMemoryVectorStore(embeddings)
+    settings = Settings(time_limit=0.5)
+    memory = CrabPath.open(url, embeddings=embeddings, vectors=vectors, settings=settings)
+    memory.add_documents([Document("The sky is blue.", id="a")])
+    turn = memory.retrieve("sky").turn.id
+    assert memory.explain(turn)
+    proxy.silent.set()
+    # The driver takes 2 seconds at least to give up a new connection.
+    for call in (
+        lambda: asyncio.run(memory.aretrieve("sky")),
+        lambda: memory.record(Feedback(turn, 1.0, feedback_id="one")),
+    ):
+        with within(3.5), pytest.raises(StoreUnavailableError):
+            call()
+    proxy.silent.clear()
+    assert memory.retrieve("sky").documents
+    assert memory.record(Feedback(turn, 1.0, feedback_id="one")).status == "applied"
+    memory.close()
+
+
+def test_closing_does_not_wait_for_a_silent_database(far, caplog):
+    """A turn record that cannot be written is given up, and the log says so."""
+    url, proxy = far
+    embeddings = DeterministicFakeEmbedding(size=16)
+    vectors = InMemoryVectorStore(embeddings)
+    settings = Settings(time_limit=0.5)
+    memory = CrabPath.open(url, embeddings=embeddings, vectors=vectors, settings=settings)
+    memory.add_documents([Document("The sky is blue.", id="a")])
+    answer = memory.retrieve("sky")
+    memory.store.settle()
+    proxy.silent.set()
+    memory.store.record(answer.turn)
+    with within(2.0):
+        memory.close()
+    assert "turn records are lost" in caplog.text
+    proxy.silent.clear()
+    time.sleep(0.1)
+
+
+def test_a_server_that_is_silent_from_the_start_is_unavailable(far):
+    """Opening says so within the limit."""
+    url, proxy = far
+    proxy.silent.set()
+    with within(3.5), pytest.raises(StoreUnavailableError, match="cannot be reached"):
+        GraphStore(url, time_limit=0.5)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "10", None, True])
+def test_a_time_limit_that_is_none(limit):
+    """Only seconds above 0 are one."""
+    with pytest.raises(InvalidInputError, match="time_limit must be seconds above 0"):
+        Settings(time_limit=limit)
