@@ -108,6 +108,15 @@ def test_with_incremental_cleanup_a_call_holds_all_of_a_source(memory, held):
     assert len(held(memory)) == 8
 
 
+def test_incremental_cleanup_goes_by_source_also_of_documents_with_ids(memory, document, held):
+    """As in LangChain's ``index``: pages that the file no longer has go, whatever their ids."""
+    pages = [document(f"page {n}", id=f"p{n}", source="book") for n in range(4)]
+    memory.add_documents([*pages, document("other", id="o", source="leaflet")])
+    report = memory.add_documents(pages[:2], cleanup="incremental")
+    assert counts(report) == (0, 0, 2, 2)
+    assert sorted(held(memory)) == ["o", "p0", "p1"]
+
+
 def test_messages_of_one_source_come_in_any_number(memory, chained):
     """A consumer that adds one message at a time keeps them all, each beside the one before."""
     texts = [f"message {n}" for n in range(12)]
