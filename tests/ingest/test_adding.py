@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
@@ -73,6 +74,19 @@ def test_pages_of_one_source_in_batches_all_stay(memory, chained, held, batch):
         some = PAGES[start : start + 7]
         assert counts(memory.add_documents(some)) == (0, 0, 0, len(some))
     assert chained(memory) == neighbours([page.page_content for page in PAGES])
+
+
+def test_on_each_database(location, embedder, chained):
+    """Pages in batches, the same text on several of them, and again."""
+    pages = [*PAGES[:6], *(Document("(empty page)", metadata=page.metadata) for page in PAGES[:3])]
+    with CrabPath.open(
+        location, embeddings=embedder, vectors=InMemoryVectorStore(embedder)
+    ) as memory:
+        for start in (0, 3, 6, 0, 4):
+            memory.add_documents(pages[start : start + 3])
+        assert counts(memory.add_documents(pages)) == (0, 0, 0, 9)
+        assert chained(memory) == neighbours([page.page_content for page in pages])
+        assert counts(memory.add_documents(pages[2:7], cleanup="incremental")) == (0, 0, 4, 5)
 
 
 async def test_every_way_of_adding_only_adds(embedder, tmp_path):
