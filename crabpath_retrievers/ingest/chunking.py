@@ -179,8 +179,9 @@ def document_id(document: Document, given: str | None) -> str | None:
 
 
 def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
-    """The ids that the caller gave to documents, cleaned."""
-    return {name for _, name in _identified(documents, ids) if name is not None}
+    """The ids that the caller gave to documents with text, cleaned."""
+    named = _identified(documents, ids)
+    return {name for document, name in named if name is not None and not is_blank(document)}
 
 
 def id_with_metadata(node: Node) -> str:

@@ -225,14 +225,19 @@ class Ingest:
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
         """What changes; to ``growing`` documents is only added, others become what is given."""
-        nodes, known = self._settled(nodes, growing)
+        sources = {node.source for node in nodes} if cleanup == "incremental" else set()
+        nodes, known = self._settled(nodes, growing, sources)
         self.refuse_notes(nodes)
         given = {node.id for node in nodes}
         if cleanup == "full":
             gone = [node_id for node_id in self.store.catalog.all_ids() if node_id not in given]
         else:
             replaced = {node.document for node in nodes} - growing
-            gone = [k.id for k in known.values() if k.id not in given and k.document in replaced]
+            gone = [
+                node.id
+                for node in known.values()
+                if node.id not in given and (node.document in replaced or node.source in sources)
+            ]
         nodes = self._placed(nodes, known, growing)
         changed = [
             node
@@ -251,13 +256,18 @@ class Ingest:
         return _Plan(nodes, changed, gone, known, growing, report)
 
     def _settled(
-        self, nodes: Sequence[Node], growing: AbstractSet[str]
+        self, nodes: Sequence[Node], growing: AbstractSet[str], sources: AbstractSet[str]
     ) -> tuple[list[Node], dict[str, Known]]:
-        """The nodes under the ids that the store has for them, and what it holds with those."""
+        """The nodes under the ids that the store has for them.
+
+        And what it holds with those ids, of the documents that do not grow, and of ``sources``.
+        """
         catalog = self.store.catalog
-        documents = {node.document for node in nodes}
         found = catalog.known(
-            ids=[node.id for node in nodes], documents=documents - growing, owners=WHOLES
+            ids=[node.id for node in nodes],
+            documents={node.document for node in nodes} - growing,
+            sources=sources,
+            owners=WHOLES,
         )
         digests = {node.digest for node in nodes if node.document in growing}
         found += catalog.holding(growing, digests)

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
@@ -75,6 +76,19 @@ def test_pages_of_one_source_in_batches_all_stay(memory, chained, held, batch):
     assert chained(memory) == neighbours([page.page_content for page in PAGES])
 
 
+def test_on_each_database(location, embedder, chained):
+    """Pages in batches, the same text on several of them, and again."""
+    pages = [*PAGES[:6], *(Document("(empty page)", metadata=page.metadata) for page in PAGES[:3])]
+    with CrabPath.open(
+        location, embeddings=embedder, vectors=InMemoryVectorStore(embedder)
+    ) as memory:
+        for start in (0, 3, 6, 0, 4):
+            memory.add_documents(pages[start : start + 3])
+        assert counts(memory.add_documents(pages)) == (0, 0, 0, 9)
+        assert chained(memory) == neighbours([page.page_content for page in pages])
+        assert counts(memory.add_documents(pages[2:7], cleanup="incremental")) == (0, 0, 4, 5)
+
+
 async def test_every_way_of_adding_only_adds(embedder, tmp_path):
     """Retriever and memory, sync and async, and a second program on the same path."""
     options = {"embeddings": embedder, "path": tmp_path / "m"}
@@ -106,6 +120,15 @@ def test_with_incremental_cleanup_a_call_holds_all_of_a_source(memory, held):
     report = memory.add_documents(PAGES[3:10], cleanup="incremental")
     assert counts(report) == (5, 0, 3, 2)
     assert len(held(memory)) == 8
+
+
+def test_incremental_cleanup_goes_by_source_also_of_documents_with_ids(memory, document, held):
+    """As in LangChain's ``index``: pages that the file no longer has go, whatever their ids."""
+    pages = [document(f"page {n}", id=f"p{n}", source="book") for n in range(4)]
+    memory.add_documents([*pages, document("other", id="o", source="leaflet")])
+    report = memory.add_documents(pages[:2], cleanup="incremental")
+    assert counts(report) == (0, 0, 2, 2)
+    assert sorted(held(memory)) == ["o", "p0", "p1"]
 
 
 def test_messages_of_one_source_come_in_any_number(memory, chained):

@@ -151,7 +151,8 @@ class CrabPathRetriever(BaseRetriever):
                 embedding are not embedded again.
             embed_model: The model that made the embeddings.
             embeddings: Embeddings by node id, for nodes that do not carry theirs.
-            cleanup: ``"full"`` removes every document that is not given; else nothing is removed.
+            cleanup: None removes nothing, ``"incremental"`` nodes that are not given of documents
+                of which some are, ``"full"`` every node that is not given.
             options: As for :meth:`from_documents`.
 
         Raises:
