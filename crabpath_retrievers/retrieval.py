@@ -3,6 +3,7 @@
 One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ from crabpath_retrievers.terms import Floats, Information
 from crabpath_retrievers.trajectory import Returned, Turn
 from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,13 @@ class Retrieval:
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
         gone |= find_gone(held, self.store, others, found.clock)
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        if not pool:
+            _log.warning(
+                "%s holds none of the %d documents that were found: "
+                "call refresh() to follow it, or reindex() to fill it",
+                self.index.description,
+                len(gone),
+            )
         walk = found.walk
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, found.information)
         return replace(found, evidence=evidence)
