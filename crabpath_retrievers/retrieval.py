@@ -163,6 +163,13 @@ class Retrieval:
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
         gone |= find_gone(held, self.store, others, found.clock)
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
+        if not pool:
+            _log.warning(
+                "%s holds none of the %d documents that were found: "
+                "call refresh() to follow it, or reindex() to fill it",
+                self.index.description,
+                len(gone),
+            )
         walk = found.walk
         evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, found.information)
         return replace(found, evidence=evidence)

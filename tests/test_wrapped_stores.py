@@ -253,6 +253,17 @@ class TestGone:
             assert retriever.refresh().removed == 1
             assert "d4" not in ids(retriever)
 
+    def test_an_empty_store_is_never_a_silent_empty_answer(self, tmp_path, caplog):
+        """Such as an in-memory store in another process; ``reindex`` fills it."""
+        place = tmp_path / "m"
+        with CrabPath.open(place, embeddings=Words(), vectors=in_memory(None)) as memory:
+            memory.add_documents(DOCUMENTS, progress=None)
+        with CrabPath.open(place, embeddings=Words(), vectors=in_memory(None)) as memory:
+            assert not memory.retrieve("Hydra cluster").documents
+            assert "refresh() to follow it, or reindex() to fill it" in caplog.messages[-1]
+            memory.reindex()
+            assert len(memory.retrieve("Hydra cluster", k=6).documents) == 6
+
     def test_a_store_that_fails_is_an_error(self, retriever, monkeypatch):
         """A look-up that fails never lets a deleted document through."""
         index = retriever.memory.index
