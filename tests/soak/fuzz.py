@@ -14,6 +14,7 @@ import traceback
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -298,16 +299,19 @@ class _Fuzzing:
         return CrabPath.open(self.place, embeddings=Hashed())
 
     def fill(self) -> None:
-        """Documents to be found, also after hostile ones were taken away or replaced them."""
+        """Documents of the neighbour under ids that nobody guesses, and others to be attacked."""
         pages = [
             Document(
                 f"Passage {n} mentions Title {n // 3} word{n % 20}",
-                id=f"d{n}",
+                id=f"{owner}{n}",
                 metadata={"title": f"Title {n}", "n": n, "t": "x"},
             )
+            for owner in ("honest-", "d")
             for n in range(_PAGES)
         ]
-        self.memory.add_documents(pages, progress=None)
+        self.memory.add_documents(pages[:_PAGES], progress=None)
+        with suppress(CrabPathError):  # one of the ids may be that of a note by now
+            self.memory.add_documents(pages[_PAGES:], progress=None)
 
     def attack(self) -> None:
         """One hostile input."""
@@ -330,8 +334,9 @@ class _Fuzzing:
     def _opened(self) -> tuple[Callable[..., Any], dict[str, Any]]:
         names = ("path", "vectors", "settings", "router", "linkers")
         given = {n: self.inputs.thing(0) for n in names if self.rng.random() < 0.3}
-        if isinstance(given.get("path"), (str, Path, bytes)):
-            given["path"] = "odd"
+        for option in ("path", "vectors"):  # any text is a place, and is made
+            if isinstance(given.get(option), (str, Path, bytes)):
+                given[option] = "odd"
 
         def opened(**given: Any) -> None:
             CrabPath.open(embeddings=Hashed(), **given).close()
