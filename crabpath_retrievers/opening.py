@@ -194,7 +194,10 @@ def vectors_in(path: Path) -> int:
 
 
 def _filled(file: Path) -> bool:
-    return file.is_file() and file.stat().st_size > 0
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except OSError:  # opening says why it cannot be read
+        return False
 
 
 def _existing_at_url(text: str) -> tuple[bool, str]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import numpy as np
-from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from crabpath_retrievers.errors import (
     CrabPathError,
@@ -46,7 +46,7 @@ _BESIDE = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
 
 # Rarely, Chroma cannot read an index that it is about to build; a moment later it can.
-_patient = retry(
+_patient = Retrying(
     retry=retry_if_exception(lambda error: _UNREADY in str(error)),
     stop=stop_after_attempt(4),
     wait=wait_fixed(0.05),
@@ -224,10 +224,12 @@ class ChromaIndex:
                 self._main.refill()
         return self._try(work, condition)
 
-    @_patient
     def _try(self, work: "Callable[[Collection], T]", condition: Any) -> T:
-        with _translated(self._where, condition):
-            return work(self._records)
+        def once() -> T:
+            with _translated(self._where, condition):
+                return work(self._records)
+
+        return _patient(once)
 
     def upsert(
         self,

@@ -37,7 +37,7 @@ class _Header(NamedTuple):
     version: int
     level0: int
     most: int
-    count: int
+    elements: int
     size: int
     label: int
     vector: int
@@ -70,7 +70,7 @@ def hnsw_damage(place: Path, applied: int, ids: set[str] | None = None) -> str |
 
 
 def _damages(place: Path, header: _Header, applied: int, ids: set[str] | None) -> Iterator[str]:
-    count = header.count
+    count = header.elements
     rest = header.label - header.vector
     if count < 0 or rest <= 0 or rest % 4 or header.label + 8 != header.size:
         yield "header.bin is damaged"
@@ -99,14 +99,14 @@ def _damages(place: Path, header: _Header, applied: int, ids: set[str] | None) -
 
 def _elements(file: BinaryIO, header: _Header, *, whole: bool) -> Iterator[np.ndarray[Any, Any]]:
     """Elements as bytes, some rows at a time."""
-    starts = range(0, header.count, _AT_ONCE)
+    starts = range(0, header.elements, _AT_ONCE)
     length = _AT_ONCE
     if not whole:
-        drawn = np.random.default_rng().integers(0, max(1, header.count), _LOOKED_AT)
+        drawn = np.random.default_rng().integers(0, max(1, header.elements), _LOOKED_AT)
         starts, length = sorted(drawn.tolist()), 1  # type: ignore[assignment]
     for start in starts:
         file.seek(start * header.size)
-        raw = file.read(header.size * min(length, header.count - start))
+        raw = file.read(header.size * min(length, header.elements - start))
         yield np.frombuffer(raw, dtype=np.uint8).reshape(-1, header.size)
 
 
@@ -121,16 +121,16 @@ def _nonsense(rows: np.ndarray[Any, Any], header: _Header) -> bool:
     used = np.arange(near.shape[1]) < many[:, None]
     return bool(
         not np.all(np.abs(lengths - 1.0) < _OFF)
-        or np.any(labels > header.count)
+        or np.any(labels > header.elements)
         or np.any(many > header.links0)
-        or np.any(near[used] >= header.count)
+        or np.any(near[used] >= header.elements)
     )
 
 
 def _linked(file: BinaryIO, header: _Header, most: int | None) -> bool:
     """Whether neighbours on higher levels can be."""
     step = 4 * header.links + 4
-    for _ in islice(range(header.count), most):
+    for _ in islice(range(header.elements), most):
         (size,) = struct.unpack("<I", file.read(4).ljust(4, b"\xff"))
         if size % step or size > step * 64:
             return False
@@ -141,7 +141,7 @@ def _linked(file: BinaryIO, header: _Header, most: int | None) -> bool:
             rows = np.frombuffer(raw, dtype="<u4").reshape(-1, header.links + 1)
             used = np.arange(header.links) < (rows[:, 0] & 0xFFFF)[:, None]
             if np.any(rows[:, 0] & 0xFFFF > header.links) or np.any(
-                rows[:, 1:][used] >= header.count
+                rows[:, 1:][used] >= header.elements
             ):
                 return False
     return most is not None or not file.read(1)

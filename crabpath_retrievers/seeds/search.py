@@ -120,7 +120,7 @@ class Search:
             seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
         text = query.text[:_LONGEST_QUERY]
         asked = max(seeds.hits, wanted)
-        dense = self._index.search(vector, asked, query.filter)
+        dense: Sequence[str] = self._index.search(vector, asked, query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)

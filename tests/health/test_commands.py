@@ -120,11 +120,11 @@ def test_health_of_nothing(tmp_path, given):
 def test_doctor_finds_nothing_broken(place):
     """Another embedder than the commands' own is worth a warning; the exit code is 0."""
     found = read("doctor", place.path)
-    assert (found["broken"], len(found["checked"])) == (False, 14)
+    assert (found["broken"], len(found["checked"])) == (False, 15)
     assert [one["severity"] for one in found["findings"]] == ["warning"]
     shown = run("doctor", "--store", place.path)
     assert shown.exit_code == 0
-    assert "1 found in 14 checks" in " ".join(shown.stdout.split())
+    assert "1 found in 15 checks" in " ".join(shown.stdout.split())
 
 
 def test_doctor_finds_something_broken(place):
@@ -137,7 +137,7 @@ def test_doctor_finds_something_broken(place):
     shown = run("doctor", place.path)
     assert shown.exit_code == 1
     assert shown.stdout.startswith("broken vectors: 1 chunks are not in the vector index: d1")
-    assert "call `reindex()`" in " ".join(shown.stdout.split())
+    assert "run `crabpath reindex" in shown.stdout
     with place.open() as memory:
         memory.reindex()
     assert not read("doctor", place.path)["broken"]
