@@ -25,7 +25,7 @@ LOCK = "crabpath.lock"
 _SHOWN = 200  # characters of an error that people are shown
 # What is no fault of the files: moved away they would be lost for nothing.
 _PASSING = (
-    "disk is full",
+    " is full",
     "No space left",
     "readonly",
     "ead-only",
