@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 COLLECTION = "crabpath"
 LOCK = "crabpath.lock"
+_LITTLE = 2**20  # bytes free: with less Chroma fails, and does not always say why
 _SHOWN = 200  # characters of an error that people are shown
 # What is no fault of the files: moved away they would be lost for nothing.
 _PASSING = (
-    "disk is full",
+    " is full",
     "No space left",
     "readonly",
     "ead-only",
@@ -156,7 +157,7 @@ class Directory:
     def _damaged(self, error: StoreError, name: str) -> bool:
         if not (self.path / FILE).is_file():
             return True
-        if _passes(str(error)):
+        if _passes(str(error)) or shutil.disk_usage(self.path).free < _LITTLE:
             return False
         return not self._answers(name) or damage(self.path, self._name, whole=True) is not None
 

@@ -150,7 +150,7 @@ def _hnsw_damages(
 
 def _checked(connection: sqlite3.Connection) -> str | None:
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if found == "ok" else str(found)
+    return None if found == "ok" else " ".join(str(found).split())
 
 
 @contextmanager
