@@ -1,5 +1,6 @@
 """What a memory has learned, taken back: one feedback, or all since a snapshot."""
 
+from collections.abc import Callable
 from typing import Any, overload
 
 from crabpath_retrievers.changes import Freeze
@@ -111,7 +112,8 @@ class History(Parts):
     ) -> list[Receipt]: ...
     async def aundo(self, feedback_id: str | None = None, **whose: Any) -> Receipt | list[Receipt]:
         """As :meth:`undo`, off the event loop."""
-        return await arun(perform(self.undo, feedback_id, **whose))
+        undo: Callable[..., Receipt | list[Receipt]] = self.undo
+        return await arun(perform(undo, feedback_id, **whose))
 
     def feedback(
         self,
