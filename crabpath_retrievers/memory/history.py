@@ -1,6 +1,5 @@
 """What a memory has learned, taken back: one feedback, or all since a snapshot."""
 
-from collections.abc import Callable
 from typing import Any, overload
 
 from crabpath_retrievers.changes import Freeze
@@ -112,8 +111,9 @@ class History(Parts):
     ) -> list[Receipt]: ...
     async def aundo(self, feedback_id: str | None = None, **whose: Any) -> Receipt | list[Receipt]:
         """As :meth:`undo`, off the event loop."""
-        undo: Callable[..., Receipt | list[Receipt]] = self.undo
-        return await arun(perform(undo, feedback_id, **whose))
+        undo: Any = self.undo
+        found: Receipt | list[Receipt] = await arun(perform(undo, feedback_id, **whose))
+        return found
 
     def feedback(
         self,
