@@ -177,8 +177,8 @@ def _schema(column: sa.Column[Any]) -> CoreSchema:
         least = 0 if column.name in _COUNTS else -most
         schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
     elif isinstance(kind, sa.Float):
-        least, most = _bounds(column.name)
-        schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=least, le=most)
+        low, high = _bounds(column.name)
+        schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=low, le=high)
     return core_schema.nullable_schema(schema) if column.nullable else schema
 
 

@@ -43,7 +43,8 @@ class Archive:
     def __init__(self, file: ZipFile, manifest: Manifest, name: str) -> None:
         """Read from ``file``, which was checked; ``name`` is for messages."""
         self._file, self.manifest, self._name = file, manifest, name
-        self._dimension = manifest.embedder and dimension_of(manifest.embedder)
+        named = manifest.embedder
+        self._dimension = None if named is None else dimension_of(named)
 
     def blocks(self, names: list[str] | None = None) -> Iterator[Block]:
         """Rows of these tables, or of all, one table after the other.

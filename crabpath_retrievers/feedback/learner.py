@@ -115,8 +115,8 @@ class Learner:
         harvest = Harvest(noted=noted)
         usual = [_usual(item) for item in judged]
         counted: list[Judged] = []
-        for said, credit in zip(judged, usual, strict=True):
-            item, scene, change = self._heard(namespace, said, known.version, mind, noted, user)
+        for one, credit in zip(judged, usual, strict=True):
+            item, scene, change = self._heard(namespace, one, known.version, mind, noted, user)
             counted.append(item)
             self._move(namespace, item, scene, harvest)
             self._count(item, scene, harvest, credit)

@@ -113,7 +113,9 @@ class History(Parts):
     ) -> list[Receipt]: ...
     async def aundo(self, feedback_id: str | None = None, **whose: Any) -> Receipt | list[Receipt]:
         """As :meth:`undo`, off the event loop."""
-        return await arun(perform(self.undo, feedback_id, **whose))
+        undo: Any = self.undo
+        found: Receipt | list[Receipt] = await arun(perform(undo, feedback_id, **whose))
+        return found
 
     @within_limit
     def feedback(

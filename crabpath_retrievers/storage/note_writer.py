@@ -228,7 +228,7 @@ class NoteWriter:
             self._without_snapshots(self._remove(s.nodes.c.id.in_(part)))
         self._journal("remove_notes", None, {"ids": list(change.ids)})
 
-    def _without_snapshots(self, removed: Sequence[sa.Row[Any]]) -> None:
+    def _without_snapshots(self, removed: Sequence[Any]) -> None:
         """What is forgotten must be gone: no snapshot brings it back."""
         keys = {row.key for row in removed}
         own = s.snapshots.c.namespace.in_({row.namespace for row in removed})
@@ -277,7 +277,7 @@ class NoteWriter:
         """Delete all notes of a namespace, by key."""
         self._remove(s.notes.c.namespace == namespace)
 
-    def _remove(self, which: sa.ColumnElement[bool]) -> Sequence[sa.Row[Any]]:
+    def _remove(self, which: sa.ColumnElement[bool]) -> Sequence[Any]:
         rows = self._connection.execute(
             sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
             .join(s.notes, s.notes.c.node == s.nodes.c.key)

@@ -107,7 +107,7 @@ def live(memory, namespace):
 
 def test_whatever_an_archive_says(sound, opens, location, tmp_path):
     """Reading it raises nothing of others' making, and neither does what follows."""
-    rng, came, refused = random.Random(1), 0, []
+    rng, came, refused = random.Random(1), 0, []  # noqa: S311  no secret
     target = opens(location)
     target.add_documents(corpus(), split=False)
     for number in range(MUTATIONS):
@@ -226,3 +226,30 @@ def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
     grown, _, sentence = told.partition(" ")
     assert "turns.jsonl" in sentence
     assert int(grown) * (1024 if sys.platform != "darwin" else 1) < 100 << 20
+
+
+def without(data, *columns):
+    """Lines without some of their columns."""
+    rows = (json.loads(line) for line in data.splitlines())
+    kept = ({name: row[name] for name in row if name not in columns} for row in rows)
+    return b"".join(json.dumps(row).encode() + b"\n" for row in kept)
+
+
+@pytest.mark.parametrize("kind", ["whole", "mind"])
+def test_archives_of_the_release_before(sound, opens, tmp_path, kind):
+    """They have no columns for who gave feedback; what it says of that is found."""
+    held, later = dict(sound[kind]), {"feedback": ("user", "source"), "episodes": ("voices",)}
+    said = json.loads(held["manifest.json"])
+    for table, columns in later.items():
+        name = f"{table}.jsonl"
+        held[name] = without(held[name], *columns)
+        kept = [c for c in said["members"][name]["columns"] if c not in columns]
+        said["members"][name]["columns"] = kept
+    held["manifest.json"] = json.dumps({**said, "schema": 7}).encode()
+    write(tmp_path / "archive", held)
+    memory = opens(tmp_path / "there")
+    if kind == "mind":
+        memory.add_documents(corpus(), split=False)
+    memory.import_archive(tmp_path / "archive")
+    assert len(memory.feedback(user="eve", namespace="default")) == 1
+    assert memory.undo(user="eve")[0].status == "undone"

@@ -264,3 +264,13 @@ def test_nobody_uses_up_the_feedback_of_another_user(retriever, question):
         for name, z in [("bob", -1), ("ann", 1)]
     ]
     assert [receipt["status"] for receipt in receipts] == ["refused", "applied"]
+
+
+@pytest.mark.parametrize(("user", "known"), [("eve", "eve"), ("", None), (None, None)])
+def test_who_said_so_is_kept(retriever, question, user, known):
+    """The user of the run, also where several share a namespace; nobody where none is known."""
+    turn = retriever.invoke(question, namespace="team")[0].metadata["crabpath"]["turn_id"]
+    node = crabpath_feedback(retriever, namespace="team")
+    node.invoke({"turn_id": turn, "outcome": 1}, {"configurable": {"user_id": user}})
+    (given,) = retriever.memory.feedback(namespace="team")
+    assert (given.user, given.turn_id) == (known, turn)
