@@ -170,6 +170,7 @@ class LearningSettings:
             InvalidInputError: ``apply``, ``reward_decay`` or ``experience`` is none of its values.
         """
         for name, allowed in _CHOICES.items():
-            if (value := getattr(self, name)) not in allowed:
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
                 msg = f"{name} must be one of {', '.join(allowed)}, not {shown(value)}"
                 raise InvalidInputError(msg)
