@@ -283,4 +283,8 @@ class Settings:
 @cache
 def _groups() -> dict[str, type]:
     """The groups of settings by their names."""
-    return {n: kind for n, kind in get_type_hints(Settings).items() if is_dataclass(kind)}
+    return {
+        n: kind
+        for n, kind in get_type_hints(Settings).items()
+        if isinstance(kind, type) and is_dataclass(kind)
+    }

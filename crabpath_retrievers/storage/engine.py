@@ -96,7 +96,7 @@ def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
         with briefly(time_limit / 4):
             return ping(connection)
 
-    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign]
+    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
