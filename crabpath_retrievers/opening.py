@@ -1,7 +1,6 @@
 """Finding and opening the parts of a memory: its place, its graph store, its vector index."""
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
+from crabpath_retrievers.query import path_of
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.chroma_directory import COLLECTION
 from crabpath_retrievers.seeds.chroma_files import FILE, glance
@@ -134,12 +134,14 @@ def place_of(path: str | Path) -> str:
 
     Raises:
         ConfigurationError: The path is empty.
+        InvalidInputError: It is no path.
     """
-    text = os.fspath(path)
-    if not text:
+    if isinstance(path, str) and "://" in path:
+        return path
+    if isinstance(path, str) and not path:
         msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
         raise ConfigurationError(msg)
-    return text if "://" in text else str(Path(text).expanduser())
+    return str(path_of("path", path))
 
 
 def require_existing(place: str | None) -> None:

@@ -132,7 +132,8 @@ class _Pulling:
         return [self._recorded(*one) for one in about] or ["unmatched"]
 
     def _about(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
-        direct = given.run_id and self._store.turns.find(text_of("run_id", given.run_id))
+        run = given.run_id
+        direct = None if run is None else self._store.turns.find(text_of("run_id", run))
         turns = [direct.turn] if direct else self._of_trace(given)
         return [
             (

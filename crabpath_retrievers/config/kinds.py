@@ -17,7 +17,7 @@ def require_kinds(group: Any) -> None:
     Raises:
         InvalidInputError: A value is of another kind.
     """
-    for name, kind, optional in _kinds(type(group)):
+    for name, kind, optional in _kinds(type(group)):  # type: ignore[arg-type]  # classes are hashable
         value = getattr(group, name)
         allowed = (int, float) if kind is float else kind
         odd_flag = isinstance(value, bool) and kind is not bool

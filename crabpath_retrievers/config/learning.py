@@ -179,6 +179,7 @@ class LearningSettings:
             msg = f"giver_share must be a number from 0 to 1, or None, not {share!r}"
             raise InvalidInputError(msg)
         for name, allowed in _CHOICES.items():
-            if (value := getattr(self, name)) not in allowed:
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
                 msg = f"{name} must be one of {', '.join(allowed)}, not {shown(value)}"
                 raise InvalidInputError(msg)

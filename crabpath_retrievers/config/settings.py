@@ -241,8 +241,8 @@ class Settings:
         """Refuse knobs that are to be turned and start beyond their guard rails.
 
         Raises:
-            InvalidInputError: One of them does, a group is none, or holds a value of another kind; or the
-                time limit is none.
+            InvalidInputError: One of them does; or a group, a value in it, or the time limit is
+                none.
         """
         limit: object = self.time_limit
         known = isinstance(limit, (int, float)) and not isinstance(limit, bool)
@@ -283,4 +283,8 @@ class Settings:
 @cache
 def _groups() -> dict[str, type]:
     """The groups of settings by their names."""
-    return {n: kind for n, kind in get_type_hints(Settings).items() if is_dataclass(kind)}
+    return {
+        n: kind
+        for n, kind in get_type_hints(Settings).items()
+        if isinstance(kind, type) and is_dataclass(kind)
+    }

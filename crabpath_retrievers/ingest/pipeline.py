@@ -126,7 +126,8 @@ class Ingest:
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
         """
-        if not (cleanup is None or cleanup in ("incremental", "full")):
+        known = isinstance(cleanup, str) and cleanup in ("incremental", "full")
+        if cleanup is not None and not known:
             msg = f"cleanup must be 'incremental', 'full' or None, not {shown(cleanup)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()

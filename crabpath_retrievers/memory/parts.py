@@ -19,7 +19,7 @@ from typing_extensions import Self
 
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.published import publish
 from crabpath_retrievers.feedback.recorder import Recorder
@@ -42,6 +42,7 @@ from crabpath_retrievers.opening import (
     wrapped_store,
 )
 from crabpath_retrievers.progress import bar
+from crabpath_retrievers.query import listed, require_flags
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
@@ -55,6 +56,7 @@ from crabpath_retrievers.seeds.search import nearest
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.text import shown
 from crabpath_retrievers.time_limit import limited, within_limit
 
 _log = logging.getLogger(__name__)
@@ -159,10 +161,17 @@ class Parts:
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together; the vectors are not those of this
                 memory; or it wraps a vector store, and ``vectors`` is missing.
-            InvalidInputError: The database is empty, and the vectors are not.
+            InvalidInputError: An argument is of a wrong kind; or the database is empty, and the
+                vectors are not.
             StoreError: The database was lost, and the vectors beside it were not.
         """
         begun = time.perf_counter()
+        settings = Settings() if settings is None else settings
+        if not isinstance(settings, Settings):
+            msg = f"settings must be Settings(...), not {shown(settings)}"
+            raise InvalidInputError(msg)
+        require_flags(create=create, reindex=reindex)
+        given = None if linkers is None else listed("linkers", linkers)
         chosen = None if router is None else router_of(router)
         place = None if path is None else place_of(path)
         if not create:
@@ -173,7 +182,7 @@ class Parts:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
                 undo.callback(shutil.rmtree, place, ignore_errors=True)
-            limit = (settings or Settings()).time_limit
+            limit = settings.time_limit
             store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
             with limited(limit):
                 meta = store.catalog.meta()
@@ -184,13 +193,13 @@ class Parts:
                 store,
                 index,
                 Embedder(embeddings),
-                settings=settings or Settings(),
+                settings=settings,
                 router=chosen,
-                linkers=linkers,
+                linkers=given,
                 reindex=reindex,
             )
             empty = int(meta.get("nodes", 0)) == 0
-            if empty or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
+            if empty or reindex or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
                 memory._remember_vectors()
             memory._release.detach()
             undo.enter_context(closing(memory._recorder))

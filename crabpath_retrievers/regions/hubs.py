@@ -113,7 +113,7 @@ class Regions:
         if (found := self._at(known, level)) is None:
             top = max(known.sizes, default=0)
             there = f"levels 1 to {top} have some" if top else "this memory is too small for any"
-            msg = f"level {level} has no hub: {there}"
+            msg = f"level {shown(level)} has no hub: {there}"
             raise NotFoundError(msg)
         return found
 

@@ -69,7 +69,7 @@ def number(name: str, value: object, least: float = -math.inf, most: float = mat
         InvalidInputError: It is none.
     """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not -_FLOAT <= value <= _FLOAT or not least <= value <= most:  # type: ignore[arg-type, operator]
+    if not known or not -_FLOAT <= value <= _FLOAT or not least <= value <= most:  # type: ignore[operator]
         within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
         msg = f"{name} must be a finite number{within}, not {shown(value)}"
         raise InvalidInputError(msg)
