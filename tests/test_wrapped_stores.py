@@ -608,7 +608,7 @@ class TestCommands:
         """It cannot search the store."""
         found = cli("query", "Hydra")
         assert found.exit_code == 1
-        assert "from_vectorstore(store, path=" in found.stderr.replace("\n", "")
+        assert "from_vectorstore(store,path=" in "".join(found.stderr.split())
 
     def test_doctor(self, cli, tmp_path):
         """It is not broken; the vectors were not examined."""
