@@ -162,7 +162,7 @@ def main(disk: str, mode: str) -> None:
     small = Small(Path(disk))
     {"ingest": ingest, "feedback": feedback}[mode](small)
     small.attempt("open", lambda: small.open().close())
-    subprocess.run(["mount", "-o", "remount,size=96m", disk], check=True)
+    subprocess.run(["mount", "-o", "remount,size=2g", disk], check=True)
     small.compare()
     acknowledged = len(small.documents) + len(small.given)
     sys.stdout.write(json.dumps({"acknowledged": acknowledged, "faults": small.faults}) + "\n")

@@ -112,15 +112,16 @@ def ingest(say: Say, place: Place, first: int, seed: int) -> None:
         say(("done",))
 
     while True:
-        put(list(range(first, first + place.batch)), 0)
-        few = range(first, first + place.batch, max(1, place.batch // 10))
+        batch = rng.choice([max(10, place.batch // 5), place.batch])
+        put(list(range(first, first + batch)), 0)
+        few = range(first, first + batch, max(1, batch // 10))
         if rng.random() < 0.3:
             put(list(few), 1)
         if rng.random() < 0.3:
             say(("begin", list(few), None))
             memory.forget(ids=[f"d{number}" for number in few])
             say(("done",))
-        first += place.batch
+        first += batch
 
 
 def compare(
@@ -315,10 +316,12 @@ def _moment(rng: random.Random, place: Place, child: Child, longest: float) -> l
 def _until_rewritten(rng: random.Random, folder: Path, child: Child, longest: float) -> list[Any]:
     """Let it work until Chroma has begun to rewrite its HNSW files, and a moment longer."""
     said: list[Any] = []
-    before, end = _written(folder), time.monotonic() + 3 * longest
-    while _written(folder) == before and time.monotonic() < end:
-        said += child.hear(0.0005)
-    time.sleep(rng.uniform(0, 0.05))
+    end = time.monotonic() + 4 * longest
+    for _ in range(rng.choice([1, 2, 3])):
+        before = _written(folder)
+        while _written(folder) == before and time.monotonic() < end:
+            said += child.hear(0.0005)
+        time.sleep(rng.uniform(0, 0.05))
     return said
 
 

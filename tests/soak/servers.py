@@ -65,7 +65,7 @@ class Stream:
 def check_servers(budget: Budget, seed: int, limit: float = 10.0) -> Row:
     """Slow, dropping and silent servers; how long calls take then, against the time limit."""
     row = Row("server faults: slow, dropped, silent")
-    waits: list[float] = []
+    waits: list[tuple[float, str]] = []
     with TemporaryDirectory(prefix="soak-") as base, schema() as url:
         parts = sa.make_url(url)
         database = Proxy(parts.host or "127.0.0.1", parts.port or 5432)
@@ -79,7 +79,8 @@ def check_servers(budget: Budget, seed: int, limit: float = 10.0) -> Row:
             finally:
                 for proxy in (database, vectors):
                     proxy.close()
-    row.remark = f"time limit {limit:g} s, longest wait {max(waits, default=0):.1f} s"
+    longest, what = max(waits, default=(0.0, "none"))
+    row.remark = f"time limit {limit:g} s; longest wait {longest:.1f} s ({what})"
     return row
 
 
@@ -104,7 +105,11 @@ def limited(seconds: float) -> Settings:
 
 
 def _play(
-    row: Row, budget: Budget, far: _Far, proxies: tuple[Proxy, Proxy], waits: list[float]
+    row: Row,
+    budget: Budget,
+    far: _Far,
+    proxies: tuple[Proxy, Proxy],
+    waits: list[tuple[float, str]],
 ) -> None:
     memory = far.open()
     pages = [
@@ -140,7 +145,7 @@ def _play(
         waits.append(_waited(row, f"{name} is back: retrieve", _until_answered(memory), far.limit))
         # A memory whose server has gone silent is closed within the limit, too.
         proxy.silent = True
-        waits.append(_waited(row, f"{name} is silent: close", memory.close, 2 * far.limit))
+        waits.append(_waited(row, f"{name} is silent: close", memory.close, far.limit))
         proxy.silent = False
         proxy.drop()
         memory = far.open()
@@ -161,8 +166,8 @@ def _until_answered(memory: CrabPath) -> Callable[[], Any]:
     return ask
 
 
-def _waited(row: Row, what: str, call: Callable[[], Any], limit: float) -> float:
-    """How long a call takes; one that takes longer than its limit is blamed and left behind."""
+def _waited(row: Row, what: str, call: Callable[[], Any], limit: float) -> tuple[float, str]:
+    """How long a call takes, and which; one that exceeds its limit is left behind."""
 
     def made() -> None:
         try:
@@ -178,7 +183,7 @@ def _waited(row: Row, what: str, call: Callable[[], Any], limit: float) -> float
     thread.join(limit + _SLACK)
     if thread.is_alive():
         row.blame("other", f"{what} still waits after {limit + _SLACK:.0f} s")
-    return time.monotonic() - started
+    return time.monotonic() - started, what
 
 
 def _compare(row: Row, memory: CrabPath, acknowledged: list[str]) -> None:
