@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import chromadb
 import numpy as np
 from figures import Budget, Row
 from langchain_core.documents import Document
@@ -165,9 +166,7 @@ def doctor(place: Place) -> list[str]:
     """What doctor finds that must be mended."""
     vectors: Any = place.vectors
     if vectors is not None:
-        from crabpath_retrievers.seeds.chroma import _client_of
-
-        vectors = _client_of(vectors)[0]
+        vectors = chromadb.HttpClient(port=int(vectors.rpartition(":")[2]))
     embeddings = Hashed(place.dimensions)
     found = examine(place.location, vectors=vectors, embeddings=embeddings).findings
     return [f"doctor: {one.message}" for one in found if one.severity != "info"]
