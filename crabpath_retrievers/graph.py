@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 Vector = NDArray[np.float32]
 
@@ -91,7 +92,7 @@ class Authority(Enum):
             InvalidInputError: There is none.
         """
         if not isinstance(name, str) or name not in AUTHORITIES:
-            msg = f"authority must be one of {', '.join(AUTHORITIES)}, not {name!r}"
+            msg = f"authority must be one of {', '.join(AUTHORITIES)}, not {shown(name)}"
             raise InvalidInputError(msg)
         return AUTHORITIES[name]
 

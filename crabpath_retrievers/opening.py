@@ -1,6 +1,5 @@
 """Finding and opening the parts of a memory: its place, its graph store, its vector index."""
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,6 +8,7 @@ import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError
+from crabpath_retrievers.query import path_of
 from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
@@ -70,12 +70,14 @@ def place_of(path: str | Path) -> str:
 
     Raises:
         ConfigurationError: The path is empty.
+        InvalidInputError: It is no path.
     """
-    text = os.fspath(path)
-    if not text:
+    if isinstance(path, str) and "://" in path:
+        return path
+    if isinstance(path, str) and not path:
         msg = "the path is empty: pass a directory, a database URL, or None for a temporary memory"
         raise ConfigurationError(msg)
-    return text if "://" in text else str(Path(text).expanduser())
+    return str(path_of("path", path))
 
 
 def require_existing(place: str | None) -> None:

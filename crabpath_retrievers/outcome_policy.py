@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.outcome import RewardSource, learnable
+from crabpath_retrievers.text import shown
 
 Kind = Literal["correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"]
 """Events that may count, the most specific first."""
@@ -125,7 +126,7 @@ class OutcomePolicy:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in get_args(Kind) and not isinstance(value, Rule):
-                msg = f"{field.name} must be a Rule(outcome, source, on), not {value!r}"
+                msg = f"{field.name} must be a Rule(outcome, source, on), not {shown(value)}"
                 raise InvalidInputError(msg)
             if field.name not in get_args(Kind):
                 object.__setattr__(self, field.name, _texts(field.name, value))
@@ -162,5 +163,5 @@ def rank(kind: str) -> int:
 def _texts(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (tuple, list, set, frozenset)) and all(isinstance(v, str) for v in value):
         return tuple(value)
-    msg = f"{name} must be a tuple of texts, not {value!r}"
+    msg = f"{name} must be a tuple of texts, not {shown(value)}"
     raise InvalidInputError(msg)

@@ -1,8 +1,11 @@
 """What is asked of the memory."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -96,10 +99,16 @@ class Query:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = "the query is empty: pass a question or some words"
             raise InvalidInputError(msg)
-        _require_count("k", self.k)
+        require_count("k", self.k)
         if self.max_tokens is not None:
-            _require_count("max_tokens", self.max_tokens)
+            require_count("max_tokens", self.max_tokens)
         namespace_of(self.namespace)
+        require_flags(fill=self.fill, distinct=self.distinct, record=self.record)
+        try:
+            bool(self.filter)
+        except Exception as error:  # vector stores have filters of all kinds
+            msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
+            raise InvalidInputError(msg) from error
         if self.on_hop is not None and not callable(self.on_hop):
             msg = f"on_hop must be a function of one hop, not {shown(self.on_hop)}"
             raise InvalidInputError(msg)
@@ -148,6 +157,48 @@ def listed(name: str, values: object, what: str = "a list") -> list[Any]:
     raise InvalidInputError(msg)
 
 
+def path_of(name: str, value: object) -> Path:
+    """A path with ``~`` expanded, whether there is something or not.
+
+    Raises:
+        InvalidInputError: It is none that the system could know.
+    """
+    why = ""
+    try:
+        if isinstance(value, (str, os.PathLike)) and str(value):
+            path = Path(value).expanduser()
+            with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                path.lstat()
+            return path
+    except (OSError, ValueError, RuntimeError) as error:
+        why = f" ({error})"[:200]
+    msg = f"{name} must be a path, not {shown(value)}{why}"
+    raise InvalidInputError(msg)
+
+
+def require_splitter(splitter: object) -> None:
+    """Refuse what cannot split texts.
+
+    Raises:
+        InvalidInputError: It is neither None nor like a ``TextSplitter`` of LangChain.
+    """
+    if splitter is not None and not callable(getattr(splitter, "split_text", None)):
+        msg = f"splitter must be a LangChain TextSplitter, not {shown(splitter)}"
+        raise InvalidInputError(msg)
+
+
+def require_flags(**given: object) -> None:
+    """Refuse flags that are neither True nor False.
+
+    Raises:
+        InvalidInputError: One is something else.
+    """
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            msg = f"{name} must be True or False, not {shown(value)}"
+            raise InvalidInputError(msg)
+
+
 def namespace_of(name: object) -> str:
     """A namespace as it is stored.
 
@@ -178,7 +229,12 @@ def label_of(name: str, value: object) -> str:
     return text
 
 
-def _require_count(name: str, value: object) -> None:
+def require_count(name: str, value: object) -> None:
+    """Refuse what is no number of things to return.
+
+    Raises:
+        InvalidInputError: It is no whole number from 1 to a million.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
         msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {shown(value)}"
         raise InvalidInputError(msg)

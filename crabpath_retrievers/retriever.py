@@ -16,9 +16,11 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, Field
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.query import listed
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 
 Filter = dict[str, Any]
@@ -96,13 +98,16 @@ class CrabPathRetriever(BaseRetriever):
         **options: Any,
     ) -> Self:
         """As :meth:`from_documents`, from texts and their metadata."""
-        given = list(texts)
-        if metadatas is None:
-            metadatas = [{} for _ in given]
-        documents = [
-            Document(page_content=text, metadata=metadata)
-            for text, metadata in zip(given, metadatas, strict=True)
-        ]
+        given = listed("texts", texts)
+        about = [{} for _ in given] if metadatas is None else listed("metadatas", metadatas)
+        try:
+            documents = [
+                Document(page_content=text, metadata=metadata)
+                for text, metadata in zip(given, about, strict=True)
+            ]
+        except ValueError as error:  # as pydantic says it, or because their numbers differ
+            msg = f"texts and metadatas must be as many texts and mappings: {error}"
+            raise InvalidInputError(msg) from error
         return cls.from_documents(documents, embeddings, ids=ids, **options)
 
     @classmethod

@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from time import monotonic
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 TIME_LIMIT = 10.0
 """Seconds, where nothing else is set."""
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Patience:
@@ -88,21 +87,12 @@ def briefly(seconds: float) -> Iterator[None]:
             _CURRENT.reset(token)
 
 
-class _Limits(Protocol):
-    @property
-    def settings(self) -> Any:
-        """Has a ``time_limit``."""
-
-
-L = TypeVar("L", bound=_Limits)
-
-
-def within_limit(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+def within_limit(method: F) -> F:
     """A method that waits no longer than ``settings.time_limit`` of its object."""
 
     @wraps(method)
-    def call(self: L, /, *args: P.args, **options: P.kwargs) -> T:
+    def call(self: Any, *args: Any, **options: Any) -> Any:
         with limited(self.settings.time_limit):
             return method(self, *args, **options)
 
-    return call
+    return cast("F", call)

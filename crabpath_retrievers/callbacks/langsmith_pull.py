@@ -13,6 +13,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.precedence import Learns
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy
+from crabpath_retrievers.query import text_of
 from crabpath_retrievers.trajectory import Turn
 
 if TYPE_CHECKING:
@@ -115,23 +116,24 @@ class _Pulling:
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
         for given in sorted(listed, key=lambda item: str(_utc(item.created_at))):
             late = since is None or given.created_at is None or _utc(given.created_at) >= since
-            if late and given.key in self._policy.feedback_keys and not is_ours(given):
+            if late and _counts(given.key, self._policy) and not is_ours(given):
                 yield given
 
     def _learned(self, given: Any) -> list[str]:
         """What became of one: a name of :class:`Pulled` for each turn that it is about."""
         try:
             outcome = outcome_of(given, self._policy)
+            about = [] if outcome is None else self._about(given, outcome)
         except InvalidInputError as error:
             _log.warning("LangSmith feedback %s with key %r: %s", given.id, given.key, error)
             outcome = None
         if outcome is None:
             return ["unusable"]
-        about = self._about(given, outcome)
         return [self._recorded(*one) for one in about] or ["unmatched"]
 
     def _about(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
-        direct = given.run_id and self._store.turns.find(str(given.run_id))
+        run = given.run_id
+        direct = None if run is None else self._store.turns.find(text_of("run_id", run))
         turns = [direct.turn] if direct else self._of_trace(given)
         return [
             (
@@ -154,12 +156,13 @@ class _Pulling:
         trace = given.trace_id or given.run_id
         if trace is None:
             return []
-        if str(trace) not in self._traces:
+        name = text_of("trace_id", trace)
+        if name not in self._traces:
             with translated():
-                runs = list(self._retrievers(str(trace)))
+                runs = list(self._retrievers(name))
             logged = (self._store.turns.find(run) for run in runs)
-            self._traces[str(trace)] = [found.turn for found in logged if found is not None]
-        return self._traces[str(trace)]
+            self._traces[name] = [found.turn for found in logged if found is not None]
+        return self._traces[name]
 
     def _retrievers(self, trace: str) -> Iterator[str]:
         """Ids of the retriever runs of a trace.
@@ -172,7 +175,7 @@ class _Pulling:
             kwargs = {"data": json.dumps(query)}
             path = "/runs/query"
             page = self._client.request_with_retries("POST", path, request_kwargs=kwargs).json()
-            yield from (str(run["id"]) for run in page.get("runs") or ())
+            yield from (text_of("run_id", run["id"]) for run in page.get("runs") or ())
             cursor = (page.get("cursors") or {}).get("next")
             if not cursor:
                 return
@@ -187,6 +190,10 @@ class _Pulling:
             return "known"
         (receipt,) = self._scribe.record([feedback])
         return "refused" if receipt.status == "refused" else "learned"
+
+
+def _counts(key: object, policy: OutcomePolicy) -> bool:
+    return isinstance(key, str) and key in policy.feedback_keys
 
 
 def _utc(when: datetime | None) -> Any:

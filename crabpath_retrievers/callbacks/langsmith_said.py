@@ -54,8 +54,8 @@ def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
 
 def is_ours(given: Any) -> bool:
     """Whether CrabPath gave it."""
-    metadata = getattr(given.feedback_source, "metadata", None) or {}
-    return given.key == KEY or MARK in metadata
+    metadata = getattr(given.feedback_source, "metadata", None)
+    return given.key == KEY or (isinstance(metadata, Mapping) and MARK in metadata)
 
 
 def about_turn(
@@ -84,7 +84,8 @@ def about_turn(
     if said.documents:
         outcome = abs(policy.langsmith.outcome) if used else policy.correction.outcome
     kind = getattr(given.feedback_source, "type", None)
-    source: RewardSource = "teacher" if kind in _MODELS else policy.langsmith.source
+    model = isinstance(kind, str) and kind in _MODELS
+    source: RewardSource = "teacher" if model else policy.langsmith.source
     text = None if used else said.text
     return Feedback(turn_id, outcome, used=used or None, correction=text, source=source, **fields)
 

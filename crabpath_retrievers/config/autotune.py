@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 Rail = tuple[float, float]
 """Least and greatest value of a knob."""
@@ -104,7 +105,10 @@ class AutotuneSettings:
             InvalidInputError: An unknown knob, a rail without two numbers in order or beyond what
                 a knob can be, or a number out of its range.
         """
-        if unknown := sorted(set(self.rails) - set(KNOBS)):
+        if not isinstance(self.rails, Mapping):
+            msg = f"rails must map names to two numbers, not {shown(self.rails)}"
+            raise InvalidInputError(msg)
+        if unknown := [name for name in self.rails if name not in KNOBS]:
             raise InvalidInputError(_no_knob(unknown[0]))
         given = {name: _rail(name, value) for name, value in self.rails.items()}
         object.__setattr__(self, "rails", MappingProxyType({**OURS, **given}))
@@ -113,7 +117,7 @@ class AutotuneSettings:
             kind = int if isinstance(low, int) else (int, float)
             if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
                 what = "whole number" if kind is int else "number"
-                msg = f"autotune.{name} must be a {what} from {low} to {high}, not {value!r:.100}"
+                msg = f"autotune.{name} must be a {what} from {low} to {high}, not {shown(value)}"
                 raise InvalidInputError(msg)
 
     @classmethod
@@ -140,7 +144,7 @@ class AutotuneSettings:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not low <= value <= high or (whole and value != int(value)):
                 kind = "whole number" if whole else "number"
-                msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {value!r:.100}"
+                msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {shown(value)}"
                 raise InvalidInputError(msg)
             found[name] = int(value) if whole else float(value)
         return found
@@ -171,7 +175,7 @@ WIDEST: Mapping[str, Rail] = {
 
 
 def _no_knob(name: Any) -> str:
-    return f"there is no knob {name!r:.100}: use {', '.join(KNOBS)}"
+    return f"there is no knob {shown(name)}: use {', '.join(KNOBS)}"
 
 
 def _rail(name: str, value: Any) -> Rail:
@@ -184,7 +188,7 @@ def _rail(name: str, value: Any) -> Rail:
     if not sound:
         msg = (
             f"the rails of {name} must be two numbers from {least:g} to {greatest:g}, "
-            f"the least one first, not {value!r:.100}"
+            f"the least one first, not {shown(value)}"
         )
         raise InvalidInputError(msg)
     return low, high

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 Range = tuple[float, float]
 """Least and greatest value of a metric that is well."""
@@ -74,15 +75,18 @@ class HealthSettings:
             InvalidInputError: An unknown metric, a range without two numbers in order, or a size
                 below 1.
         """
-        if unknown := sorted(set(self.ranges) - set(METRICS)):
-            msg = f"{unknown[0]!r:.100} is no metric of health: use {', '.join(METRICS)}"
+        if not isinstance(self.ranges, Mapping):
+            msg = f"ranges must map names to two numbers, not {shown(self.ranges)}"
+            raise InvalidInputError(msg)
+        if unknown := [name for name in self.ranges if name not in METRICS]:
+            msg = f"{shown(unknown[0])} is no metric of health: use {', '.join(METRICS)}"
             raise InvalidInputError(msg)
         given = {name: _range(name, value) for name, value in self.ranges.items()}
         object.__setattr__(self, "ranges", MappingProxyType({**OURS, **given}))
         for name in ("least", "turns", "nodes", "learned", "kept"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"health.{name} must be a whole number of at least 1, not {value!r}"
+                msg = f"health.{name} must be a whole number of at least 1, not {shown(value)}"
                 raise InvalidInputError(msg)
 
     @classmethod
@@ -101,6 +105,6 @@ def _range(name: str, value: Any) -> Range:
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
     if not -math.inf < low <= high < math.inf:
-        msg = f"the range of {name} must be two numbers, the least one first, not {value!r:.100}"
+        msg = f"the range of {name} must be two numbers, the least one first, not {shown(value)}"
         raise InvalidInputError(msg)
     return low, high

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
@@ -87,11 +89,12 @@ class RegionSettings:
             InvalidInputError: ``strength`` is not finite or not above 0, or ``discount`` is not
                 between 0 and 1.
         """
+        require_kinds(self)
         if not 0.0 < self.strength < math.inf:
-            msg = f"strength must be a number above 0, not {self.strength!r}"
+            msg = f"strength must be a number above 0, not {shown(self.strength)}"
             raise InvalidInputError(msg)
         if not 0.0 < self.discount < 1.0:
-            msg = f"discount must be between 0 and 1, not {self.discount!r}"
+            msg = f"discount must be between 0 and 1, not {shown(self.discount)}"
             raise InvalidInputError(msg)
 
 
@@ -167,6 +170,7 @@ class LearningSettings:
             InvalidInputError: ``apply``, ``reward_decay`` or ``experience`` is none of its values.
         """
         for name, allowed in _CHOICES.items():
-            if (value := getattr(self, name)) not in allowed:
-                msg = f"{name} must be one of {', '.join(allowed)}, not {value!r}"
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                msg = f"{name} must be one of {', '.join(allowed)}, not {shown(value)}"
                 raise InvalidInputError(msg)

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 _PLACES = (
     *("source", "title", "path", "file_path", "file_name", "filename", "url", "page", "page_label"),
@@ -67,15 +69,16 @@ class MaintenanceSettings:
         Raises:
             InvalidInputError: A number is out of its range.
         """
+        require_kinds(self)
         for name in ("faded", "weakest", "inhibition", "alike", "together", "near"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                msg = f"{name} must be between 0 and 1, not {getattr(self, name)!r}"
+                msg = f"{name} must be between 0 and 1, not {shown(getattr(self, name))}"
                 raise InvalidInputError(msg)
         for name in _COUNTS:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"{name} must be a whole number of at least 1, not {value!r}"
+                msg = f"{name} must be a whole number of at least 1, not {shown(value)}"
                 raise InvalidInputError(msg)
         if self.part >= self.broad:
-            msg = f"part must be below broad ({self.broad}), not {self.part!r}"
+            msg = f"part must be below broad ({self.broad}), not {shown(self.part)}"
             raise InvalidInputError(msg)

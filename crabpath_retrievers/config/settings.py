@@ -1,12 +1,14 @@
 """Settings, one frozen group per mechanism. Defaults were chosen on training files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_type_hints
 
 from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
 from crabpath_retrievers.config.health import HealthSettings
+from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.config.learning import (
     EpisodeSettings,
     LearningSettings,
@@ -125,8 +127,9 @@ class PolicySettings:
         Raises:
             InvalidInputError: The temperature is not above 0.
         """
+        require_kinds(self)
         if not self.temperature > 0:
-            msg = f"temperature must be above 0, not {self.temperature!r}"
+            msg = f"temperature must be above 0, not {shown(self.temperature)}"
             raise InvalidInputError(msg)
 
 
@@ -238,13 +241,20 @@ class Settings:
         """Refuse knobs that are to be turned and start beyond their guard rails.
 
         Raises:
-            InvalidInputError: One of them does, or a time limit that is none.
+            InvalidInputError: One of them does; or a group, a value in it, or the time limit is
+                none.
         """
         limit: object = self.time_limit
         known = isinstance(limit, (int, float)) and not isinstance(limit, bool)
         if not known or not 0 < self.time_limit <= _LONGEST:
             msg = f"time_limit must be seconds above 0 and up to a day, not {shown(limit)}"
             raise InvalidInputError(msg)
+        for name, kind in _groups().items():
+            group = getattr(self, name)
+            if not isinstance(group, kind):
+                msg = f"{name} must be {kind.__name__}(...), not {shown(group)}"
+                raise InvalidInputError(msg)
+            require_kinds(group)
         if self.autotune.enabled:
             self.autotune.checked(self.knobs.to_dict())
 
@@ -268,3 +278,13 @@ class Settings:
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
         msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)
+
+
+@cache
+def _groups() -> dict[str, type]:
+    """The groups of settings by their names."""
+    return {
+        n: kind
+        for n, kind in get_type_hints(Settings).items()
+        if isinstance(kind, type) and is_dataclass(kind)
+    }

@@ -18,7 +18,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.learning.steps import Taken, counted, success, summed
 from crabpath_retrievers.learning.typed import of_episode
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, learnable
-from crabpath_retrievers.query import label_of, namespace_of, text_of
+from crabpath_retrievers.query import label_of, listed, namespace_of, text_of
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
@@ -65,6 +65,8 @@ class Episode:
                 or a text that cannot be stored.
         """
         set_ = object.__setattr__
+        for name in ("states", "actions"):
+            set_(self, name, tuple(listed(name, getattr(self, name))))
         if not self.states or not self.actions:
             msg = "an episode needs at least one state and one action"
             raise InvalidInputError(msg)

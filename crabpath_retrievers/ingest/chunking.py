@@ -17,13 +17,14 @@ from markdown_it import MarkdownIt
 from pydantic_core import from_json, to_json
 
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
+from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
 from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.references import (
     LONGEST_TARGET,
     addresses_of,
     references_in,
 )
+from crabpath_retrievers.query import text_of
 from crabpath_retrievers.text import names_of, storable
 
 _LONGEST_KEY = 600
@@ -169,7 +170,7 @@ def document_id(document: Document, given: str | None) -> str | None:
         msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
         raise InvalidInputError(msg)
     node_id = given if given is not None else document.id
-    return None if node_id is None else storable(str(node_id)) or None
+    return None if node_id is None else text_of("id", node_id) or None
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
@@ -212,6 +213,11 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         return {storable(str(key)): _plain(value) for key, value in metadata.items()}
     except RecursionError as error:
         msg = "the metadata of a document contains itself: pass plain values"
+        raise InvalidInputError(msg) from error
+    except CrabPathError:
+        raise
+    except Exception as error:  # whatever an object of the caller raises
+        msg = f"the metadata of a document has no text ({error}): pass plain values"
         raise InvalidInputError(msg) from error
 
 

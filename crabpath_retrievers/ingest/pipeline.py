@@ -34,6 +34,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.text import shown
 
 Cleanup = Literal["incremental", "full"] | None
 _FIRST = 16
@@ -103,8 +104,9 @@ class Ingest:
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
         """
-        if cleanup not in ("incremental", "full", None):
-            msg = f"cleanup must be 'incremental', 'full' or None, not {cleanup!r}"
+        known = isinstance(cleanup, str) and cleanup in ("incremental", "full")
+        if cleanup is not None and not known:
+            msg = f"cleanup must be 'incremental', 'full' or None, not {shown(cleanup)}"
             raise InvalidInputError(msg)
         nodes = chunking.nodes(documents, ids)
         with self.store.ingesting():

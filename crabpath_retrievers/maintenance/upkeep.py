@@ -33,6 +33,7 @@ from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.splitting import Splitting
 from crabpath_retrievers.maintenance.standing import merge, split
+from crabpath_retrievers.query import texts_of
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
@@ -81,6 +82,7 @@ class Upkeep:
             InvalidInputError: There is no such step.
             StoreLockedError: Maintenance, or an ingest, is running already.
         """
+        steps = texts_of(steps, name="steps")
         unknown = [step for step in steps if step not in STEPS]
         if unknown or not steps:
             what = f"no step {unknown[0]!r:.250}" if unknown else "nothing to do"

@@ -11,15 +11,24 @@ from crabpath_retrievers.changes import ForgetNamespace
 from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import namespace_of, text_of, texts_of
+from crabpath_retrievers.query import (
+    listed,
+    namespace_of,
+    require_flags,
+    require_splitter,
+    text_of,
+    texts_of,
+)
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
+from crabpath_retrievers.text import shown
 
 _ALL = (*WHOLES, RETIRED)  # what is forgotten is gone, whoever saw it
 
@@ -62,17 +71,22 @@ class Documents(Parts):
                 another dimension.
             StoreError: A store failed; what was interrupted is finished by the next ingest.
         """
-        known = {name: unit(vector) for name, vector in (vectors or {}).items()}
+        require_flags(split=split)
+        require_splitter(splitter)
+        if progress is not None and not callable(progress):
+            msg = f"progress must be a function of the number of documents, not {shown(progress)}"
+            raise InvalidInputError(msg)
+        given, known = listed("documents", documents), _known(vectors)
+        named = None if ids is None else listed("ids", ids)
         chunking = Chunking(
             self.settings.ingest, splitter, split, self.settings.links.metadata_keys, known
         )
         self._require_open()
-        given = list(documents)
         if given:
             self._identity.verify()
             self._identity.require_size(known.values())
         return self._ingest.add(
-            given, chunking=chunking, ids=ids, cleanup=cleanup, progress=progress
+            given, chunking=chunking, ids=named, cleanup=cleanup, progress=progress
         )
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> IngestReport:
@@ -85,7 +99,7 @@ class Documents(Parts):
         Documents that the index no longer holds go; nothing is written to the index.
         """
         self._require_open()
-        given = list(documents)
+        given = listed("documents", documents)
         if given:
             self._identity.verify()
         chunking = Chunking(self.settings.ingest, split=False)
@@ -158,3 +172,17 @@ class Documents(Parts):
             "schema": int(meta["schema"]),
             **self.store.catalog.statistics(),
         }
+
+
+def _known(vectors: object) -> dict[str, Vector]:
+    """Unit vectors by id of what was given as ``vectors``.
+
+    Raises:
+        InvalidInputError: It is no mapping of vectors.
+    """
+    if vectors is None:
+        return {}
+    if not isinstance(vectors, Mapping):
+        msg = f"vectors must map ids to embeddings, not {shown(vectors)}"
+        raise InvalidInputError(msg)
+    return {name: unit(vector) for name, vector in vectors.items()}

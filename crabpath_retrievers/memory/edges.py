@@ -12,7 +12,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.influence import Influence, influences, series_of
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import namespace_of, text_of
+from crabpath_retrievers.query import namespace_of, require_flags, text_of
 from crabpath_retrievers.searches.following import Neighbour, Reached, neighbours, traverse
 from crabpath_retrievers.searches.kinds import LEARNED_TYPES, kind_of, kinds_of, number, whole
 from crabpath_retrievers.searches.scope import Scope
@@ -173,6 +173,7 @@ class Edges(Parts):
             MissingExtraError: statsmodels is not installed.
         """
         self._require_open()
+        require_flags(dry_run=dry_run)
         if not (dry_run or self.settings.learning.influence):
             msg = (
                 "influence is switched off: open the memory with "

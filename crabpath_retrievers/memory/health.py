@@ -1,12 +1,11 @@
 """How well a memory is."""
 
 from crabpath_retrievers.driver import arun, perform
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.health.checkup import checkup, past_reports
 from crabpath_retrievers.health.report import HealthReport
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, require_count, require_flags
 
 
 class Health(Parts):
@@ -20,6 +19,7 @@ class Health(Parts):
             record: Whether the report is kept for :meth:`health_history`.
         """
         self._require_open()
+        require_flags(record=record)
         whose, held = namespace_of(namespace), getattr(self.index, "held", None)
         return checkup(self.store, whose, self.settings, held, record=record)
 
@@ -38,7 +38,5 @@ class Health(Parts):
             InvalidInputError: The limit is below 1.
         """
         self._require_open()
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            msg = f"limit must be a whole number of at least 1, not {limit!r}"
-            raise InvalidInputError(msg)
+        require_count("limit", limit)
         return past_reports(self.store, namespace_of(namespace), limit)

@@ -7,6 +7,7 @@ from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
 from crabpath_retrievers.maintenance.splitting import Splitting
 from crabpath_retrievers.maintenance.topics import ModelTopics, no_topics
 from crabpath_retrievers.memory.parts import Parts
+from crabpath_retrievers.query import require_flags, text_of
 
 
 class Maintaining(Parts):
@@ -36,6 +37,7 @@ class Maintaining(Parts):
             StoreLockedError: Maintenance, or an ingest, is running already.
         """
         self._require_open()
+        require_flags(dry_run=dry_run)
         return self.upkeep.run(steps, dry_run=dry_run)
 
     async def arun_maintenance(
@@ -56,7 +58,7 @@ class Maintaining(Parts):
             NotFoundError: The journal knows no such maintenance.
         """
         self._require_open()
-        self.upkeep.undo(run)
+        self.upkeep.undo(text_of("run", run))
 
     @property
     def upkeep(self) -> Upkeep:

@@ -9,7 +9,7 @@ from crabpath_retrievers.archive.reading import Archive, opened
 from crabpath_retrievers.changes.archive import FillStore, IndexAgain
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.storage.dump import Dump
 
 
@@ -32,7 +32,8 @@ class Moving(Parts):
             InvalidInputError: There is another file, or nothing can be written there.
         """
         self._require_open()
-        return export(self.store, archive, None if namespace is None else namespace_of(namespace))
+        path = path_of("archive", archive)
+        return export(self.store, path, None if namespace is None else namespace_of(namespace))
 
     def import_archive(
         self,
@@ -63,8 +64,9 @@ class Moving(Parts):
             EmbeddingMismatchError: This memory was built with another embedder.
         """
         self._require_open()
+        require_flags(replace=replace)
         wanted = None if namespace is None else namespace_of(namespace)
-        with opened(Path(archive).expanduser()) as checked, self.store.ingesting():
+        with opened(path_of("archive", archive)) as checked, self.store.ingesting():
             found = chosen(checked, wanted)
             if found is not None:
                 name = found if rename is None else namespace_of(rename)

@@ -1,10 +1,12 @@
 """What became of the answers of a memory."""
 
 from crabpath_retrievers.driver import arun, perform
+from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.inbox import Tally
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.text import shown
 from crabpath_retrievers.time_limit import within_limit
 
 
@@ -33,6 +35,9 @@ class Outcomes(Parts):
                 silent for ``settings.time_limit`` seconds.
         """
         self._require_open()
+        if not isinstance(feedback, Feedback):
+            msg = f"record takes a Feedback(turn_id, outcome), not {shown(feedback)}"
+            raise InvalidInputError(msg)
         return self._recorder.record(feedback)
 
     async def arecord(self, feedback: Feedback) -> Receipt:

@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.errors import StoreUnavailableError
+from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
 from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.feedback.published import publish
 from crabpath_retrievers.feedback.recorder import Recorder
@@ -24,6 +24,7 @@ from crabpath_retrievers.ingest.linkers import Linker, default_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import close_all, open_index, place_of, require_existing, router_of
+from crabpath_retrievers.query import listed, require_flags
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.retrieval import Retrieval
@@ -35,6 +36,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.text import shown
 from crabpath_retrievers.time_limit import limited, within_limit
 
 
@@ -119,7 +121,14 @@ class Parts:
             StoreLockedError: Another process uses the directory.
             StoreUnavailableError: A database or server cannot be reached.
             ConfigurationError: The arguments do not fit together.
+            InvalidInputError: One of them is of a wrong kind.
         """
+        settings = Settings() if settings is None else settings
+        if not isinstance(settings, Settings):
+            msg = f"settings must be Settings(...), not {shown(settings)}"
+            raise InvalidInputError(msg)
+        require_flags(create=create)
+        given = None if linkers is None else listed("linkers", linkers)
         chosen = None if router is None else router_of(router)
         place = None if path is None else place_of(path)
         if not create:
@@ -128,7 +137,7 @@ class Parts:
             if place is None:
                 place = tempfile.mkdtemp(prefix="crabpath-")
                 undo.callback(shutil.rmtree, place, ignore_errors=True)
-            limit = (settings or Settings()).time_limit
+            limit = settings.time_limit
             store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
             with limited(limit):
                 index = undo.enter_context(closing(open_index(vectors, place)))
@@ -136,9 +145,9 @@ class Parts:
                 store,
                 index,
                 Embedder(embeddings),
-                settings=settings or Settings(),
+                settings=settings,
                 router=chosen,
-                linkers=linkers,
+                linkers=given,
             )
             memory._release.detach()
             undo.enter_context(closing(memory._recorder))

@@ -8,7 +8,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.asking import Asking
 from crabpath_retrievers.memory.outcomes import Outcomes
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.query import namespace_of, path_of, require_flags
 from crabpath_retrievers.sessions import (
     Line,
     Past,
@@ -74,12 +74,13 @@ class Replaying(Asking, Outcomes):
             StoreError: A store failed; replay the same file to go on.
         """
         self._require_open()
-        path, space = Path(sessions).expanduser(), namespace_of(namespace)
+        require_flags(skip_bad=skip_bad)
+        path, space = path_of("sessions", sessions), namespace_of(namespace)
         bad = () if skip_bad else tuple(troubles(path))
         if bad:
             msg = f"line {bad[0].line} of {path}: {bad[0].why}; nothing was learned"
             raise InvalidInputError(msg)
-        kept = None if checkpoint is None else Path(checkpoint).expanduser()
+        kept = None if checkpoint is None else path_of("checkpoint", checkpoint)
         done = Checkpoint() if kept is None else self._begun(kept, path, space)
         tally = _Tally(self, space, k)
         for line, digest in summed(lines_of(path)):

@@ -20,7 +20,7 @@ from crabpath_retrievers.searches.causal import CausalHit, causal_search
 from crabpath_retrievers.searches.kinds import kind_of, number, whole
 from crabpath_retrievers.searches.scope import Scope
 from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import shown, storable
 
 Asked = str | Sequence[float]
 """A text, or a vector of shape ``[d]`` from the memory's own embedder."""
@@ -60,7 +60,7 @@ class Searching(Parts):
         self._require_open()
         given = _BOOST if edge_boost is None else edge_boost
         if not isinstance(given, Mapping):
-            msg = f"edge_boost must map edge types to numbers, not {edge_boost!r:.250}"
+            msg = f"edge_boost must map edge types to numbers, not {shown(edge_boost)}"
             raise InvalidInputError(msg)
         boosts = {kind_of(name): number(f"the boost of {name}", v) for name, v in given.items()}
         wanted = whole("k", k)

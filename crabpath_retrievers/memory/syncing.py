@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
@@ -14,7 +13,7 @@ from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
 from crabpath_retrievers.ingest.syncing import Scope, Sync
 from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.query import listed, texts_of
+from crabpath_retrievers.query import listed, path_of, require_flags, require_splitter, texts_of
 from crabpath_retrievers.sources import Folder, read_folder, require_documents
 
 Place = str | os.PathLike[str]
@@ -61,6 +60,8 @@ class Syncing(Parts):
             StoreError: A store failed; what was interrupted is finished by the next ingest.
         """
         self._require_open()
+        require_flags(split=split, allow_empty=allow_empty, dry_run=dry_run)
+        require_splitter(splitter)
         documents, places = _sorted(given)
         if places and roots:
             msg = "roots are for documents: a path is its own root, leave them out"
@@ -85,7 +86,7 @@ class Syncing(Parts):
 
     def _read(self, place: Place) -> Folder:
         return read_folder(
-            Path(place).expanduser(),
+            path_of("what to sync", place),
             held=lambda root: bool(self.store.catalog.under(root)),
             largest=self.settings.sync.largest,
         )

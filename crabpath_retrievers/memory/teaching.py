@@ -278,7 +278,8 @@ def _cleaned(said: Said) -> Said:
     Raises:
         InvalidInputError: A part of it is no text, empty or too long.
     """
-    title = _text("title", said.title, _LONGEST_NAME) if said.title != "" else ""
+    untitled = isinstance(said.title, str) and not said.title
+    title = "" if untitled else _text("title", said.title, _LONGEST_NAME)
     name = None if said.id is None else _text("id", said.id, _LONGEST_NAME)
     return replace(said, text=_text("text", said.text, LONGEST), title=title, id=name)
 

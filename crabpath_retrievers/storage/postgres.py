@@ -26,7 +26,7 @@ class Connection(psycopg.Connection[Any]):
         """As the driver's, which runs all statements and commits through this."""
         with waiting() as until:
             steps = gen if until is None else self._limited(gen, until)
-            return super().wait(steps, *args, **options)  # type: ignore[arg-type]
+            return super().wait(steps, *args, **options)
 
     def _limited(self, steps: Generator[Any, Any, T], until: float) -> Generator[Any, Any, T]:
         """The same steps until a moment; the driver goes on every tenth of a second at least."""
