@@ -112,9 +112,11 @@ class Query:
         except Exception as error:  # vector stores have filters of all kinds
             msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
             raise InvalidInputError(msg) from error
-        if self.on_hop is not None and not callable(self.on_hop):
-            msg = f"on_hop must be a function of one hop, not {shown(self.on_hop)}"
-            raise InvalidInputError(msg)
+        for name, what in (("on_hop", "one hop"), ("held", "a list of ids")):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                msg = f"{name} must be a function of {what}, not {shown(value)}"
+                raise InvalidInputError(msg)
 
 
 def text_of(name: str, value: object) -> str:

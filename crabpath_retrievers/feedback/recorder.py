@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
@@ -127,6 +128,9 @@ class Recorder:
 
     def close(self) -> None:
         """Wait for the thread that learns; nothing is left waiting in ``background``."""
+        # Turns first: where the database is silent, that thread gives up while they do.
+        with limited(self._time_limit), suppress(StoreError):
+            self._store.settle()
         self._worker.drain()
 
     def _work(self) -> None:

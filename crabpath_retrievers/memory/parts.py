@@ -57,7 +57,7 @@ from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.text import shown
-from crabpath_retrievers.time_limit import limited, within_limit
+from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
@@ -203,7 +203,7 @@ class Parts:
                 memory._remember_vectors()
             memory._release.detach()
             undo.enter_context(closing(memory._recorder))
-            memory._release = weakref.finalize(memory, undo.pop_all().close)
+            memory._release = weakref.finalize(memory, _close_within, limit, undo.pop_all())
         if _log.isEnabledFor(logging.INFO):
             chunks = store.catalog.meta().get("nodes", 0)
             _log.info("opened %s with %s chunks in %.0f ms", store.name, chunks, elapsed_ms(begun))
@@ -231,7 +231,6 @@ class Parts:
         if clock.notes:
             self._notes.forget(clock.key)
 
-    @within_limit
     def close(self) -> None:
         """Release files and connections; a temporary memory is deleted. Safe to repeat."""
         self._release()
@@ -253,3 +252,9 @@ class Parts:
     ) -> None:
         """Close it."""
         self.close()
+
+
+def _close_within(seconds: float, stack: ExitStack) -> None:
+    """Close parts; all their waiting for servers takes no longer than a time limit."""
+    with limited(seconds):
+        stack.close()

@@ -17,7 +17,7 @@ from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, learnable
 from crabpath_retrievers.query import listed, namespace_of, texts_of
 from crabpath_retrievers.regions.models import Models
 from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import shown, storable
 
 
 class InRegions(Parts):
@@ -117,6 +117,9 @@ class InRegions(Parts):
         """
         self._require_open()
         whose = namespace_of(namespace)
+        if classify is not None and not callable(classify):
+            msg = f"classify must be a function of one action, not {shown(classify)}"
+            raise InvalidInputError(msg)
         self._experience.require_regions()
         seen = self._seen(states, texts, whose)
         if actions is None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 COLLECTION = "crabpath"
 LOCK = "crabpath.lock"
 _LITTLE = 2**20  # bytes free: with less Chroma fails, and does not always say why
+_SPARSE = 2**30  # bytes: smaller files may have holes
 _SHOWN = 200  # characters of an error that people are shown
 # What is no fault of the files: moved away they would be lost for nothing.
 _PASSING = (
@@ -196,6 +198,7 @@ class Directory:
             # The catalogue first: without it the rest is nothing that Chroma would read.
             for entry in sorted(own, key=lambda entry: entry.name != FILE):
                 entry.rename(aside / entry.name)
+            _delete_sparse(aside)
             kept = f", what is there is set aside in {aside}"
         else:
             kept = ""
@@ -223,6 +226,18 @@ def _is_internal(error: BaseException) -> bool:
 
 def _passes(text: str) -> bool:
     return any(sign in text for sign in _PASSING)
+
+
+def _delete_sparse(directory: Path) -> None:
+    """Delete files that consist of holes.
+
+    A kill can leave an index file that claims terabytes: whoever copies it fills a disk.
+    """
+    for file in directory.rglob("*"):
+        status = file.lstat()
+        allocated = 512 * getattr(status, "st_blocks", status.st_size)  # Windows does not tell
+        if stat.S_ISREG(status.st_mode) and status.st_size > max(_SPARSE, 100 * allocated):
+            file.unlink()
 
 
 def _is_of_chroma(entry: Path) -> bool:

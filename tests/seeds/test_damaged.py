@@ -139,7 +139,7 @@ def test_a_full_disk_is_no_damage(memory, monkeypatch):
         raise InternalError(msg)
 
     monkeypatch.setattr(memory.index._records, "query", full)
-    with pytest.raises(StoreError, match="the disk is full: make room and try again"):
+    with pytest.raises(StoreError, match="is full: make room"):
         memory.retrieve("Passage 7")
     assert aside(memory) == []
 
@@ -154,7 +154,7 @@ def test_an_open_after_one_that_failed(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(chromadb_rust_bindings, "Bindings", full)
-        with pytest.raises(StoreError, match="the disk is full"):
+        with pytest.raises(StoreError, match="is full: make room"):
             ChromaIndex.embedded(tmp_path)
     index = ChromaIndex.embedded(tmp_path)
     index.upsert(["a"], [X], [""], [{}])
@@ -198,3 +198,17 @@ def test_collections_of_others_stay_where_they_are(tmp_path):
     elsewhere = tmp_path / "elsewhere"
     with CrabPath.open(tmp_path / "m", embeddings=PLAIN, vectors=elsewhere, reindex=True) as memory:
         assert memory.index.count() == 1100
+
+
+def test_a_file_of_holes_is_not_kept(memory):
+    """A torn index can claim terabytes; a backup of what was set aside must end."""
+    directory = Path(memory.index._directory.path)
+    segment = directory / "8d9f4c62-5f0a-4c8e-9a57-0d2f9a3b7c11"
+    segment.mkdir()
+    with (segment / "data_level0.bin").open("wb") as file:
+        file.truncate(2**40)
+    wreck(memory)
+    assert memory.retrieve("Passage 7", k=1).documents[0].node.id == "d7"
+    (kept,) = aside(memory)
+    assert (kept / "chroma.sqlite3").is_file()
+    assert not (kept / segment.name / "data_level0.bin").exists()
