@@ -77,6 +77,8 @@ class Reindexing:
         """
         with self.store.ingesting():
             self._require_own()
+            if inspect := getattr(self.index, "inspect", None):
+                inspect()
             self._fill(None)
             if hasattr(self.index, "glance"):
                 self._delete_surplus()

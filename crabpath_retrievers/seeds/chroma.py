@@ -292,6 +292,12 @@ class ChromaIndex:
             found |= set(got["ids"])
         return found
 
+    def inspect(self) -> None:
+        """Begin anew with nothing where a file of an embedded index is damaged; all are read."""
+        if self._directory is not None:
+            with _translated(self._where):
+                self._directory.inspect()
+
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """How many vectors it has, and those of the ids that it holds, without loading them."""
         if self._directory is None:

@@ -117,11 +117,26 @@ class Directory:
         with self._mutex:
             if self.generation != before or self.refilling or not self._damaged(error, name):
                 return False
-            _close(self.client)
-            self._set_aside(str(error))
-            self.client = self._connect()
-            self.generation += 1  # at last: who sees it uses the new client
+            self._renew(str(error))
             return True
+
+    def inspect(self) -> None:
+        """Read all files, and begin with nothing where one of them is damaged.
+
+        Chroma's engine reads past the ends of such files, and ends the process.
+
+        Raises:
+            StoreError: There are collections of others.
+        """
+        with self._mutex:
+            if why := damage(self.path, self._name, whole=True):
+                self._renew(why)
+
+    def _renew(self, why: str) -> None:
+        _close(self.client)
+        self._set_aside(why)
+        self.client = self._connect()
+        self.generation += 1  # at last: who sees it uses the new client
 
     @contextmanager
     def while_refilling(self) -> Iterator[None]:
