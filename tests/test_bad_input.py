@@ -66,13 +66,12 @@ def test_k_that_is_no_positive_whole_number(retriever, unchanged, k):
         {"max_tokens": 0},
         {"max_tokens": -5},
         {"max_tokens": "a"},
-        {"namespace": ""},
         {"seed_ids": 5},
         {"boost_tags": 5},
     ],
 )
 def test_unusable_option(retriever, unchanged, field):
-    """A budget below 1 and an empty namespace are refused."""
+    """A budget below 1, and what is no list of texts, is refused."""
     with pytest.raises(InvalidInputError, match="must be"):
         retriever.invoke("sky", **field)
 

@@ -175,8 +175,9 @@ class LearningSettings:
                 or ``giver_share`` not in [0, 1].
         """
         share = self.giver_share
-        if share is not None and not 0.0 <= share <= 1.0:
-            msg = f"giver_share must be a number from 0 to 1, or None, not {share!r}"
+        number = isinstance(share, (int, float)) and 0.0 <= share <= 1.0
+        if share is not None and not number:
+            msg = f"giver_share must be a number from 0 to 1, or None, not {shown(share)}"
             raise InvalidInputError(msg)
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
