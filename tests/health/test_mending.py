@@ -90,6 +90,14 @@ def catalogue(place: Path) -> Path:
     return place / "vectors" / "chroma.sqlite3"
 
 
+def page_in_use(place: Path) -> int:
+    """Where a page stands that Chroma needs; others may be free."""
+    with closing(sqlite3.connect(catalogue(place))) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'embeddings'"
+        ((page,),) = connection.execute(query).fetchall()
+    return 4096 * (page - 1)
+
+
 def lose(place: Path, collection: str, ids: list[str] | None) -> None:
     """Take ids, or all of a collection, out of Chroma."""
     client = chromadb.PersistentClient(str(place / "vectors"))
@@ -132,7 +140,7 @@ DAMAGES = {
     "catalogue cut off": lambda place: catalogue(place).write_bytes(
         catalogue(place).read_bytes()[: 4096 * 40]
     ),
-    "a page overwritten": lambda place: overwrite(catalogue(place), 4096 * 60),
+    "a page overwritten": lambda place: overwrite(catalogue(place), page_in_use(place)),
     "directory deleted": lambda place: shutil.rmtree(place / "vectors"),
     "documents lost": lambda place: lose(place, "crabpath", ["d3", "d4"]),
     "collection lost": lambda place: lose(place, "crabpath", None),
