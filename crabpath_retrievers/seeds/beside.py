@@ -1,6 +1,6 @@
 """Collections of vectors beside those of the documents, one per namespace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +55,22 @@ class Beside:
                 [entry.text for entry in waiting],
                 [{} for _ in waiting],
             )
+
+    def delete_gone(
+        self, entries: Iterable[Entry], existing: Callable[[int, list[str]], set[str]]
+    ) -> None:
+        """Delete those of the vectors just handed over that were taken back meanwhile.
+
+        Args:
+            entries: What was handed over.
+            existing: Those of the ids of a namespace that the graph store still holds.
+        """
+        of: dict[int, list[str]] = {}
+        for entry in entries:
+            of.setdefault(entry.namespace, []).append(entry.id)
+        for namespace, ids in of.items():
+            there = existing(namespace, ids)
+            self.delete(namespace, [one for one in ids if one not in there])
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete vectors of a namespace."""

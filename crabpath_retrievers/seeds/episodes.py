@@ -144,8 +144,12 @@ class Episodes:
         if self._store.learned.pile() < least:
             return
         waiting = self._store.learned.unindexed()
-        self._beside.upsert(Entry(key, e.id, e.vector, e.query) for key, e in waiting)
-        self._store.apply([EpisodesIndexed(tuple(episode.id for _, episode in waiting))])
+        entries = [Entry(key, e.id, e.vector, e.query) for key, e in waiting]
+        self._beside.upsert(entries)
+        self._store.apply([EpisodesIndexed(tuple(entry.id for entry in entries))])
+        self._beside.delete_gone(
+            entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
+        )
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of episodes that are gone."""

@@ -62,8 +62,12 @@ class Notes:
         if self._store.notes.pile() < least:
             return
         waiting = self._store.notes.unindexed()
-        self._beside.upsert(Entry(note.namespace, note.id, note.vector) for note in waiting)
+        entries = [Entry(note.namespace, note.id, note.vector) for note in waiting]
+        self._beside.upsert(entries)
         self._store.apply([NotesIndexed(tuple(note.key for note in waiting))])
+        self._beside.delete_gone(
+            entries, lambda _, ids: {note.id for note in self._store.notes.facts(ids)}
+        )
 
     def remove(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete the vectors of notes."""

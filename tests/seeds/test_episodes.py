@@ -56,6 +56,28 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     assert not memory._episodes._beside.opened
 
 
+@pytest.mark.parametrize("how", ["undo", "forget"])
+@pytest.mark.parametrize("kind", ["episodes", "notes"])
+def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
+    """No vector of it stays, whoever is faster."""
+    turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
+    memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
+    indexed = getattr(memory, f"_{kind}")
+    key, upsert = memory.store.walk.clock("ann").key, indexed._beside.upsert
+
+    def take_back_first(entries):
+        if how == "undo":
+            memory.undo(turn_id=turn.id)
+        else:
+            memory.forget(namespace="ann")
+        upsert(entries)
+
+    monkeypatch.setattr(indexed._beside, "upsert", take_back_first)
+    assert indexed._store.learned.pile() or indexed._store.notes.pile()
+    indexed.catch_up()
+    assert memory.index.beside(f"{kind}-{key}").count() == 0
+
+
 def searched(memory, monkeypatch):
     """How often the index of episodes was searched."""
     index = memory._episodes._beside.of(memory.store.walk.clock("default").key)
