@@ -14,6 +14,7 @@ from crabpath_retrievers.feedback.precedence import Learns
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy
 from crabpath_retrievers.query import text_of
+from crabpath_retrievers.text import printable, shown
 from crabpath_retrievers.trajectory import Turn
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class _Pulling:
             outcome = outcome_of(given, self._policy)
             about = [] if outcome is None else self._about(given, outcome)
         except InvalidInputError as error:
-            _log.warning("LangSmith feedback %s with key %r: %s", given.id, given.key, error)
+            name, why = shown(given.id), printable(str(error))
+            _log.warning("LangSmith feedback %s with key %r: %s", name, given.key, why)
             outcome = None
         if outcome is None:
             return ["unusable"]
