@@ -47,9 +47,9 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def is_blank(name: object) -> bool:
-    """Whether a name says nothing: None, or a text of which no letter would be stored."""
-    return name is None or (isinstance(name, str) and not storable(name).strip())
+def is_blank(text: object) -> bool:
+    """Whether a text or a name says nothing: None, or nothing but white space would be stored."""
+    return text is None or (isinstance(text, str) and not storable(text).strip())
 
 
 def shown(value: object) -> str:

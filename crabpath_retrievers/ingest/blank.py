@@ -10,12 +10,7 @@ _NAMED = 5  # the others are counted
 _LONGEST = 200  # characters of a name that are shown; the end of a path tells more
 
 
-def is_blank(document: Document) -> bool:
-    """Whether a document has no text that could be found."""
-    return not document.page_content.replace("\x00", "").strip()
-
-
-def label_of(document: Document, node_id: str | None, number: int) -> str:
+def describe_document(document: Document, node_id: str | None, number: int) -> str:
     """What names a document to a person: its source and page, else its id, else its place.
 
     Args:

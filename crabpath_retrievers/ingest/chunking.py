@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidInputError
 from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.blank import is_blank, label_of, warn_of_blank
+from crabpath_retrievers.ingest.blank import describe_document, warn_of_blank
 from crabpath_retrievers.ingest.references import (
     LONGEST_TARGET,
     addresses_of,
@@ -27,7 +27,7 @@ from crabpath_retrievers.ingest.references import (
 )
 from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.query import text_of
-from crabpath_retrievers.text import names_of, storable
+from crabpath_retrievers.text import is_blank, names_of, storable
 
 _LONGEST_KEY = 600
 _CUT_AT = ("h1", "h2", "h3", "h4")
@@ -73,9 +73,15 @@ class Chunking:
         found: dict[str, Node] = {}
         order: Counter[str] = Counter()
         named = list(_identified(given, ids))
-        blank = [number for number, document in enumerate(given, 1) if is_blank(document)]
-        warn_of_blank([label_of(*named[number - 1], number) for number in blank], len(given))
-        for document, node_id in _unique(pair for pair in named if not is_blank(pair[0])):
+        blank = [
+            number for number, document in enumerate(given, 1) if is_blank(document.page_content)
+        ]
+        warn_of_blank(
+            [describe_document(*named[number - 1], number) for number in blank], len(given)
+        )
+        for document, node_id in _unique(
+            pair for pair in named if not is_blank(pair[0].page_content)
+        ):
             for node in self._cut(document, node_id):
                 chunk = _apart(node, found) if node.id != node_id else node
                 if chunk.id not in found:
@@ -181,7 +187,9 @@ def document_id(document: Document, given: str | None) -> str | None:
 def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
     """The ids that the caller gave to documents with text, cleaned."""
     named = _identified(documents, ids)
-    return {name for document, name in named if name is not None and not is_blank(document)}
+    return {
+        name for document, name in named if name is not None and not is_blank(document.page_content)
+    }
 
 
 def id_with_metadata(node: Node) -> str:

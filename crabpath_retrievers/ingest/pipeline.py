@@ -29,7 +29,6 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.changes.archive import NodesIndexed
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
-from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
     embedded_text,
@@ -44,7 +43,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import is_blank, shown
 
 _log = logging.getLogger(__name__)
 
@@ -137,7 +136,7 @@ class Ingest:
         with self.store.ingesting():
             self.recover()
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
-            plan.report.blank = sum(map(is_blank, given))
+            plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
                 for part in self._batches(plan):
                     self.publish(part)
@@ -162,7 +161,7 @@ class Ingest:
             self.recover()
             given = list(documents)
             # A record without text can be searched, but nothing can be read off it.
-            blank = {document.id for document in given if is_blank(document)}
+            blank = {document.id for document in given if is_blank(document.page_content)}
             nodes = chunking.nodes(given)
             parts = self._parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())

@@ -9,13 +9,13 @@ from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
 from crabpath_retrievers.ingest.syncing import Scope, Sync
 from crabpath_retrievers.memory.parts import Parts
 from crabpath_retrievers.query import listed, path_of, require_flags, require_splitter, texts_of
 from crabpath_retrievers.sources import Folder, read_folder, require_documents
+from crabpath_retrievers.text import is_blank
 
 Place = str | os.PathLike[str]
 
@@ -68,7 +68,7 @@ class Syncing(Parts):
         if places and roots:
             msg = "roots are for documents: a path is its own root, leave them out"
             raise InvalidInputError(msg)
-        told = places or not all(map(is_blank, documents))
+        told = places or not all(is_blank(document.page_content) for document in documents)
         if not (told or (roots and allow_empty)):
             msg = "nothing was given to sync: give files, directories or documents with text"
             raise InvalidInputError(msg)

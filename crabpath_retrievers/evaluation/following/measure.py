@@ -22,11 +22,11 @@ from crabpath_retrievers.evaluation.following.edits import (
 )
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.ingest.blank import is_blank
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.seeds.embedder import default_embeddings
 from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.text import is_blank
 
 _K = 5
 _NAMESPACES = ("one", "two")
@@ -128,7 +128,7 @@ def _followed(
 
 def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
     """What a user did before there was a sync: forget files that are gone, add all others."""
-    documents = [one for one in documents_in([docs])[0] if not is_blank(one)]
+    documents = [one for one in documents_in([docs])[0] if not is_blank(one.page_content)]
     present = {document.metadata["source"] for document in documents}
     held = {node.source for node in memory.store.catalog.under(docs.as_posix())}
     removed = sum(memory.forget(source=source) for source in sorted(held - present))
