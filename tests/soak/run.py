@@ -43,14 +43,14 @@ CHECKS = {
     "kill_feedback_servers": Check(kills.check_kill_feedback_servers, 8, 1, {"chunks": 50}),
     "servers": Check(servers.check_servers, 10, 1, {"limit": 1.0}),
     "disk": Check(disk.check_disk, 4, 1),
-    "power": Check(power.check_power, 10, 2),
+    "power": Check(power.check_power, 10, 1),
     "fuzz": Check(fuzz.check_fuzz, 20, 500),
     "archives": Check(archives.check_archives, 10, 15),
     "bomb": Check(archives.check_bomb, 1, 1, {"mebibytes": 300}),
     "router": Check(answers.check_router, 4, 60),
     "langsmith": Check(answers.check_langsmith, 4, 100),
-    "isolation": Check(isolation.check_isolation, 14, 300),
-    "isolation_servers": Check(isolation.check_isolation_servers, 8, 100),
+    "isolation": Check(isolation.check_isolation, 14, 150),
+    "isolation_servers": Check(isolation.check_isolation_servers, 8, 50),
     "orphans": Check(orphans.check_orphans, 2, 10),
 }
 
