@@ -45,10 +45,7 @@ class Beside:
 
     def upsert(self, entries: Iterable[Entry]) -> None:
         """Hand vectors over, one write per namespace; nothing happens where none can be kept."""
-        of: dict[int, list[Entry]] = {}
-        for entry in entries if self.kept else ():
-            of.setdefault(entry.namespace, []).append(entry)
-        for namespace, waiting in of.items():
+        for namespace, waiting in self._by_namespace(entries):
             self.of(namespace).upsert(
                 [entry.id for entry in waiting],
                 [entry.vector.astype(np.float32) for entry in waiting],
@@ -65,12 +62,17 @@ class Beside:
             entries: What was handed over.
             existing: Those of the ids of a namespace that the graph store still holds.
         """
-        of: dict[int, list[str]] = {}
-        for entry in entries:
-            of.setdefault(entry.namespace, []).append(entry.id)
-        for namespace, ids in of.items():
+        for namespace, given in self._by_namespace(entries):
+            ids = [entry.id for entry in given]
             there = existing(namespace, ids)
             self.delete(namespace, [one for one in ids if one not in there])
+
+    def _by_namespace(self, entries: Iterable[Entry]) -> Iterable[tuple[int, list[Entry]]]:
+        """Entries of each namespace; none where no collections are kept."""
+        of: dict[int, list[Entry]] = {}
+        for entry in entries if self.kept else ():
+            of.setdefault(entry.namespace, []).append(entry)
+        return of.items()
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
         """Delete vectors of a namespace."""
