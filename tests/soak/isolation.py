@@ -173,6 +173,9 @@ class Isolation:
         more["query"] = f"{self.word()}? {self.canary(name)}"
         said = f"{self.word()} {self.canary(name)}"
         note = getattr(self.memory, how)(said, namespace=name, **more)
+        # An id that a restore or an import had set free is ours now, and was refused otherwise.
+        for former in _NAMESPACES:
+            self.notes[former] = [kept for kept in self.notes[former] if kept != note]
         self.notes[name] = [*self.notes[name][-19:], note]
 
     def explain(self, name: str, other: str) -> None:
