@@ -165,7 +165,7 @@ def test_quality_needs_no_experience(cli):
 @pytest.mark.parametrize("option", ["--quality", "--plot=x.png"])
 def test_both_need_the_extra(cli, monkeypatch, option):
     """They say which."""
-    hidden = "crabpath_retrievers.evaluation.extra.find_spec"
+    hidden = "crabpath_retrievers.evaluation.requirements.find_spec"
     monkeypatch.setattr(hidden, lambda name: None if name == "sklearn" else find_spec(name))
     result = cli(option)
     assert result.exit_code == 1

@@ -7,7 +7,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.folders import usable_folder
+from crabpath_retrievers.evaluation.output import usable_folder
 from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
+from crabpath_retrievers.evaluation.chat_models import model_of
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import embedder
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
 from crabpath_retrievers.evaluation.methods.routed import routed
 from crabpath_retrievers.evaluation.plan import LEARNERS, Plan
 from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
-from crabpath_retrievers.evaluation.routing.models import model_of
+from crabpath_retrievers.evaluation.run_methods import Run, Task, ask, tasks, vectors
 from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
 from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, measured
 from crabpath_retrievers.evaluation.streams.prequential import Course
-from crabpath_retrievers.evaluation.streams.signals import Judge
-from crabpath_retrievers.evaluation.streams.streaming import Stream, Streamed
+from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
+from crabpath_retrievers.evaluation.streams.stream import Stream, Streamed
 
 _MIB = 1024 * 1024
 _READ = 5

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.signals import KINDS, Kind
+from crabpath_retrievers.evaluation.streams.simulated_feedback import KINDS, Kind
 from crabpath_retrievers.seeds.embedder import MODEL
 
 DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(

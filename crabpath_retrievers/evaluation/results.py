@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.evaluation.asking import Run
 from crabpath_retrievers.evaluation.methods import Found
-from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
+from crabpath_retrievers.evaluation.run_methods import Run
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.speed.timing import percentiles
+from crabpath_retrievers.evaluation.scoring.statistics import compared, interval, percentiles
 
 OWN = ("cold", "routed", "learned")  # methods of this project, each compared with all others
 

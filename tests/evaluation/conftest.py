@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.demo import sample
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.evaluation.embedding import embedder
 
 QUERIES, FILLING = 12, 60
@@ -21,7 +21,7 @@ def cached(cache):
 @pytest.fixture(scope="session")
 def small():
     """Twelve HotpotQA questions over their paragraphs and sixty others."""
-    data = sample().first(QUERIES)
+    data = load_sample().first(QUERIES)
     wanted = {document for gold in data.qrels.values() for document in gold}
     others = [d for d in data.documents if d.id not in wanted][:FILLING]
     return replace(

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers.evaluation.asking import ask, tasks, vectors
 from crabpath_retrievers.evaluation.datasets import beir, hotpotqa, multihoprag, musique
 from crabpath_retrievers.evaluation.methods import METHODS
 from crabpath_retrievers.evaluation.results import by_document
+from crabpath_retrievers.evaluation.run_methods import ask, tasks, vectors
 from crabpath_retrievers.evaluation.scoring.measures import measured
 
 LABEL = "zzsecretzz"

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback
-from crabpath_retrievers.evaluation.routing.models import model_of
+from crabpath_retrievers.evaluation.chat_models import model_of
 
 STEPS = ("checking the pipeline", "reading the manifest", "approving", "shipping", "verifying")
 KINDS = {"current": "in use", "former": "in use until last year", "urgent": "for emergencies"}

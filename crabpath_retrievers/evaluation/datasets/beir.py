@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage, require_new
-from crabpath_retrievers.evaluation.datasets.reading import lines, text
+from crabpath_retrievers.evaluation.datasets.files import lines, text
 
 _COLUMNS = 3
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from crabpath_retrievers.evaluation.datasets.beir import beir, is_beir
 from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
-from crabpath_retrievers.evaluation.datasets.reading import one_file, whole
+from crabpath_retrievers.evaluation.datasets.files import one_file, whole
 
 
 class _Row(BaseModel):

@@ -7,7 +7,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage, unmapped
-from crabpath_retrievers.evaluation.datasets.reading import whole
+from crabpath_retrievers.evaluation.datasets.files import whole
 
 
 class _Article(BaseModel):

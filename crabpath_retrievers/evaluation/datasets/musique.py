@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
-from crabpath_retrievers.evaluation.datasets.reading import lines, one_file
+from crabpath_retrievers.evaluation.datasets.files import lines, one_file
 
 
 class _Paragraph(BaseModel):

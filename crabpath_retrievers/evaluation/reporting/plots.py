@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
-from crabpath_retrievers.evaluation.reporting.streams import streams_of
+from crabpath_retrievers.evaluation.reporting.tables import Figures, metrics_of, streams_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

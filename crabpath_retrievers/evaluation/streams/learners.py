@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from crabpath_retrievers.evaluation.streams.signals import Shown, Signal
+from crabpath_retrievers.evaluation.streams.simulated_feedback import Shown, Signal
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback

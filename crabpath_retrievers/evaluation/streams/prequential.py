@@ -8,7 +8,7 @@ import numpy as np
 
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.learners import Learner, Ranked
-from crabpath_retrievers.evaluation.streams.signals import Judge
+from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import Embedder
 

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.comparison import compared
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery, measured
-from crabpath_retrievers.evaluation.speed.timing import percentiles
+from crabpath_retrievers.evaluation.scoring.statistics import compared, percentiles
 from crabpath_retrievers.evaluation.streams.prequential import Pass
 
 _CHECKPOINTS = 10  # of one pass

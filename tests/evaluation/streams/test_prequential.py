@@ -13,8 +13,8 @@ from crabpath_retrievers.evaluation.streams.learners import (
     QueryCache,
 )
 from crabpath_retrievers.evaluation.streams.prequential import Course, follow
-from crabpath_retrievers.evaluation.streams.signals import Judge
-from crabpath_retrievers.evaluation.streams.streaming import Stream
+from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
+from crabpath_retrievers.evaluation.streams.stream import Stream
 from crabpath_retrievers.memory import CrabPath
 
 

@@ -1,0 +1,73 @@
+"""Plays experiments, each with every seed, and sums them up."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from benchmarks.experiments.experiment import Experiment, Trial
+from crabpath_retrievers.evaluation.scoring.statistics import interval
+from crabpath_retrievers.progress import bar
+
+_LONG = 4  # digits after the point
+
+
+def play(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
+    """Play one experiment with as many seeds, from 0 on.
+
+    Args:
+        experiment: Which.
+        embeddings: The embedder.
+        seeds: How often, at least 1.
+
+    Returns:
+        A JSON-safe record: ``name``, ``title``, ``scene``, ``paper``, ``must``, ``seeds``,
+        ``figures``: by name ``mean``, ``ci95`` over seeds, ``least``, ``most``, ``by_seed``;
+        ``curves``: by name ``mean``, ``least`` and ``most`` by turn; ``across``, ``up``;
+        ``verdict``, ``reason``; ``wall_s``.
+    """
+    begun, trials = time.perf_counter(), list[Trial]()
+    with bar(seeds, description=experiment.name) as done:
+        for seed in range(seeds):
+            trials.append(experiment.play(embeddings, seed))
+            done(1)
+    by_seed = _by_name(trial.figures for trial in trials)
+    word, reason = experiment.verdict(by_seed)
+    told = ("name", "title", "scene", "paper", "must", "across", "up")
+    return {
+        **{name: getattr(experiment, name) for name in told},
+        "seeds": seeds,
+        "figures": {name: _summary(values) for name, values in by_seed.items()},
+        "curves": {
+            name: _band(values) for name, values in _by_name(t.curves for t in trials).items()
+        },
+        "verdict": word,
+        "reason": reason,
+        "wall_s": round(time.perf_counter() - begun, 1),
+    }
+
+
+def _by_name(of_trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for one in of_trials:
+        for name, value in one.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _summary(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "mean": round(float(np.mean(values)), _LONG),
+        "ci95": interval(values),
+        "least": round(float(np.min(values)), _LONG),
+        "most": round(float(np.max(values)), _LONG),
+        "by_seed": [round(float(value), _LONG) for value in values],
+    }
+
+
+def _band(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    at = np.asarray(curves, dtype=np.float64)
+    ways = {"mean": at.mean(axis=0), "least": at.min(axis=0), "most": at.max(axis=0)}
+    return {name: [round(float(v), _LONG) for v in values] for name, values in ways.items()}

@@ -1,0 +1,132 @@
+"""A data set with the one memory that all who learn from it share."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+
+from langchain_core.embeddings import Embeddings
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.evaluation.datasets import Dataset
+from crabpath_retrievers.evaluation.scoring.measures import PerQuery
+from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned, Learner
+from crabpath_retrievers.evaluation.streams.prequential import Course, Pass, follow
+from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
+from crabpath_retrievers.evaluation.streams.summary import scored
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.routing.policy import Router
+
+READ = 5  # documents that a chain reads
+DROPPED = 0.2  # share of the words that later passes leave out
+USED = Judge("used", 0.0, READ)
+
+
+@dataclass(slots=True)
+class Subject:
+    """One data set, indexed once.
+
+    Attributes:
+        name: Of the data set.
+        dataset: Questions, documents, labels.
+        embeddings: The embedder of all texts.
+        memory: Holds the documents; what is learned stays in namespaces that are forgotten.
+        ks: Cut-offs, rising.
+        passes: Passes that the frozen twin makes, at least 1.
+    """
+
+    name: str
+    dataset: Dataset
+    embeddings: Embeddings
+    memory: CrabPath
+    ks: tuple[int, ...]
+    passes: int
+    _others: ExitStack
+    _frozen: list[Pass] = field(default_factory=list)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the measures that are reported."""
+        return (*(f"full@{k}" for k in self.ks), f"recall@{READ}")
+
+    def with_settings(self, settings: Settings, router: Router | None = None) -> CrabPath:
+        """The same memory under other settings, or another router: it shares store and index."""
+        memory = self.memory
+        store, index, embedder = memory.store, memory.index, memory.embedder
+        other = CrabPath(store, index, embedder, settings=settings, router=router)
+        # It closes what it shares when it goes, so it has to live as long as the subject.
+        return self._others.enter_context(closing(other))
+
+    @contextmanager
+    def namespace(self, name: str) -> Iterator[str]:
+        """A namespace that has learned nothing; forgotten afterwards, so the store stays small."""
+        try:
+            yield name
+        finally:
+            self.memory.forget(namespace=name)
+
+    def course(self, epochs: int = 1, seed: int = 0) -> Course:
+        """A stream over the questions."""
+        return Course(epochs, seed, DROPPED)
+
+    def frozen(self) -> list[Pass]:
+        """What is answered before any feedback, with seed 0; asked once.
+
+        The first pass does not depend on the order of the questions.
+        """
+        if not self._frozen:
+            learner = Frozen(self.memory, self.dataset.split)
+            course = self.course(self.passes)
+            self._frozen = self.follow("frozen", learner, USED, course)
+        return self._frozen
+
+    def learned(
+        self, namespace: str, judge: Judge, course: Course, memory: CrabPath | None = None
+    ) -> list[Pass]:
+        """What is answered while a namespace learns.
+
+        Args:
+            namespace: Who learns.
+            judge: Says what is reported after each answer.
+            course: Order and passes.
+            memory: The memory under other settings; None for the usual ones.
+        """
+        learner = Learned(memory or self.memory, self.dataset.split, namespace)
+        return self.follow(namespace, learner, judge, course)
+
+    def scores(self, done: Pass) -> PerQuery:
+        """Scores of a pass, in the order in which its questions were asked."""
+        return scored(self.dataset, done, self.ks)
+
+    def scores_in_order(self, done: Pass) -> PerQuery:
+        """Scores of a pass in the order of the data, so that passes of any order are comparable."""
+        return self.scores(Pass({query: done.found[query] for query in self.dataset.queries}))
+
+    def reworded(self) -> Mapping[str, str]:
+        """The questions as a second pass asks them, by id."""
+        course = self.course(2)
+        order = course.order(list(self.dataset.queries))
+        return {q: course.text(self.dataset.queries[q], 1, place) for place, q in enumerate(order)}
+
+    def follow(self, who: str, learner: Learner, judge: Judge, course: Course) -> list[Pass]:
+        """The passes of any learner on this data set; ``who`` stands beside the progress bar."""
+        name, embedder = f"{self.name}, {who}", self.memory.embedder
+        return follow(name, learner, self.dataset, embedder, judge, course, self.ks[-1])
+
+
+@contextmanager
+def opened(
+    name: str, dataset: Dataset, embeddings: Embeddings, ks: tuple[int, ...], *, passes: int = 1
+) -> Iterator[Subject]:
+    """Index a data set in a temporary memory.
+
+    Args:
+        name: Of the data set.
+        dataset: What is indexed and asked.
+        embeddings: The embedder.
+        ks: Cut-offs, rising.
+        passes: Passes that the frozen twin makes.
+    """
+    with CrabPath.open(embeddings=embeddings) as memory, ExitStack() as others:
+        memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
+        yield Subject(name, dataset, embeddings, memory, ks, passes, others)

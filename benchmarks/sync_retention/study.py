@@ -1,0 +1,211 @@
+"""``make bench-sync``: what is kept of what was learned when a tree of documents is edited."""
+
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from langchain_core.embeddings import Embeddings
+
+from benchmarks.sync_retention.edits import (
+    Edited,
+    Rates,
+    Tree,
+    edited,
+    read_tree,
+    write_tree,
+)
+from crabpath_retrievers.files import documents_in
+from crabpath_retrievers.graph import Node
+from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage import schema as s
+from crabpath_retrievers.text import is_blank
+
+_K = 5
+_NAMESPACES = ("one", "two")
+_ASKED = 12  # words of a section that a question has
+
+
+class Question(NamedTuple):
+    """Words of a section, and its number."""
+
+    text: str
+    number: int
+
+
+def measure(docs: Path, seed: int, embeddings: Embeddings, questions: int) -> dict[str, Any]:
+    """Sync against delete and add, after one and the same learning and one and the same edit.
+
+    Args:
+        docs: A folder of Markdown files.
+        seed: Of questions and edits.
+        embeddings: Embeds.
+        questions: Turns that each namespace learns from.
+
+    Returns:
+        By way: the shares of learned weights, of use and of episodes that are kept, of those of
+        sections that still exist; the share of returned sections that are returned again; how
+        often the section that a question is about is returned, before and after.
+    """
+    before = read_tree(docs)
+    after = edited(before, Rates(), seed)
+    folder = Path(tempfile.mkdtemp(prefix="crabpath-sync-"))
+    try:
+        write_tree(before, folder / "docs")
+        write_tree(after.tree, folder / "edited")
+        asked = _questions(before, questions, random.Random(seed))  # noqa: S311
+        figures = {
+            way: _followed(folder, way, embeddings, asked, before, after)
+            for way in ("sync", "delete_and_add")
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    size = {"files": len(before), "sections": sum(map(len, before.values()))}
+    counts = {"touched": len(after.touched), "deleted": len(after.deleted)}
+    return {"seed": seed, **size, **counts, **figures}
+
+
+def _questions(tree: Tree, count: int, rng: random.Random) -> list[Question]:
+    pieces = [piece for pieces in tree.values() for piece in pieces if len(piece.text.split()) > 20]  # noqa: PLR2004
+    chosen = [rng.choice(pieces) for _ in range(count)]
+    found = []
+    for piece in chosen:
+        words = piece.text.split()
+        start = rng.randrange(max(1, len(words) - _ASKED))
+        found.append(Question(" ".join(words[start : start + _ASKED]), piece.number))
+    return found
+
+
+def _followed(
+    folder: Path,
+    way: str,
+    embeddings: Embeddings,
+    asked: Sequence[Question],
+    before: Tree,
+    after: Edited,
+) -> dict[str, Any]:
+    docs = folder / "tree"
+    shutil.copytree(folder / "docs", docs)
+    with CrabPath.open(folder / way, embeddings=embeddings) as memory:
+        memory.sync(docs)
+        numbers = _numbers(memory, before)
+        _learn(memory, asked, numbers)
+        gone = {node for node, number in numbers.items() if number in after.deleted}
+        old, learned = _returned(memory, asked, numbers), _learned(memory, gone)
+        shutil.rmtree(docs)
+        shutil.copytree(folder / "edited", docs)
+        report = memory.sync(docs).counts() if way == "sync" else _delete_and_add(memory, docs)
+        now = _numbers(memory, after.tree)
+        kept, new = _learned(memory, gone), _returned(memory, asked, now)
+    shutil.rmtree(docs)
+    wrong = sum(node in numbers and numbers[node] != number for node, number in now.items())
+    return {
+        "report": report,
+        "kept": {name: round(kept[name] / max(learned[name], 1e-9), 3) for name in learned},
+        "carried_to_another_section": wrong,
+        "returned_again": _again(old, new, after.deleted),
+        "asked_section_returned_before": _hit(old, asked, after.deleted),
+        "asked_section_returned_after": _hit(new, asked, after.deleted),
+    }
+
+
+def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
+    """What a user did before there was a sync: forget files that are gone, add all others."""
+    documents = [one for one in documents_in([docs])[0] if not is_blank(one.page_content)]
+    present = {document.metadata["source"] for document in documents}
+    held = {node.source for node in memory.store.catalog.under(docs.as_posix())}
+    removed = sum(memory.forget(source=source) for source in sorted(held - present))
+    report = memory.add_documents(documents, cleanup="incremental")
+    return {"added": report.added, "updated": report.updated, "removed": removed + report.removed}
+
+
+def _numbers(memory: CrabPath, tree: Tree) -> dict[str, int]:
+    """The section that each node is of, by text; nodes of long sections hold a part of one."""
+    nodes = memory.store.catalog.documents(memory.store.catalog.all_ids())
+    pieces = {name: pieces for name, pieces in tree.items() if pieces}
+    found = {}
+    for node in nodes.values():
+        name = next(name for name in pieces if node.source.endswith(f"/tree/{name}"))
+        number = next((p.number for p in pieces[name] if node.content.strip() in p.text), None)
+        if number is not None:
+            found[node.id] = number
+    return found
+
+
+def _learn(memory: CrabPath, asked: Sequence[Question], numbers: Mapping[str, int]) -> None:
+    """Tell each namespace which of the returned sections is the one that the question is of."""
+    for namespace in _NAMESPACES:
+        for question in asked:
+            answer = memory.retrieve(question.text, k=_K, namespace=namespace)
+            nodes = [document.node for document in answer.documents]
+            used = _used(nodes, question.number, numbers)
+            outcome = 1.0 if used else -1.0
+            memory.record(Feedback(answer.turn.id, outcome, used=used, namespace=namespace))
+
+
+def _used(nodes: Sequence[Node], number: int, numbers: Mapping[str, int]) -> list[str]:
+    """What is of the section, and with it what stands beside it in its file."""
+    own = [node for node in nodes if numbers.get(node.id) == number]
+    files = {node.source for node in own}
+    return [node.id for node in nodes if node in own or node.source in files]
+
+
+def _returned(
+    memory: CrabPath, asked: Sequence[Question], numbers: Mapping[str, int]
+) -> list[set[int]]:
+    """Numbers of the sections that each question returns."""
+    return [
+        {
+            numbers[document.node.id]
+            for document in memory.retrieve(
+                question.text, k=_K, namespace=_NAMESPACES[0], record=False
+            ).documents
+            if document.node.id in numbers
+        }
+        for question in asked
+    ]
+
+
+def _learned(memory: CrabPath, gone: set[str]) -> dict[str, float]:
+    """What is known of nodes that a query can find, less those whose section is deleted."""
+    with memory.store.reading() as connection:
+        seen = {
+            key: node
+            for key, node in connection.execute(
+                sa.select(s.nodes.c.key, s.nodes.c.id).where(s.nodes.c.owner == 0)
+            )
+            if node not in gone
+        }
+        weights = connection.execute(
+            sa.select(s.overlay.c.source, s.overlay.c.target, s.overlay.c.weight)
+        ).all()
+        usage = connection.execute(sa.select(s.usage)).all()
+        episodes = connection.scalars(sa.select(s.episodes.c.documents)).all()
+    ids = set(seen.values())
+    return {
+        "weights": sum(abs(w) for a, b, w in weights if a in seen and (b in seen or b == 0)),
+        "use": sum(row.wins + row.losses for row in usage if row.node in seen),
+        "episodes": sum(
+            abs(credit)
+            for documents in episodes
+            for node, credit in json.loads(documents).items()
+            if node in ids
+        ),
+    }
+
+
+def _again(old: Sequence[set[int]], new: Sequence[set[int]], deleted: frozenset[int]) -> float:
+    both = sum(len((a - deleted) & b) for a, b in zip(old, new, strict=True))
+    return round(both / max(1, sum(len(a - deleted) for a in old)), 3)
+
+
+def _hit(found: Sequence[set[int]], asked: Sequence[Question], deleted: frozenset[int]) -> float:
+    """Over the questions whose section still exists."""
+    of = [question.number in one for question, one in zip(asked, found, strict=True)]
+    left = [hit for question, hit in zip(asked, of, strict=True) if question.number not in deleted]
+    return round(sum(left) / max(1, len(left)), 3)
