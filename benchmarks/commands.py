@@ -47,10 +47,10 @@ def experiments(
     cache: Cache = None,
 ) -> None:
     """Reproduce phenomena that the papers claim; see docs/experiments."""
-    from benchmarks.experiments.registry import experiments as wanted
-    from benchmarks.experiments.report import play_and_write
+    from benchmarks.experiments.registry import select_experiments as wanted
+    from benchmarks.experiments.report import run_and_write
 
-    typer.echo(play_and_write(wanted(names), seeds, folder=report, cache=cache))
+    typer.echo(run_and_write(wanted(names), seeds, folder=report, cache=cache))
 
 
 @app.command()
@@ -89,19 +89,19 @@ def learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     ] = None,
 ) -> None:
     """Measure what learning gives: whether it ever hurts, what adds to it, what it saves."""
-    from benchmarks.learning.plan import LearningPlan, shares
-    from benchmarks.learning.report import learning_tables, write_learning_report
+    from benchmarks.learning.plan import LearningPlan, parse_shares
+    from benchmarks.learning.report import render_learning, write_learning_report
     from benchmarks.learning.study import measure_learning
-    from crabpath_retrievers.evaluation.plan import names
+    from crabpath_retrievers.evaluation.plan import split_names
 
     given = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "multihoprag": multihoprag}
     plan = LearningPlan(
         paths={name: path for name, path in given.items() if path is not None},
-        parts=names(part),
+        parts=split_names(part),
         limit=limit,
-        feedback=cast("Any", names(feedback)),
-        variants=None if variants is None else names(variants),
-        noise=None if noise is None else shares(noise),
+        feedback=cast("Any", split_names(feedback)),
+        variants=None if variants is None else split_names(variants),
+        noise=None if noise is None else parse_shares(noise),
         orders=orders,
         turns=turns,
         cache=cache,
@@ -112,7 +112,7 @@ def learning(  # noqa: PLR0913, PLR0917  each is an option of the command
         figures = measure_learning(plan, partial(write_json, file=json_file))
     if report is not None:
         write_learning_report(figures, report)
-    typer.echo(learning_tables(figures))
+    typer.echo(render_learning(figures))
 
 
 @app.command()
@@ -125,14 +125,14 @@ def attribution(
 ) -> None:
     """Measure whether gold answers are attributed to the gold documents that were returned."""
     from benchmarks.attribution.study import evaluate_attribution
-    from benchmarks.attribution.tables import attribution_table
+    from benchmarks.attribution.tables import render_attribution
 
     given = {"hotpotqa": hotpotqa, "multihoprag": multihoprag}
     check_outputs(json_file)
     paths = {name: path for name, path in given.items() if path is not None}
     figures = evaluate_attribution(paths, cache=cache)
     write_json(figures, json_file)
-    typer.echo(attribution_table(figures))
+    typer.echo(render_attribution(figures))
 
 
 @app.command()
@@ -144,13 +144,13 @@ def episodes(
 ) -> None:
     """Measure what the region MDP predicts of episodes: how they end, and what is done next."""
     from benchmarks.episodes.study import evaluate_episodes
-    from benchmarks.episodes.tables import episodes_tables
+    from benchmarks.episodes.tables import render_episodes
 
     check_outputs(json_file)
     with report_damaged_cache(cache):
         figures = evaluate_episodes(tau_bench, cache=cache)
     write_json(figures, json_file)
-    typer.echo(episodes_tables(figures))
+    typer.echo(render_episodes(figures))
 
 
 @app.command("region-quality")
@@ -173,11 +173,11 @@ def sync(
     questions: Annotated[int, typer.Option(help="Turns that each namespace learns from.")] = 60,
 ) -> None:
     """Measure what is kept of what was learned when documents are edited and synced."""
-    from benchmarks.sync_retention.study import measure
+    from benchmarks.sync_retention.study import measure_retention
     from crabpath_retrievers.seeds.embedder import default_embeddings
 
     embeddings = default_embeddings()
-    _print_json([measure(docs, seed, embeddings, questions) for seed in range(seeds)])
+    _print_json([measure_retention(docs, seed, embeddings, questions) for seed in range(seeds)])
 
 
 @app.command("fit-prior")
@@ -208,19 +208,19 @@ def speed(
     nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 100_000,
 ) -> None:
     """Measure quality, latency, ingest and size, each against plain Chroma in one run."""
-    from benchmarks.speed.retrieval import measure
+    from benchmarks.speed.retrieval import measure_retrieval
 
     dataset = _hotpotqa(data)
-    _print_measured(lambda folder: measure(dataset, folder, limit=limit, nodes=nodes))
+    _print_measured(lambda folder: measure_retrieval(dataset, folder, limit=limit, nodes=nodes))
 
 
 @app.command()
 @handled
 def hosts() -> None:
     """Measure what each host framework adds to a call, and a hundred calls at once."""
-    from benchmarks.speed.hosts import measure
+    from benchmarks.speed.hosts import measure_hosts
 
-    _print_json(measure(_hotpotqa(None)))
+    _print_json(measure_hosts(_hotpotqa(None)))
 
 
 @app.command()
@@ -232,10 +232,12 @@ def regions(
     turns: Annotated[int, typer.Option(help="Turns that are learned from.")] = 5000,
 ) -> None:
     """Measure what regions add to a query on a large store, and whether their counts grow."""
-    from benchmarks.speed.regions import measure
+    from benchmarks.speed.regions import measure_regions
 
     dataset = _hotpotqa(data)
-    _print_measured(lambda folder: measure(dataset, folder, limit=limit, nodes=nodes, turns=turns))
+    _print_measured(
+        lambda folder: measure_regions(dataset, folder, limit=limit, nodes=nodes, turns=turns)
+    )
 
 
 @app.command()
@@ -249,9 +251,11 @@ def health(
     rounds: Annotated[int, typer.Option(help="Measurements after the first one.")] = 9,
 ) -> None:
     """Measure how long a health report of a large memory takes."""
-    from benchmarks.speed.health import measure
+    from benchmarks.speed.health import measure_health
 
-    _print_measured(partial(measure, nodes=nodes, degree=degree, learned=learned, rounds=rounds))
+    _print_measured(
+        partial(measure_health, nodes=nodes, degree=degree, learned=learned, rounds=rounds)
+    )
 
 
 @app.command()
@@ -262,17 +266,17 @@ def maintenance(
     turns: Annotated[int, typer.Option(help="Turns on record; 5,000 stay.")] = 8_000,
 ) -> None:
     """Measure how long maintenance of a large memory takes, beside queries and after a kill."""
-    from benchmarks.speed.maintenance import measure
+    from benchmarks.speed.maintenance import measure_maintenance
 
-    _print_measured(partial(measure, nodes=nodes, learned=learned, turns=turns))
+    _print_measured(partial(measure_maintenance, nodes=nodes, learned=learned, turns=turns))
 
 
 def _hotpotqa(folder: Path | None) -> Any:
     """HotpotQA from a folder in BEIR format, or the shipped sample."""
-    from crabpath_retrievers.evaluation.datasets import beir
+    from crabpath_retrievers.evaluation.datasets import load_beir
     from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
-    return beir(folder, "HotpotQA") if folder else load_sample()
+    return load_beir(folder, "HotpotQA") if folder else load_sample()
 
 
 def _print_measured(measure: Callable[[Path], Any]) -> None:

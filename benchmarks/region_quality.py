@@ -11,7 +11,7 @@ from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.models import Models
 from crabpath_retrievers.storage import GraphStore
 
-_MANY = 20_000  # vectors from which k-means works in batches
+_BATCHED_ABOVE = 20_000  # vectors from which k-means works in batches
 _BATCH = 4096
 _SEED = 0
 
@@ -29,10 +29,10 @@ def measure_store(place: str, level: int | None) -> dict[str, Any]:
     with existing_store(place) as store:
         settings = settings_of(published(store)).region
         models = Models(store, Regions(store, settings), settings)
-        return quality(store, models.hubs(level))
+        return measure_quality(store, models.hubs(level))
 
 
-def quality(store: GraphStore, hubs: Hubs) -> dict[str, Any]:
+def measure_quality(store: GraphStore, hubs: Hubs) -> dict[str, Any]:
     """Three partitions of the same corpus into the same number of regions, JSON-safe.
 
     ``hash`` are the regions of the level, ``kmeans`` those that scikit-learn finds, ``random``
@@ -51,23 +51,23 @@ def quality(store: GraphStore, hubs: Hubs) -> dict[str, Any]:
     )
     place = {key: number for number, key in enumerate(hubs.keys)}
     near = np.array([place[key] for key in hubs.nearest(vectors)])
-    own = described(vectors, near)
+    own = describe_partition(vectors, near)
     own["to_hub"] = round(float((vectors * hubs.vectors[near]).sum(axis=1).mean()), 3)
     lot = np.random.default_rng(_SEED).permutation(near)
     return {
         "level": hubs.level,
         "nodes": len(vectors),
         "hash": own,
-        "kmeans": described(vectors, clustered(vectors, own["regions"])),
-        "random": described(vectors, lot),
+        "kmeans": describe_partition(vectors, cluster_kmeans(vectors, own["regions"])),
+        "random": describe_partition(vectors, lot),
     }
 
 
-def clustered(vectors: Vectors, number: int) -> Labels:
+def cluster_kmeans(vectors: Vectors, number: int) -> Labels:
     """Labels of k-means; in batches where there are many vectors."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
-    if len(vectors) > _MANY:
+    if len(vectors) > _BATCHED_ABOVE:
         model = MiniBatchKMeans(number, batch_size=_BATCH, n_init=1, random_state=_SEED)
     else:
         model = KMeans(number, n_init=1, random_state=_SEED)
@@ -75,7 +75,7 @@ def clustered(vectors: Vectors, number: int) -> Labels:
     return labels
 
 
-def described(vectors: Vectors, labels: Labels) -> dict[str, Any]:
+def describe_partition(vectors: Vectors, labels: Labels) -> dict[str, Any]:
     """Sizes of the regions of a partition, and how alike their members are.
 
     Args:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.attribution.agreement import Flags, agreement
+from benchmarks.attribution.agreement import Flags, measure_agreement
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, multihoprag
-from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_multihoprag
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.feedback.finding import find_supported
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
@@ -19,12 +19,12 @@ from crabpath_retrievers.seeds.embedder import MODEL
 from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.text import name_key
 
-_LOADERS = {"hotpotqa": (hotpotqa, 5), "multihoprag": (multihoprag, 10)}
+_LOADERS = {"hotpotqa": (load_hotpotqa, 5), "multihoprag": (load_multihoprag, 10)}
 _POLAR = ("yes", "no")
 
 
 @dataclass(frozen=True, slots=True)
-class Attributed:
+class AttributedAnswer:
     """One question.
 
     Attributes:
@@ -54,21 +54,21 @@ def evaluate_attribution(
     if not paths:
         msg = "there is nothing to measure: give --hotpotqa or --multihoprag, or both"
         raise InvalidInputError(msg)
-    datasets = {name: _loaded(name, path) for name, path in paths.items()}
+    datasets = {name: _load(name, path) for name, path in paths.items()}
     found = {}
     for name, dataset in datasets.items():
         k = _LOADERS[name][1]
-        asked = _attributed(dataset, k, cache)
+        asked = _attribute_answers(dataset, k, cache)
         found[name] = {
             "file": paths[name].resolve().name,
             "documents": len(dataset.documents),
             "k": k,
-            **_by_kind(dataset, asked, seed),
+            **_figures_by_kind(dataset, asked, seed),
         }
     return {"embedding": MODEL, "seed": seed, "datasets": found}
 
 
-def _loaded(name: str, path: Path) -> Dataset:
+def _load(name: str, path: Path) -> Dataset:
     dataset = _LOADERS[name][0](path)
     if not dataset.answers:
         msg = f"{path} holds no answers to attribute: give the official file with answers"
@@ -76,18 +76,18 @@ def _loaded(name: str, path: Path) -> Dataset:
     return dataset
 
 
-def _attributed(dataset: Dataset, k: int, cache: Path | None) -> dict[str, Attributed]:
+def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str, AttributedAnswer]:
     """Every question is asked before any answer of it is read; nothing is learned in between."""
     found = {}
-    foreign = _foreign(dataset.answers)
-    with CrabPath.open(embeddings=embedder(cache=cache)) as memory:
+    foreign = _foreign_answers(dataset.answers)
+    with CrabPath.open(embeddings=cached_embedder(cache=cache)) as memory:
         memory.add_documents(dataset.documents, split=dataset.split)
         with bar(len(dataset.answers), description="asking and attributing") as advance:
             for query, own in dataset.answers.items():
                 given = memory.retrieve(
                     dataset.queries[query], k=k, distinct=dataset.split, record=False
                 )
-                found[query] = Attributed(
+                found[query] = AttributedAnswer(
                     given,
                     find_supported(memory.store, given.turn, own),
                     find_supported(memory.store, given.turn, foreign[query]),
@@ -96,7 +96,7 @@ def _attributed(dataset: Dataset, k: int, cache: Path | None) -> dict[str, Attri
     return found
 
 
-def _foreign(answers: Mapping[str, str]) -> dict[str, str]:
+def _foreign_answers(answers: Mapping[str, str]) -> dict[str, str]:
     """The answer of the next question that does not say yes or no; empty where there is none."""
     telling = [query for query in answers if not _is_polar(answers[query])]
     after = dict(zip(telling, [*telling[1:], *telling[:1]], strict=True))
@@ -111,21 +111,23 @@ def _is_polar(answer: str) -> bool:
     return name_key(answer) in _POLAR
 
 
-def _by_kind(dataset: Dataset, asked: Mapping[str, Attributed], seed: int) -> dict[str, Any]:
+def _figures_by_kind(
+    dataset: Dataset, asked: Mapping[str, AttributedAnswer], seed: int
+) -> dict[str, Any]:
     kinds: dict[str, list[str]] = {"all": list(asked), "yes/no": [], "other": []}
     for query in asked:
         kinds["yes/no" if _is_polar(dataset.answers[query]) else "other"].append(query)
     found = {}
     for kind, queries in kinds.items():
-        rows = [_judged(asked[q], dataset.qrels[q]) for q in queries]
+        rows = [_compare_with_gold(asked[q], dataset.qrels[q]) for q in queries]
         found[kind] = {
-            **agreement([gold for gold, _ in rows], [s for _, s in rows], seed=seed),
+            **measure_agreement([gold for gold, _ in rows], [s for _, s in rows], seed=seed),
             "foreign": sum(bool(asked[q].foreign) for q in queries),
         }
     return found
 
 
-def _judged(asked: Attributed, relevant: frozenset[str]) -> tuple[Flags, Floats]:
+def _compare_with_gold(asked: AttributedAnswer, relevant: frozenset[str]) -> tuple[Flags, Floats]:
     """Which returned documents are gold, and the support of each, of shape ``[k]``."""
     nodes = [item.node for item in asked.answer.documents]
     gold = np.array([node.document in relevant for node in nodes], dtype=bool)

@@ -10,7 +10,7 @@ is gold, the others count 0 in recall and F1. Foreign: questions of which someth
 found out from the answer of another question. Credited: share of the support that gold gets."""
 
 
-def attribution_table(figures: dict[str, Any]) -> str:
+def render_attribution(figures: dict[str, Any]) -> str:
     """One row per data set and kind of answer."""
     lines = [
         f"| data | answers | attributed | foreign | {' | '.join(_MEASURES)} |",
@@ -20,12 +20,12 @@ def attribution_table(figures: dict[str, Any]) -> str:
         for kind in ("all", "yes/no", "other"):
             part = found[kind]
             told = f"{part['attributed']} of {part['questions']} | {part['foreign']}"
-            cells = [told, *(_cell(part[measure]) for measure in _MEASURES)]
+            cells = [told, *(_format_cell(part[measure]) for measure in _MEASURES)]
             lines.append(f"| {name}, k={found['k']} | {kind} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", _NOTE])
 
 
-def _cell(value: dict[str, Any]) -> str:
+def _format_cell(value: dict[str, Any]) -> str:
     if value["mean"] is None:
         return "none"
     ends = "" if value["ci95"] is None else " [{:.3f}, {:.3f}]".format(*value["ci95"])

@@ -8,34 +8,36 @@ import numpy as np
 from scipy.stats import binomtest, bootstrap
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from benchmarks.episodes.outcome_prediction import Foretold
+from benchmarks.episodes.outcome_prediction import EpisodePrediction
 
-WAYS = ("mdp", "without_task", "per_task")
+PREDICTORS = ("mdp", "without_task", "per_task")
 _RESAMPLES = 2000
 _FOLLOWED, _USUAL, _MOST = 2, 3, 4  # places in the actions of what was foretold
 
 
-def outcome_figures(told: Sequence[Foretold], *, seed: int = 0) -> dict[str, Any]:
+def measure_outcomes(told: Sequence[EpisodePrediction], *, seed: int = 0) -> dict[str, Any]:
     """Area under the ROC curve of each way to foretell, with 95 % intervals over tasks.
 
     Always saying the base rate has .5. ``difference`` is that of the MDP to the mean per task.
     """
     found: dict[str, Any] = {"episodes": len(told)}
-    for way in WAYS:
+    for way in PREDICTORS:
         found[way] = {
             "auc": round(_auc(told, way), 4),
-            "ci95": _interval(told, partial(_auc, way=way), seed),
+            "ci95": _bootstrap_over_tasks(told, partial(_auc, way=way), seed),
             "brier": _brier(told, way),
         }
     found["base_rate"] = {"auc": 0.5, "brier": _brier(told, "base_rate")}
     found["difference"] = {
         "auc": round(_auc(told, "mdp") - _auc(told, "per_task"), 4),
-        "ci95": _interval(told, lambda part: _auc(part, "mdp") - _auc(part, "per_task"), seed),
+        "ci95": _bootstrap_over_tasks(
+            told, lambda part: _auc(part, "mdp") - _auc(part, "per_task"), seed
+        ),
     }
     return found
 
 
-def action_figures(told: Sequence[Foretold], *, seed: int = 0) -> dict[str, Any]:
+def measure_actions(told: Sequence[EpisodePrediction], *, seed: int = 0) -> dict[str, Any]:
     """Accuracy of the next action by three ways, with 95 % intervals over tasks.
 
     ``regions`` counts those where the best action is right more, or less, often than the most
@@ -46,19 +48,19 @@ def action_figures(told: Sequence[Foretold], *, seed: int = 0) -> dict[str, Any]
     for name, place in ways.items():
         found[name] = {
             "accuracy": round(_accuracy(told, place), 4),
-            "ci95": _interval(told, partial(_accuracy, place=place), seed),
+            "ci95": _bootstrap_over_tasks(told, partial(_accuracy, place=place), seed),
         }
     found["difference"] = {
         "accuracy": round(_accuracy(told, _FOLLOWED) - _accuracy(told, _MOST), 4),
-        "ci95": _interval(
+        "ci95": _bootstrap_over_tasks(
             told, lambda part: _accuracy(part, _FOLLOWED) - _accuracy(part, _MOST), seed
         ),
     }
-    found["regions"] = _by_region(told)
+    found["regions"] = _compare_by_region(told)
     return found
 
 
-def _by_region(told: Sequence[Foretold]) -> dict[str, Any]:
+def _compare_by_region(told: Sequence[EpisodePrediction]) -> dict[str, Any]:
     right: dict[str, int] = {}
     for one in told:
         for region, done, best, _, most in one.actions:
@@ -69,29 +71,31 @@ def _by_region(told: Sequence[Foretold]) -> dict[str, Any]:
     return {"all": len(right), "better": better, "worse": worse, "p": p}
 
 
-def _accuracy(told: Sequence[Foretold], place: int) -> float:
+def _accuracy(told: Sequence[EpisodePrediction], place: int) -> float:
     steps = [step for one in told for step in one.actions]
     return float(np.mean([step[1] == step[place] for step in steps]))
 
 
-def _auc(told: Sequence[Foretold], way: str) -> float:
+def _auc(told: Sequence[EpisodePrediction], way: str) -> float:
     rewards = [one.reward for one in told]
     return float(roc_auc_score(rewards, [getattr(one, way) for one in told]))
 
 
-def _brier(told: Sequence[Foretold], way: str) -> float:
+def _brier(told: Sequence[EpisodePrediction], way: str) -> float:
     rewards = [one.reward for one in told]
     return round(float(brier_score_loss(rewards, [getattr(one, way) for one in told])), 4)
 
 
-def _interval(
-    told: Sequence[Foretold], statistic: Callable[[Sequence[Foretold]], float], seed: int
+def _bootstrap_over_tasks(
+    told: Sequence[EpisodePrediction],
+    statistic: Callable[[Sequence[EpisodePrediction]], float],
+    seed: int,
 ) -> list[float]:
     """95 % percentile bootstrap interval; whole tasks are drawn, as their attempts are alike."""
-    of_task: dict[str, list[Foretold]] = {}
+    of_task: dict[str, list[EpisodePrediction]] = {}
     for one in told:
         of_task.setdefault(one.task, []).append(one)
-    groups: Mapping[int, list[Foretold]] = dict(enumerate(of_task.values()))
+    groups: Mapping[int, list[EpisodePrediction]] = dict(enumerate(of_task.values()))
 
     def drawn(places: Any) -> float:
         part = [one for place in places for one in groups[int(place)]]

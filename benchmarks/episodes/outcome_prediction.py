@@ -20,7 +20,7 @@ from crabpath_retrievers.progress import bar
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class EpisodePrediction:
     """What was said about one attempt before its end was known.
 
     Attributes:
@@ -43,9 +43,9 @@ class Foretold:
     actions: Sequence[tuple[str, str, str, str, str]]
 
 
-def foretold(
+def predict_episodes(
     train: Sequence[Trajectory], test: Sequence[Trajectory], embeddings: Embeddings
-) -> list[Foretold]:
+) -> list[EpisodePrediction]:
     """Learn from some attempts, and foretell others.
 
     Args:
@@ -68,14 +68,14 @@ def foretold(
             begun = list(zip(regions, one.actions, strict=True))[: one.begun]
             known = [step for step in begun if step[1] in mdp.actions]
             told.append(
-                Foretold(
+                EpisodePrediction(
                     one.task,
                     one.reward,
                     mdp.episode_success(known, one.task),
                     mdp.episode_success(known),
                     float(np.mean(rewards.get(one.task, [everywhere]))),
                     everywhere,
-                    list(_actions(mdp, regions, one.actions, most)),
+                    list(_predict_actions(mdp, regions, one.actions, most)),
                 )
             )
     return told
@@ -95,7 +95,7 @@ def _learn(memory: CrabPath, train: Sequence[Trajectory]) -> None:
             advance(1)
 
 
-def _actions(
+def _predict_actions(
     mdp: RegionMDP, regions: Sequence[str], actions: Sequence[str], most: str
 ) -> Iterator[tuple[str, str, str, str, str]]:
     for region, action in zip(regions, actions, strict=True):
@@ -104,16 +104,16 @@ def _actions(
         yield region, action, scores[0].action, usual, most
 
 
-def held_out(
+def cross_validate_trials(
     runs: Sequence[Trajectory], embeddings: Embeddings
-) -> Iterator[tuple[int, list[Foretold]]]:
+) -> Iterator[tuple[int, list[EpisodePrediction]]]:
     """Each trial foretold from all others, in the order of the trials."""
     for trial in sorted({run.trial for run in runs}):
         train = [run for run in runs if run.trial != trial]
         test = [run for run in runs if run.trial == trial]
-        yield trial, foretold(train, test, embeddings)
+        yield trial, predict_episodes(train, test, embeddings)
 
 
-def as_record(one: Foretold) -> dict[str, Any]:
+def to_record(one: EpisodePrediction) -> dict[str, Any]:
     """Without the steps, for a file of figures."""
     return {name: getattr(one, name) for name in one.__slots__ if name != "actions"}

@@ -18,7 +18,7 @@ Outcome: from the first half of an attempt's steps; always saying the base rate 
 95 % bootstrap over tasks. Nothing of the attempts that are foretold was learned from."""
 
 
-def episodes_tables(figures: Mapping[str, Any]) -> str:
+def render_episodes(figures: Mapping[str, Any]) -> str:
     """Outcomes and next actions, for each choice of what is foretold."""
     lines = [
         "| foretold | episodes | by | AUC | 95 % | Brier |",
@@ -28,30 +28,32 @@ def episodes_tables(figures: Mapping[str, Any]) -> str:
         outcome = part["outcome"]
         for way, words in _OUTCOMES.items():
             own = outcome[way]
-            cells = f"{own['auc']:.3f} | {_ends(own)} | {own['brier']:.3f}"
+            cells = f"{own['auc']:.3f} | {_format_ends(own)} | {own['brier']:.3f}"
             lines.append(f"| {name} | {outcome['episodes']} | {words} | {cells} |")
         lines.append(
             f"| {name} | {outcome['episodes']} | base rate | .500 | - "
             f"| {outcome['base_rate']['brier']:.3f} |"
         )
         gain = outcome["difference"]
-        lines.append(f"| {name} | | MDP less task mean | {gain['auc']:+.3f} | {_ends(gain)} | |")
+        lines.append(
+            f"| {name} | | MDP less task mean | {gain['auc']:+.3f} | {_format_ends(gain)} | |"
+        )
     lines += ["", "| foretold | steps | by | accuracy | 95 % |", "|---|---|---|---|---|"]
     for name, part in figures["parts"].items():
         action = part["action"]
         for way, words in _ACTIONS.items():
             own = action[way]
-            cells = f"{own['accuracy']:.3f} | {_ends(own)}"
+            cells = f"{own['accuracy']:.3f} | {_format_ends(own)}"
             lines.append(f"| {name} | {action['steps']} | {words} | {cells} |")
         regions = action["regions"]
         told = f"better in {regions['better']}, worse in {regions['worse']} of {regions['all']}"
         gain = action["difference"]
         lines.append(
             f"| {name} | | best less most frequent of all; regions: {told} "
-            f"| {gain['accuracy']:+.3f} | {_ends(gain)} |"
+            f"| {gain['accuracy']:+.3f} | {_format_ends(gain)} |"
         )
     return "\n".join([*lines, "", _NOTE])
 
 
-def _ends(part: Mapping[str, Any]) -> str:
+def _format_ends(part: Mapping[str, Any]) -> str:
     return "{:.3f} to {:.3f}".format(*part["ci95"])

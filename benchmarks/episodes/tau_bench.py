@@ -7,9 +7,9 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.files import lines
+from crabpath_retrievers.evaluation.datasets.files import read_json_lines
 
-_LONGEST = 2000  # characters of an observation that are embedded
+_MAX_CHARACTERS = 2000  # characters of an observation that are embedded
 
 
 class _Step(BaseModel):
@@ -54,13 +54,17 @@ class Trajectory:
         return max(1, len(self.actions) // 2)
 
 
-def trajectories(path: Path) -> list[Trajectory]:
+def load_trajectories(path: Path) -> list[Trajectory]:
     """The runs of a JSON-lines file.
 
     Raises:
         InvalidInputError: It cannot be read, or holds no run with steps.
     """
-    found = [_trajectory(run) for run in lines(path, _ADAPTER, "a run of tau-bench") if run.steps]
+    found = [
+        _trajectory(run)
+        for run in read_json_lines(path, _ADAPTER, "a run of tau-bench")
+        if run.steps
+    ]
     if not found:
         msg = f"{path} holds no run with steps: give the trajectories of tau-bench as JSON lines"
         raise InvalidInputError(msg)
@@ -68,15 +72,15 @@ def trajectories(path: Path) -> list[Trajectory]:
 
 
 def _trajectory(run: _Run) -> Trajectory:
-    seen = [run.instruction, *(_text(step) for step in run.steps[:-1])]
+    seen = [run.instruction, *(_step_text(step) for step in run.steps[:-1])]
     return Trajectory(
         f"task {run.task_id}",
         run.trial,
         run.reward,
-        [text[:_LONGEST] for text in seen],
+        [text[:_MAX_CHARACTERS] for text in seen],
         [step.action for step in run.steps],
     )
 
 
-def _text(step: _Step) -> str:
+def _step_text(step: _Step) -> str:
     return f"{step.action} {step.arguments}\n{step.observation}".strip()

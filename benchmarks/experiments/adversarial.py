@@ -5,20 +5,20 @@ from dataclasses import replace
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.adversarial import TOPICS, texts
+from benchmarks.experiments.corpora.adversarial import TOPICS, load_procedures
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of
+from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 
 TURNS = 50
-READ = 3
+ROOM = 3
 ERROR = 0.3
 _HEBBIAN = replace(
     LearningSettings(),
@@ -31,9 +31,9 @@ _HEBBIAN = replace(
 )
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
-    alone = _wrong(embeddings, seed, Settings(learning=_HEBBIAN), outcomes=False)
-    both = _wrong(embeddings, seed, Settings(), outcomes=True)
+def _run(embeddings: Embeddings, seed: int) -> Trial:
+    alone = _wrong_answers(embeddings, seed, Settings(learning=_HEBBIAN), outcomes=False)
+    both = _wrong_answers(embeddings, seed, Settings(), outcomes=True)
     return Trial(
         {
             "wrong path, Hebbian only": float(np.mean(alone)),
@@ -41,23 +41,25 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
             "accuracy, Hebbian only, second half": 1.0 - float(np.mean(alone[TURNS // 2 :])),
             "accuracy, with outcomes, second half": 1.0 - float(np.mean(both[TURNS // 2 :])),
         },
-        {"Hebbian only": _share(alone), "Hebbian and outcomes": _share(both)},
+        {"Hebbian only": _running_share(alone), "Hebbian and outcomes": _running_share(both)},
     )
 
 
-def _wrong(embeddings: Embeddings, seed: int, settings: Settings, *, outcomes: bool) -> list[bool]:
+def _wrong_answers(
+    embeddings: Embeddings, seed: int, settings: Settings, *, outcomes: bool
+) -> list[bool]:
     """Whether each question ended on a wrong page; the same questions and errors for both."""
     draws = np.random.default_rng(seed)
-    with memory_of(texts(), embeddings, settings) as memory:
-        return [_work(memory, draws, outcomes=outcomes) for _ in range(TURNS)]
+    with open_memory(load_procedures(), embeddings, settings) as memory:
+        return [_ask_and_report(memory, draws, outcomes=outcomes) for _ in range(TURNS)]
 
 
-def _work(memory: CrabPath, draws: np.random.Generator, *, outcomes: bool) -> bool:
+def _ask_and_report(memory: CrabPath, draws: np.random.Generator, *, outcomes: bool) -> bool:
     """Follow the first document, or by mistake any of those read."""
     name = str(draws.choice(list(TOPICS)))
     question = str(draws.choice(TOPICS[name].questions))
-    mistaken, slip = draws.random() < ERROR, int(draws.integers(READ))
-    turn = memory.retrieve(question, k=READ).turn
+    mistaken, slip = draws.random() < ERROR, int(draws.integers(ROOM))
+    turn = memory.retrieve(question, k=ROOM).turn
     read = [item.node for item in turn.returned]
     followed = read[slip] if mistaken else read[0]
     wrong = followed != f"{name} right"
@@ -69,12 +71,12 @@ def _work(memory: CrabPath, draws: np.random.Generator, *, outcomes: bool) -> bo
     return wrong
 
 
-def _share(wrong: list[bool]) -> list[float]:
+def _running_share(wrong: list[bool]) -> list[float]:
     """Share of wrong paths among the last ten questions."""
     return [float(np.mean(wrong[max(0, n - 9) : n + 1])) for n in range(len(wrong))]
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     alone, both = (
         float(np.mean(found[f"wrong path, {name}"])) for name in ("Hebbian only", "with outcomes")
     )
@@ -97,8 +99,8 @@ EXPERIMENT = Experiment(
     ),
     paper="000 §6: wrong paths 24 % with Hebbian learning only, 16 % with outcomes (-33 %)",
     must="wrong paths at least halved, accuracy up",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="share of wrong paths among the last ten",
 )

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.office import PAGES, texts
+from benchmarks.experiments.corpora.office import PAGES, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of
-from benchmarks.experiments.simulated_agent import Agent, Task
+from benchmarks.experiments.memory_setup import open_memory
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import AutotuneSettings, Settings
 from crabpath_retrievers.memory import CrabPath
 
 BEFORE, LEN = 96, 100
-READ = 3
-FORCED = 20.0
-_EVERY = AutotuneSettings().every
-_DETECTED = 25
+ROOM = 3
+FORCED_HALF_LIFE = 20.0
+_TUNING_INTERVAL = AutotuneSettings().every
+_DETECTION_LIMIT = 25
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Observations:
     """What is seen after every question; the agent sees none of it.
 
     Attributes:
@@ -43,16 +43,16 @@ class _Seen:
     plain: list[bool] = field(default_factory=list)
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> Trial:
     """One memory with the autotuner; another one without it, until it has been dead for long."""
-    with memory_of(texts(), embeddings, _settings(enabled=True)) as memory:
-        watched = _after(memory, *_forced(memory, seed))
-    with memory_of(texts(), embeddings, _settings(enabled=False)) as memory:
-        agent, stream = _forced(memory, seed)
-        dead = _after(memory, agent, stream)
-        mended = _after(memory, agent, stream, tuned=True)
+    with open_memory(office_pages(), embeddings, _settings(enabled=True)) as memory:
+        watched = _observe(memory, *_force_half_life(memory, seed))
+    with open_memory(office_pages(), embeddings, _settings(enabled=False)) as memory:
+        agent, stream = _force_half_life(memory, seed)
+        dead = _observe(memory, agent, stream)
+        mended = _observe(memory, agent, stream, tuned=True)
     return Trial(
-        _figures(watched, dead, mended),
+        _summarize(watched, dead, mended),
         {
             "with the autotuner": watched.dormant,
             "without it": dead.dormant,
@@ -65,51 +65,57 @@ def _settings(*, enabled: bool) -> Settings:
     return Settings(autotune=AutotuneSettings(enabled=enabled))
 
 
-def _forced(memory: CrabPath, seed: int) -> tuple[Agent, Iterator[Task]]:
+def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Iterator[AgentTask]]:
     """An agent whose memory was well until somebody set its half-life."""
-    agent, stream = Agent(memory), _tasks(np.random.default_rng(seed))
+    agent, stream = SimulatedAgent(memory), _generate_tasks(np.random.default_rng(seed))
     for _ in range(BEFORE):
-        agent.work(next(stream), READ)
-    memory.set_knobs(half_life=FORCED)
+        agent.work(next(stream), ROOM)
+    memory.set_knobs(half_life=FORCED_HALF_LIFE)
     return agent, stream
 
 
-def _tasks(draws: np.random.Generator) -> Iterator[Task]:
+def _generate_tasks(draws: np.random.Generator) -> Iterator[AgentTask]:
     """Questions that need two pages, in an order that is drawn anew every round."""
     pairs = draws.permutation(list(PAGES)).reshape(-1, 2)
     while True:
         for a, b in draws.permutation(pairs):
             asked = " ".join(PAGES[page].questions[0] for page in (str(a), str(b)))
-            yield Task(asked, [str(a), str(b)])
+            yield AgentTask(asked, [str(a), str(b)])
 
 
-def _after(memory: CrabPath, agent: Agent, stream: Iterator[Task], *, tuned: bool = False) -> _Seen:
+def _observe(
+    memory: CrabPath, agent: SimulatedAgent, stream: Iterator[AgentTask], *, tuned: bool = False
+) -> _Observations:
     """A hundred questions; ``tuned`` has the autotuner look as often as it does by itself."""
-    seen = _Seen()
+    seen = _Observations()
     for number in range(LEN):
         task = next(stream)
-        agent.work(task, READ)
-        if tuned and number % _EVERY == _EVERY - 1:
+        agent.work(task, ROOM)
+        if tuned and number % _TUNING_INTERVAL == _TUNING_INTERVAL - 1:
             memory.tune()
         dormant = memory.health(record=False)["dormant_pct"]
         seen.dormant.append(dormant.value or 0.0)
         seen.well.append(dormant.in_range is not False)
         seen.half_life.append(memory.knobs().half_life)
         seen.ours.append(agent.successes[-1])
-        nearest = memory.index.search(memory.embedder.query(task.question), READ)
+        nearest = memory.index.search(memory.embedder.query(task.question), ROOM)
         seen.plain.append(task.succeeds(nearest))
     return seen
 
 
-def _figures(watched: _Seen, dead: _Seen, mended: _Seen) -> dict[str, float]:
-    windows = [slice(n, n + _EVERY) for n in range(0, LEN, _EVERY)]
+def _summarize(
+    watched: _Observations, dead: _Observations, mended: _Observations
+) -> dict[str, float]:
+    windows = [slice(n, n + _TUNING_INTERVAL) for n in range(0, LEN, _TUNING_INTERVAL)]
     all_of_it = (watched, dead, mended)
     return {
-        "queries until the autotuner acts": _first(value > FORCED for value in watched.half_life),
+        "queries until the autotuner acts": _first_true(
+            value > FORCED_HALF_LIFE for value in watched.half_life
+        ),
         "dormant share with it, most": max(watched.dormant),
         "dormant share without it, most": max(dead.dormant),
-        "queries until it is out of range without it": _first(not well for well in dead.well),
-        "queries until a dead memory is in range again": _first(_for_good(mended.well)),
+        "queries until it is out of range without it": _first_true(not well for well in dead.well),
+        "queries until a dead memory is in range again": _first_true(_stays_well(mended.well)),
         "accuracy": float(np.mean([of.ours for of in all_of_it])),
         "accuracy of plain similarity": float(np.mean([of.plain for of in all_of_it])),
         "worst 25 queries against plain similarity": min(
@@ -118,23 +124,23 @@ def _figures(watched: _Seen, dead: _Seen, mended: _Seen) -> dict[str, float]:
     }
 
 
-def _first(happened: Iterator[bool]) -> float:
+def _first_true(happened: Iterator[bool]) -> float:
     """The first query at which it happened; one more than there are where it never did."""
     return next((float(n + 1) for n, it in enumerate(happened) if it), LEN + 1.0)
 
 
-def _for_good(well: list[bool]) -> Iterator[bool]:
+def _stays_well(well: list[bool]) -> Iterator[bool]:
     return (all(well[n:]) for n in range(len(well)))
 
 
-def _verdict(found: BySeed) -> Verdict:
-    quick = sum(n <= _DETECTED for n in found["queries until the autotuner acts"])
+def _judge(found: BySeed) -> Verdict:
+    quick = sum(n <= _DETECTION_LIMIT for n in found["queries until the autotuner acts"])
     dies = sum(n <= LEN for n in found["queries until it is out of range without it"])
     well = sum(n <= LEN for n in found["queries until a dead memory is in range again"])
     never = sum(gap >= 0 for gap in found["worst 25 queries against plain similarity"])
     seeds = len(found["accuracy"])
     reason = (
-        f"the autotuner acts within {_DETECTED} queries in {quick} of {seeds} seeds and keeps the "
+        f"the autotuner acts within {_DETECTION_LIMIT} queries in {quick} of {seeds} seeds and keeps the "
         f"memory alive; without it the memory dies in {dies}; a dead one is in range again within "
         f"{LEN} queries in {well}; accuracy never falls below plain similarity in {never}"
     )
@@ -154,8 +160,8 @@ EXPERIMENT = Experiment(
     ),
     paper="000 §5.4: every edge dormant at query 50, 93 % at 75, 87 % at 100, half-life at 200",
     must="detected within 25 questions, in range within 100, never below plain similarity",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question after the half-life was forced",
     up="dormant share",
 )

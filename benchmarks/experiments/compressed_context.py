@@ -5,18 +5,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from benchmarks.experiments.simulated_agent import Agent, Task
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.memory import CrabPath
 
-ALL = 30
+MAX_DOCUMENTS = 30
 """Documents of an agent that does not choose (document 003 §4.3)."""
 
-WIDER = (6, 12, ALL)
+RETRY_SIZES = (6, 12, MAX_DOCUMENTS)
 """For how many it asks, one after the other, where less was not enough."""
 
 
-class Read(NamedTuple):
+class TaskReading(NamedTuple):
     """What one task took.
 
     Attributes:
@@ -31,34 +31,36 @@ class Read(NamedTuple):
 
 
 @dataclass(slots=True)
-class Thrifty:
+class ConfidentReader:
     """Says of every answer whether it succeeded with it, and nothing else."""
 
     memory: CrabPath
-    agent: Agent = field(init=False)
+    agent: SimulatedAgent = field(init=False)
 
     def __post_init__(self) -> None:
         """Work in the usual namespace."""
-        self.agent = Agent(self.memory)
+        self.agent = SimulatedAgent(self.memory)
 
-    def work(self, task: Task) -> Read:
+    def work(self, task: AgentTask) -> TaskReading:
         """Ask until the task succeeds or there is no more to be had."""
-        turn = self.agent.work(task, ALL, fill=False)
+        turn = self.agent.work(task, MAX_DOCUMENTS, fill=False)
         read, at_once = {item.node for item in turn.returned}, self.agent.successes[-1]
-        for k in WIDER:
+        for k in RETRY_SIZES:
             if self.agent.successes[-1]:
                 break
             read |= {item.node for item in self.agent.work(task, k).returned}
-        return Read(read, at_once, len(turn.visited))
+        return TaskReading(read, at_once, len(turn.visited))
 
 
-def confident(memory: CrabPath, question: str, namespace: str) -> list[str]:
+def confident_documents(memory: CrabPath, question: str, namespace: str) -> list[str]:
     """Ids of what a memory is confident of, asked without a trace."""
-    answer = memory.retrieve(question, k=ALL, fill=False, namespace=namespace, record=False)
+    answer = memory.retrieve(
+        question, k=MAX_DOCUMENTS, fill=False, namespace=namespace, record=False
+    )
     return [item.node.id for item in answer.documents]
 
 
-def tokens(texts: Iterable[str]) -> int:
+def count_tokens(texts: Iterable[str]) -> int:
     """Tokens of these texts, counted as budgets are where no counter is given."""
     length = RankSettings().characters_per_token
     return sum(math.ceil(len(text) / length) for text in texts)

@@ -3,35 +3,35 @@
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.compressed_context import Read, Thrifty, tokens
+from benchmarks.experiments.compressed_context import ConfidentReader, TaskReading, count_tokens
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
-from benchmarks.experiments.corpora.office import texts, unrelated
+from benchmarks.experiments.corpora.office import draw_office_task, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import STATIC, memory_of, shuffled
-from benchmarks.experiments.simulated_agent import Task, would_succeed
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
+from benchmarks.experiments.simulated_agent import AgentTask, would_succeed
 
 TURNS = 80
 _WORDINGS, _OTHERS = 4, 6  # questions of the workload
 _LAST = 10
 _FIXED = 6
-_PAPER = 2.7
+_PAPER_DOCUMENTS = 2.7
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, STEPS, NEAR, texts())
-    tasks = _workload(draws)
+    pages = shuffle_pages(draws, STEPS, NEAR, office_pages())
+    tasks = _draw_workload(draws)
     asked = [tasks[int(draws.integers(len(tasks)))] for _ in range(turns)]
-    with memory_of(pages, embeddings) as memory:
-        agent = Thrifty(memory)
+    with open_memory(pages, embeddings) as memory:
+        agent = ConfidentReader(memory)
         read = [agent.work(task) for task in asked]
-        fixed = [would_succeed(memory, task, _FIXED, STATIC) for task in asked[-_LAST:]]
-    length = [float(tokens(pages[name] for name in one.documents)) for one in read]
+        fixed = [would_succeed(memory, task, _FIXED, UNTAUGHT) for task in asked[-_LAST:]]
+    length = [float(count_tokens(pages[name] for name in one.documents)) for one in read]
     number = [float(len(one.documents)) for one in read]
     return Trial(
         {
@@ -39,8 +39,8 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
             "documents, last ten": float(np.mean(number[-_LAST:])),
             "tokens, first ten": float(np.mean(length[:_LAST])),
             "tokens, last ten": float(np.mean(length[-_LAST:])),
-            "enough at once, first ten": _at_once(read[:_LAST]),
-            "enough at once, last ten": _at_once(read[-_LAST:]),
+            "enough at once, first ten": _share_at_once(read[:_LAST]),
+            "enough at once, last ten": _share_at_once(read[-_LAST:]),
             f"accuracy of {_FIXED} documents without learning, last ten": float(np.mean(fixed)),
             "documents that the last ten need": float(
                 np.mean([len(task.needed) for task in asked[-_LAST:]])
@@ -51,20 +51,20 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     )
 
 
-def _workload(draws: np.random.Generator) -> list[Task]:
+def _draw_workload(draws: np.random.Generator) -> list[AgentTask]:
     """A few questions that come again and again."""
     wordings = draws.choice(QUESTIONS, _WORDINGS, replace=False)
     return [
-        *(Task(str(one), CHAIN) for one in wordings),
-        *(unrelated(draws) for _ in range(_OTHERS)),
+        *(AgentTask(str(one), CHAIN) for one in wordings),
+        *(draw_office_task(draws) for _ in range(_OTHERS)),
     ]
 
 
-def _at_once(read: list[Read]) -> float:
+def _share_at_once(read: list[TaskReading]) -> float:
     return float(np.mean([one.at_once for one in read]))
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     last = float(np.mean(found["documents, last ten"]))
     right = float(np.mean(found["enough at once, last ten"]))
     fixed = float(np.mean(found[f"accuracy of {_FIXED} documents without learning, last ten"]))
@@ -75,7 +75,7 @@ def _verdict(found: BySeed) -> Verdict:
         f"walk still visits {np.mean(found['nodes visited, last ten']):.0f} nodes: what falls is "
         "what is read"
     )
-    held = last <= _PAPER and right >= fixed
+    held = last <= _PAPER_DOCUMENTS and right >= fixed
     return Verdict("reproduced" if held else "not reproduced", reason)
 
 
@@ -90,8 +90,8 @@ EXPERIMENT = Experiment(
     ),
     paper="003 §4.3: nodes fired fall from 30 at query 1 to 2.7 at queries 91 to 100, by 91 %",
     must="at most 2.7 documents at the end, enough at least as often as six without learning",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="documents read",
 )

@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.compressed_context import Thrifty, confident, tokens
+from benchmarks.experiments.compressed_context import (
+    ConfidentReader,
+    confident_documents,
+    count_tokens,
+)
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
-from benchmarks.experiments.corpora.office import PAGES, texts
+from benchmarks.experiments.corpora.office import PAGES, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
@@ -15,69 +19,71 @@ from benchmarks.experiments.experiment import (
     Verdict,
 )
 from benchmarks.experiments.memory_setup import (
-    STATIC,
-    memory_of,
-    pages_of,
-    shuffled,
+    UNTAUGHT,
+    make_documents,
+    open_memory,
+    shuffle_pages,
 )
-from benchmarks.experiments.simulated_agent import Task
+from benchmarks.experiments.simulated_agent import AgentTask
 from crabpath_retrievers.evaluation.methods.base import Corpus
-from crabpath_retrievers.evaluation.methods.dense import dense
+from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 TURNS = 80
 _OFFICE = 8  # pages that are asked about
 _K = 6
-_LEAST = 0.63  # reduction
+_MIN_REDUCTION = 0.63  # reduction
 
-Ask = Callable[[str], Sequence[str]]
+ContextFunction = Callable[[str], Sequence[str]]
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, STEPS, NEAR, texts())
-    asked, unasked = _workload(draws)
-    corpus = Corpus.of(pages_of(pages), embeddings, split=False, shown=False)
-    with memory_of(pages, embeddings) as memory, dense(corpus) as rank:
-        agent, length = Thrifty(memory), list[float]()
+    pages = shuffle_pages(draws, STEPS, NEAR, office_pages())
+    asked, unasked = _draw_workload(draws)
+    corpus = Corpus.of(make_documents(pages), embeddings, split=False, shown=False)
+    with open_memory(pages, embeddings) as memory, open_dense(corpus) as rank:
+        agent, length = ConfidentReader(memory), list[float]()
         for _ in range(turns):
             task = asked[int(draws.integers(len(asked)))]
-            length.append(float(tokens(pages[name] for name in agent.work(task).documents)))
-        ways: dict[str, Ask] = {
+            length.append(float(count_tokens(pages[name] for name in agent.work(task).documents)))
+        ways: dict[str, ContextFunction] = {
             "everything": lambda _question: list(pages),
             f"search, {_K} documents": lambda question: [
                 found.document for found in rank(question, memory.embedder.query(question), _K)
             ],
-            "CrabPath": lambda question: confident(memory, question, DEFAULT_NAMESPACE),
-            "CrabPath, never taught": lambda question: confident(memory, question, STATIC),
+            "CrabPath": lambda question: confident_documents(memory, question, DEFAULT_NAMESPACE),
+            "CrabPath, never taught": lambda question: confident_documents(
+                memory, question, UNTAUGHT
+            ),
         }
         figures = dict[str, float]()
         for name, ask in ways.items():
-            figures |= _figures(name, ask, asked, pages)
-        figures |= _figures("CrabPath, other questions", ways["CrabPath"], unasked, pages)
+            figures |= _summarize(name, ask, asked, pages)
+        figures |= _summarize("CrabPath, other questions", ways["CrabPath"], unasked, pages)
     return Trial(figures, {"tokens read, learning": length})
 
 
-def _workload(draws: np.random.Generator) -> tuple[list[Task], list[Task]]:
+def _draw_workload(draws: np.random.Generator) -> tuple[list[AgentTask], list[AgentTask]]:
     """Tasks that are asked again and again, and others of the same pages that never are."""
     names = [str(name) for name in draws.choice(list(PAGES), _OFFICE, replace=False)]
     wordings = [str(one) for one in draws.permutation(QUESTIONS)]
     half = len(wordings) // 2
     parts = [
         [
-            *(Task(question, CHAIN) for question in of),
-            *(Task(PAGES[name].questions[place], (name,)) for name in names),
+            *(AgentTask(question, CHAIN) for question in of),
+            *(AgentTask(PAGES[name].questions[place], (name,)) for name in names),
         ]
         for place, of in enumerate((wordings[:half], wordings[half:]))
     ]
     return parts[0], parts[1]
 
 
-def _figures(
-    name: str, ask: Ask, tasks: Sequence[Task], pages: Mapping[str, str]
+def _summarize(
+    name: str, ask: ContextFunction, tasks: Sequence[AgentTask], pages: Mapping[str, str]
 ) -> dict[str, float]:
     answers = [ask(task.question) for task in tasks]
-    lengths = [tokens(pages[page] for page in answer) for answer in answers]
+    lengths = [count_tokens(pages[page] for page in answer) for answer in answers]
     right = [task.succeeds(answer) for task, answer in zip(tasks, answers, strict=True)]
     return {
         f"tokens, {name}": float(np.mean(lengths)),
@@ -85,7 +91,7 @@ def _figures(
     }
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     names = ("everything", f"search, {_K} documents", "CrabPath", "CrabPath, other questions")
     ways = [
         (float(np.mean(found[f"tokens, {name}"])), float(np.mean(found[f"accuracy, {name}"])))
@@ -98,7 +104,7 @@ def _verdict(found: BySeed) -> Verdict:
         f"{right:.2f} against {found_by_search:.2f} of search; for questions that were never asked "
         f"{other:.0f} tokens and {right_there:.2f}"
     )
-    held = 1 - ours / all_ >= _LEAST and ours < search and right >= found_by_search
+    held = 1 - ours / all_ >= _MIN_REDUCTION and ours < search and right >= found_by_search
     return Verdict("reproduced" if held else "not reproduced", reason)
 
 
@@ -118,8 +124,8 @@ EXPERIMENT = Experiment(
         "static; no accuracy is told"
     ),
     must="63 % less than everything, less than search, and not less accurate than search",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question while it learns",
     up="tokens read until the task succeeds",
 )

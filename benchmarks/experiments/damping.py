@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.services import Services
 from benchmarks.experiments.experiment import (
     BySeed,
@@ -13,35 +13,35 @@ from benchmarks.experiments.experiment import (
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of, shuffled, some
+from benchmarks.experiments.memory_setup import open_memory, sample_pages, shuffle_pages
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
 from crabpath_retrievers.trajectory import Turn
 
-_FILLS = 12
+_FILLER_PAGES = 12
 _HOPS = 8
 _VISITS = 3
-_SEEDS = 0.9
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> Trial:
     draws = np.random.default_rng(seed)
     scene = Services.drawn(draws)
-    pages = shuffled(draws, scene.pages, some(draws, texts(), _FILLS))
+    pages = shuffle_pages(draws, scene.pages, sample_pages(draws, office_pages(), _FILLER_PAGES))
     figures, curves = dict[str, float](), dict[str, list[float]]()
     for name, settings in (
-        ("λ = 0.3", _alone(0.3)),
-        ("λ = 1.0", _alone(1.0)),
+        ("λ = 0.3", _single_path_settings(0.3)),
+        ("λ = 1.0", _single_path_settings(1.0)),
         ("usual settings", Settings()),
     ):
-        with memory_of(pages, embeddings, settings, scene.pages) as memory:
+        with open_memory(pages, embeddings, settings, scene.pages) as memory:
             turn = memory.retrieve(scene.question, record=False).turn
-        figures |= {f"{of}, {name}": value for of, value in _figures(turn, scene).items()}
+        figures |= {f"{of}, {name}": value for of, value in _summarize(turn, scene).items()}
         if name.startswith("λ"):
-            curves[name] = _reached(turn)
+            curves[name] = _pages_by_hop(turn)
     return Trial(figures, curves)
 
 
-def _alone(damping: float) -> Settings:
+def _single_path_settings(damping: float) -> Settings:
     """One entry and one pointer at a time, as in the paper; nodes may be entered again."""
     return Settings(
         seeds=SeedSettings(entries=1),
@@ -56,7 +56,7 @@ def _alone(damping: float) -> Settings:
     )
 
 
-def _figures(turn: Turn, scene: Services) -> dict[str, float]:
+def _summarize(turn: Turn, scene: Services) -> dict[str, float]:
     route = _route(turn)
     depths = {str(place["node_id"]): float(place["depth"]) for place in turn.trace}
     again = sum(edge in route[:place] for place, edge in enumerate(route))
@@ -75,13 +75,13 @@ def _route(turn: Turn) -> list[tuple[str, str]]:
     return [(edge["source"], edge["target"]) for edge in turn.follow_log]
 
 
-def _reached(turn: Turn) -> list[float]:
+def _pages_by_hop(turn: Turn) -> list[float]:
     """How many pages the walk has seen after each hop; a walk that has ended sees no more."""
     targets = [target for _, target in _route(turn)]
     return [float(len({turn.seeds[0].node, *targets[: hop + 1]})) for hop in range(_HOPS)]
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     damped, undamped = found["reaches D, λ = 0.3"], found["reaches D, λ = 1.0"]
     good = [a == 1.0 and b == 0.0 for a, b in zip(damped, undamped, strict=True)]
     reached = [
@@ -96,7 +96,7 @@ def _verdict(found: BySeed) -> Verdict:
         f"settings never enter a node twice and follow several pointers: D in "
         f"{int(sum(found['reaches D, usual settings']))} of {len(damped)}"
     )
-    return Verdict("reproduced" if np.mean(good) >= _SEEDS else "not reproduced", reason)
+    return Verdict("reproduced" if np.mean(good) >= _MIN_SEEDS else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -111,8 +111,8 @@ EXPERIMENT = Experiment(
     ),
     paper="003 §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops in the cycle",
     must="D reached with λ = 0.3 and not with 1.0 in 9 of 10 seeds",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="hop",
     up="pages seen",
 )

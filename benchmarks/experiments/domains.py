@@ -3,14 +3,14 @@
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.work import (
     BRIDGES,
     CODING,
     CODING_JOBS,
     SAFETY,
     SAFETY_JOBS,
-    one_of,
+    draw_job_task,
 )
 from benchmarks.experiments.experiment import (
     BySeed,
@@ -19,41 +19,41 @@ from benchmarks.experiments.experiment import (
     Verdict,
 )
 from benchmarks.experiments.memory_setup import (
-    co_used,
-    memory_of,
-    shuffled,
-    some,
+    co_use_weights,
+    open_memory,
+    sample_pages,
+    shuffle_pages,
 )
-from benchmarks.experiments.simulated_agent import Agent, Task
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import TierSettings
 
 TURNS = 100
 OUTCOMES = "outcomes"
 """The namespace of an agent that never says what it used."""
 
-_BRIDGED = 0.15  # share of questions that need a page of each domain
-_FILLS = 12
+_BRIDGE_SHARE = 0.15  # share of questions that need a page of each domain
+_FILLER_PAGES = 12
 _LEAST, _MOST = 4, 8  # documents that the agents have room for
 _HABITUAL = TierSettings().habitual
-_HELD = 0.15
-_SEEDS = 0.9
+_MAX_CROSSING = 0.15
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, CODING, SAFETY, some(draws, texts(), _FILLS))
+    pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     share = list[float]()
-    with memory_of(pages, embeddings) as memory:
-        agent, bare = Agent(memory, tells_used=True), Agent(memory, OUTCOMES)
+    with open_memory(pages, embeddings) as memory:
+        agent, bare = SimulatedAgent(memory, tells_used=True), SimulatedAgent(memory, OUTCOMES)
         for _ in range(turns):
-            task, k = _task(draws), int(draws.integers(_LEAST, _MOST + 1))
+            task, k = _draw_task(draws), int(draws.integers(_LEAST, _MOST + 1))
             agent.work(task, k)
             bare.work(task, k)
-            share.append(_crossing_share(_awake(co_used(memory, pages))))
-        beside = _figures(_awake(co_used(memory, pages, OUTCOMES)))
+            share.append(_crossing_share(_active_edges(co_use_weights(memory, pages))))
+        beside = _summarize(_active_edges(co_use_weights(memory, pages, OUTCOMES)))
         return Trial(
             {
-                **_figures(_awake(co_used(memory, pages))),
+                **_summarize(_active_edges(co_use_weights(memory, pages))),
                 "accuracy": float(np.mean(agent.successes)),
                 **{f"{name}, told only outcomes": value for name, value in beside.items()},
                 "accuracy, told only outcomes": float(np.mean(bare.successes)),
@@ -62,26 +62,26 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
         )
 
 
-def _task(draws: np.random.Generator) -> Task:
+def _draw_task(draws: np.random.Generator) -> AgentTask:
     own = (CODING_JOBS, SAFETY_JOBS)[int(draws.integers(2))]
-    return one_of(BRIDGES if draws.random() < _BRIDGED else own, draws)
+    return draw_job_task(BRIDGES if draws.random() < _BRIDGE_SHARE else own, draws)
 
 
-def _awake(edges: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
+def _active_edges(edges: dict[tuple[str, str], float]) -> set[tuple[str, str]]:
     """Those that a walk considers, between documents of the two domains or not."""
     return {edge for edge, weight in edges.items() if weight >= _HABITUAL}
 
 
-def _crosses(edge: tuple[str, str]) -> bool:
+def _crosses_domains(edge: tuple[str, str]) -> bool:
     return any(page in CODING for page in edge) and any(page in SAFETY for page in edge)
 
 
 def _crossing_share(edges: set[tuple[str, str]]) -> float:
-    return float(np.mean([_crosses(edge) for edge in edges])) if edges else 0.0
+    return float(np.mean([_crosses_domains(edge) for edge in edges])) if edges else 0.0
 
 
-def _figures(edges: set[tuple[str, str]]) -> dict[str, float]:
-    crossing = {edge for edge in edges if _crosses(edge)}
+def _summarize(edges: set[tuple[str, str]]) -> dict[str, float]:
+    crossing = {edge for edge in edges if _crosses_domains(edge)}
     bridges = {(a, b) for job in BRIDGES for a in job.needed for b in job.needed if a != b}
     needed = {
         (a, b) for job in (*CODING_JOBS, *SAFETY_JOBS) for a in job.needed for b in job.needed
@@ -97,8 +97,8 @@ def _figures(edges: set[tuple[str, str]]) -> dict[str, float]:
     }
 
 
-def _verdict(found: BySeed) -> Verdict:
-    sparse = [share <= _HELD for share in found["share of edges that cross"]]
+def _judge(found: BySeed) -> Verdict:
+    sparse = [share <= _MAX_CROSSING for share in found["share of edges that cross"]]
     right = [
         stands == 1.0 and not wrong
         for stands, wrong in zip(
@@ -109,12 +109,12 @@ def _verdict(found: BySeed) -> Verdict:
     ]
     good = np.mean([a and b for a, b in zip(sparse, right, strict=True)])
     reason = (
-        f"at most {_HELD:.0%} of the learned edges cross in {sum(sparse)} of {len(sparse)} seeds, "
+        f"at most {_MAX_CROSSING:.0%} of the learned edges cross in {sum(sparse)} of {len(sparse)} seeds, "
         f"and they are the bridges and nothing else in {sum(right)}; from bare outcomes the share "
         f"is {np.mean(found['share of edges that cross, told only outcomes']):.0%}, with wrong "
         "ones among them"
     )
-    return Verdict("reproduced" if good >= _SEEDS else "not reproduced", reason)
+    return Verdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -132,8 +132,8 @@ EXPERIMENT = Experiment(
         "15 % of the edges"
     ),
     must="at most 15 % of the learned edges cross, and all are right bridges, in 9 of 10 seeds",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="share of edges at or above the habitual bar",
 )

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
-Word = Literal["reproduced", "better", "not reproduced"]
+VerdictWord = Literal["reproduced", "better", "not reproduced"]
 """How our figure stands beside that of the paper."""
 
 
@@ -26,7 +26,7 @@ class Trial:
 class Verdict(NamedTuple):
     """A word, and one sentence that says why."""
 
-    word: Word
+    word: VerdictWord
     reason: str
 
 

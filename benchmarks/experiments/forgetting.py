@@ -3,7 +3,7 @@
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.work import CODING, SAFETY, Job
 from benchmarks.experiments.experiment import (
     BySeed,
@@ -11,12 +11,12 @@ from benchmarks.experiments.experiment import (
     Trial,
     Verdict,
 )
-from benchmarks.experiments.job_shift import Edges, Leaving, dormant, within
+from benchmarks.experiments.job_shift import EdgeWeights, JobShift, dormant_share, edges_within
 from benchmarks.experiments.memory_setup import (
-    STATIC,
-    memory_of,
-    shuffled,
-    some,
+    UNTAUGHT,
+    open_memory,
+    sample_pages,
+    shuffle_pages,
 )
 from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
@@ -25,43 +25,45 @@ ALL, FEW = 45, 85
 """Questions about all jobs, and then about those that are kept."""
 
 _SETTINGS = Settings(learning=LearningSettings(half_life=80.0))
-_FILLS = 12
-_RETURNING = 3
-_MOST = 10  # uses of a job after which nobody waits any longer
+_FILLER_PAGES = 12
+_RETURNING_JOBS = 3
+_MAX_USES = 10  # uses of a job after which nobody waits any longer
 _STATIC = {
     "accuracy on what was left, asleep": "accuracy on what was left, static",
     "accuracy over all questions": "accuracy over all questions, static",
 }
 _HABITUAL = TierSettings().habitual
-_DORMANT = 0.87
-_SEEDS = 0.9
+_MIN_DORMANT = 0.87
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, CODING, SAFETY, some(draws, texts(), _FILLS))
+    pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     asleep = list[float]()
-    with memory_of(pages, embeddings, _SETTINGS) as memory:
-        scene = Leaving(memory, draws)
+    with open_memory(pages, embeddings, _SETTINGS) as memory:
+        scene = JobShift(memory, draws)
         for _ in range(turns[0]):
             scene.everything()
-            asleep.append(dormant(scene.edges()))
+            asleep.append(dormant_share(scene.edges()))
         before, known = scene.edges(), scene.accuracy(DEFAULT_NAMESPACE)
         for _ in range(turns[1]):
             scene.go_on()
-            asleep.append(dormant(scene.edges()))
+            asleep.append(dormant_share(scene.edges()))
         after = scene.edges()
         return Trial(
             {
                 "learned edges": float(len(after)),
                 "dormant edges": asleep[-1],
-                "dormant edges of what was left, before": dormant(within(scene.left, before)),
-                "dormant edges of what was left": dormant(within(scene.left, after)),
-                "dormant edges of what is used": dormant(within(scene.kept, after)),
+                "dormant edges of what was left, before": dormant_share(
+                    edges_within(scene.left, before)
+                ),
+                "dormant edges of what was left": dormant_share(edges_within(scene.left, after)),
+                "dormant edges of what is used": dormant_share(edges_within(scene.kept, after)),
                 "accuracy on what was left, before": known,
                 "accuracy on what was left, asleep": scene.accuracy(DEFAULT_NAMESPACE),
-                "accuracy on what was left, static": scene.accuracy(STATIC),
-                "uses of a job until it is awake again": _until_awake(scene, before),
+                "accuracy on what was left, static": scene.accuracy(UNTAUGHT),
+                "uses of a job until it is awake again": _slowest_recovery(scene, before),
                 "accuracy over all questions": float(np.mean(scene.agent.successes)),
                 "accuracy over all questions, static": float(np.mean(scene.static)),
             },
@@ -69,25 +71,25 @@ def _play(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)
         )
 
 
-def _until_awake(scene: Leaving, before: Edges) -> float:
+def _slowest_recovery(scene: JobShift, before: EdgeWeights) -> float:
     """How often a job that was left is done until its edges are what they were; the slowest."""
-    return float(max(_uses(scene, job, before) for job in scene.left[:_RETURNING]))
+    return float(max(_count_uses(scene, job, before) for job in scene.left[:_RETURNING_JOBS]))
 
 
-def _uses(scene: Leaving, job: Job, before: Edges) -> int:
-    awake = {edge for edge, weight in within((job,), before).items() if weight >= _HABITUAL}
-    for use in range(_MOST + 1):
+def _count_uses(scene: JobShift, job: Job, before: EdgeWeights) -> int:
+    awake = {edge for edge, weight in edges_within((job,), before).items() if weight >= _HABITUAL}
+    for use in range(_MAX_USES + 1):
         now = scene.edges()
         if all(now.get(edge, 0.0) >= _HABITUAL for edge in awake):
             return use
         scene.work((job,))
-    return _MOST + 1
+    return _MAX_USES + 1
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     asleep = found["dormant edges of what was left"]
     good = [
-        left >= _DORMANT and not used and back <= _MOST
+        left >= _MIN_DORMANT and not used and back <= _MAX_USES
         for left, used, back in zip(
             asleep,
             found["dormant edges of what is used"],
@@ -107,7 +109,7 @@ def _verdict(found: BySeed) -> Verdict:
         f"{np.mean(found['uses of a job until it is awake again']):.1f} uses, and accuracy "
         f"{'fell below' if worse else 'was never below'} that of a memory that never learned"
     )
-    held = np.mean(good) >= _SEEDS and not worse
+    held = np.mean(good) >= _MIN_SEEDS and not worse
     return Verdict("reproduced" if held else "not reproduced", reason)
 
 
@@ -128,8 +130,8 @@ EXPERIMENT = Experiment(
         "87 % of the edges of what was left dormant, none of those in use, all back within 10 uses "
         "in 9 of 10 seeds; accuracy not below a memory that never learned"
     ),
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="share of learned edges",
 )

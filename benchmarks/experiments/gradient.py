@@ -9,56 +9,56 @@ from numpy.typing import NDArray
 
 from benchmarks.experiments.corpora.machines import (
     MACHINES,
-    faults,
-    handbook,
+    draw_faults,
+    make_handbook,
 )
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of, shuffled, weights
-from benchmarks.experiments.simulated_agent import Agent, Task
+from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, strongest_weights
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
-from crabpath_retrievers.evaluation.scoring.statistics import interval
+from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.trajectory import Turn
 
-Rule = Literal["full", "heuristic"]
+LearningRule = Literal["full", "heuristic"]
 
 TURNS = 60
-_RULES: tuple[Rule, ...] = ("full", "heuristic")
+_RULES: tuple[LearningRule, ...] = ("full", "heuristic")
 _K = 4
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     figures, curves = dict[str, float](), dict[str, Sequence[float]]()
     for rule in _RULES:
-        own, mass = _with(rule, embeddings, seed, turns)
+        own, mass = _run_rule(rule, embeddings, seed, turns)
         figures |= {f"{name}, {rule}": value for name, value in own.items()}
         curves[f"total weight, {rule}"] = mass
     return Trial(figures, curves)
 
 
-def _with(
-    rule: Rule, embeddings: Embeddings, seed: int, turns: int
+def _run_rule(
+    rule: LearningRule, embeddings: Embeddings, seed: int, turns: int
 ) -> tuple[dict[str, float], list[float]]:
     """The same scene with one of the rules."""
     draws, mass, decided = np.random.default_rng(seed), list[float](), list[bool]()
-    titles = handbook()
-    pages = shuffled(draws, titles, texts())
-    with memory_of(pages, embeddings, _settings(rule), titles) as memory:
-        tasks, agent = faults(draws), Agent(memory)
+    titles = make_handbook()
+    pages = shuffle_pages(draws, titles, office_pages())
+    with open_memory(pages, embeddings, _settings(rule), titles) as memory:
+        tasks, agent = draw_faults(draws), SimulatedAgent(memory)
         for _ in range(turns):
             task = tasks[int(draws.integers(len(tasks)))]
             turn = agent.work(task, _K, explore=int(draws.integers(1 << 30)))
-            decided.append(_decides(turn))
-            mass.append(float(sum(_pointers(memory).values())))
+            decided.append(_policy_chose(turn))
+            mass.append(float(sum(_handbook_weights(memory).values())))
         figures = {
             "total weight": mass[-1],
-            **_means(_pointers(memory), tasks),
+            **_mean_weights(_handbook_weights(memory), tasks),
             "accuracy, first half": float(np.mean(agent.successes[: turns // 2])),
             "accuracy, second half": float(np.mean(agent.successes[turns // 2 :])),
             "share of questions whose walk follows a pointer": float(np.mean(decided)),
@@ -66,7 +66,7 @@ def _with(
         return figures, mass
 
 
-def _settings(rule: Rule) -> Settings:
+def _settings(rule: LearningRule) -> Settings:
     """A walk leaves the best hit alone and follows three pointers, so that it has to choose."""
     return Settings(
         learning=LearningSettings(rule=rule),
@@ -75,20 +75,20 @@ def _settings(rule: Rule) -> Settings:
     )
 
 
-def _decides(turn: Turn) -> bool:
+def _policy_chose(turn: Turn) -> bool:
     return any(step.chosen and step.decided_by == "policy" for step in turn.steps)
 
 
-def _pointers(memory: CrabPath) -> dict[str, float]:
+def _handbook_weights(memory: CrabPath) -> dict[str, float]:
     """The weight of each pointer from the first page of a handbook, by the part it leads to."""
     return {
         part: weight
         for machine in MACHINES
-        for part, weight in weights(memory, machine, "mention").items()
+        for part, weight in strongest_weights(memory, machine, "mention").items()
     }
 
 
-def _means(pointers: dict[str, float], tasks: Sequence[Task]) -> dict[str, float]:
+def _mean_weights(pointers: dict[str, float], tasks: Sequence[AgentTask]) -> dict[str, float]:
     causes = {part for task in tasks for part in task.needed}
     return {
         "mean weight towards causes": float(np.mean([pointers[part] for part in causes])),
@@ -98,28 +98,28 @@ def _means(pointers: dict[str, float], tasks: Sequence[Task]) -> dict[str, float
     }
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     names = ("total weight", "mean weight towards distractors", "accuracy, second half")
     total, distractors, accuracy = (
         np.array([found[f"{name}, {rule}"] for rule in _RULES]) for name in names
     )
-    less = [_surely_less(both) for both in (total, distractors)]
+    less = [_is_surely_less(both) for both in (total, distractors)]
     reason = (
-        f"total weight {_beside(total)}, towards distractors {_beside(distractors)}, "
+        f"total weight {_format_pair(total)}, towards distractors {_format_pair(distractors)}, "
         f"{sum(less)} of the two surely lower over the seeds; accuracy in the second half "
-        f"{_beside(accuracy)}"
+        f"{_format_pair(accuracy)}"
     )
     return Verdict("reproduced" if all(less) else "not reproduced", reason)
 
 
-def _surely_less(both: NDArray[np.float64]) -> bool:
+def _is_surely_less(both: NDArray[np.float64]) -> bool:
     """Whether the first row is below the second one, by the interval of the paired differences."""
     difference = (both[0] - both[1]).tolist()
-    known = interval(difference)
+    known = bootstrap_interval(difference)
     return max(known) < 0 if known else max(difference) < 0
 
 
-def _beside(both: NDArray[np.float64]) -> str:
+def _format_pair(both: NDArray[np.float64]) -> str:
     return f"{both[0].mean():.2f} against {both[1].mean():.2f}"
 
 
@@ -138,8 +138,8 @@ EXPERIMENT = Experiment(
         "distractors .3124 against .4226; both converge by query 2"
     ),
     must="less weight in all and towards distractors, with intervals of the differences below 0",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="sum of effective weights",
 )

@@ -12,14 +12,14 @@ from benchmarks.experiments.corpora.work import (
     SAFETY,
     SAFETY_JOBS,
     Job,
-    one_of,
+    draw_job_task,
 )
-from benchmarks.experiments.memory_setup import STATIC, co_used
-from benchmarks.experiments.simulated_agent import Agent, Task, would_succeed
+from benchmarks.experiments.memory_setup import UNTAUGHT, co_use_weights
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import TierSettings
 from crabpath_retrievers.memory import CrabPath
 
-K = 4
+ROOM = 4
 """Documents that the agent has room for."""
 
 _KEPT = 2
@@ -27,11 +27,11 @@ _JOBS = (*CODING_JOBS, *SAFETY_JOBS)
 
 _HABITUAL = TierSettings().habitual
 
-Edges = dict[tuple[str, str], float]
+EdgeWeights = dict[tuple[str, str], float]
 
 
 @dataclass(slots=True)
-class Leaving:
+class JobShift:
     """An agent that does all jobs, then two, and says what it worked with.
 
     Attributes:
@@ -45,15 +45,15 @@ class Leaving:
     static: list[bool] = field(default_factory=list)
     kept: tuple[Job, ...] = field(init=False)
     left: tuple[Job, ...] = field(init=False)
-    agent: Agent = field(init=False)
-    _would: Callable[[Task], bool] = field(init=False)
+    agent: SimulatedAgent = field(init=False)
+    _would: Callable[[AgentTask], bool] = field(init=False)
 
     def __post_init__(self) -> None:
         """Draw which jobs are left."""
         order = [_JOBS[int(place)] for place in self.draws.permutation(len(_JOBS))]
         self.kept, self.left = tuple(order[:_KEPT]), tuple(order[_KEPT:])
-        self.agent = Agent(self.memory, tells_used=True)
-        self._would = cache(lambda task: would_succeed(self.memory, task, K, STATIC))
+        self.agent = SimulatedAgent(self.memory, tells_used=True)
+        self._would = cache(lambda task: would_succeed(self.memory, task, ROOM, UNTAUGHT))
 
     def everything(self) -> None:
         """Do one of all the jobs."""
@@ -65,21 +65,21 @@ class Leaving:
 
     def work(self, jobs: tuple[Job, ...]) -> None:
         """Do one of these."""
-        task = one_of(jobs, self.draws)
+        task = draw_job_task(jobs, self.draws)
         self.static.append(self._would(task))
-        self.agent.work(task, K)
+        self.agent.work(task, ROOM)
 
-    def edges(self) -> Edges:
+    def edges(self) -> EdgeWeights:
         """All that joint use has made."""
-        return co_used(self.memory, (*CODING, *SAFETY))
+        return co_use_weights(self.memory, (*CODING, *SAFETY))
 
     def accuracy(self, namespace: str) -> float:
         """On all questions of the jobs that were left; nothing is learned from them."""
-        tasks = [Task(question, job.needed) for job in self.left for question in job.questions]
-        return float(np.mean([would_succeed(self.memory, t, K, namespace) for t in tasks]))
+        tasks = [AgentTask(question, job.needed) for job in self.left for question in job.questions]
+        return float(np.mean([would_succeed(self.memory, t, ROOM, namespace) for t in tasks]))
 
 
-def within(jobs: tuple[Job, ...], edges: Edges) -> Edges:
+def edges_within(jobs: tuple[Job, ...], edges: EdgeWeights) -> EdgeWeights:
     """Those between two pages of one of the jobs."""
     return {
         (a, b): weight
@@ -88,6 +88,6 @@ def within(jobs: tuple[Job, ...], edges: Edges) -> Edges:
     }
 
 
-def dormant(edges: Edges) -> float:
+def dormant_share(edges: EdgeWeights) -> float:
     """The share of them that a walk does not consider; 0 of none."""
     return float(np.mean([w < _HABITUAL for w in edges.values()])) if edges else 0.0

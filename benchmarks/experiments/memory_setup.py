@@ -12,14 +12,14 @@ from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
-STATIC = "static"
+UNTAUGHT = "static"
 """A namespace that is asked and never told anything."""
 
 _WALKED = tuple(kind.label for kind in EdgeKind if kind not in {*TYPED_KINDS, EdgeKind.STOP})
 
 
 @contextmanager
-def memory_of(
+def open_memory(
     texts: Mapping[str, str],
     embeddings: Embeddings,
     settings: Settings | None = None,
@@ -36,24 +36,24 @@ def memory_of(
         titles: Pages whose id is their title, under which other pages may mention them.
     """
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
-        memory.add_documents(pages_of(texts, titles), split=False)
+        memory.add_documents(make_documents(texts, titles), split=False)
         yield memory
 
 
-def pages_of(texts: Mapping[str, str], titles: Collection[str] = ()) -> list[Document]:
+def make_documents(texts: Mapping[str, str], titles: Collection[str] = ()) -> list[Document]:
     """The same pages as documents."""
     return [
-        Document(text, id=name, metadata={"source": name, **_title(name, titles)})
+        Document(text, id=name, metadata={"source": name, **_title_metadata(name, titles)})
         for name, text in texts.items()
     ]
 
 
-def _title(name: str, titles: Collection[str]) -> dict[str, str]:
+def _title_metadata(name: str, titles: Collection[str]) -> dict[str, str]:
     place, _, rest = name.rpartition("/")
     return {"title": rest} if place or name in titles else {}
 
 
-def weights(
+def strongest_weights(
     memory: CrabPath, node: str, *kinds: str, namespace: str = DEFAULT_NAMESPACE
 ) -> dict[str, float]:
     """The strongest effective weight of the edges that lead from a node to each other one.
@@ -70,23 +70,25 @@ def weights(
     return found
 
 
-def co_used(
+def co_use_weights(
     memory: CrabPath, nodes: Iterable[str], namespace: str = DEFAULT_NAMESPACE
 ) -> dict[tuple[str, str], float]:
     """The edges that joint use has made, from and to, with their effective weights."""
     return {
         (node, other): weight
         for node in nodes
-        for other, weight in weights(memory, node, "co_used", namespace=namespace).items()
+        for other, weight in strongest_weights(memory, node, "co_used", namespace=namespace).items()
     }
 
 
-def shuffled(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict[str, str]:
+def shuffle_pages(draws: np.random.Generator, *texts: Mapping[str, str]) -> dict[str, str]:
     """All pages in an order of their own, as they reach the memory."""
     pages = [(name, text) for of in texts for name, text in of.items()]
     return dict(pages[int(place)] for place in draws.permutation(len(pages)))
 
 
-def some(draws: np.random.Generator, texts: Mapping[str, str], number: int) -> dict[str, str]:
+def sample_pages(
+    draws: np.random.Generator, texts: Mapping[str, str], number: int
+) -> dict[str, str]:
     """As many of the pages, to fill a memory with."""
-    return dict(list(shuffled(draws, texts).items())[:number])
+    return dict(list(shuffle_pages(draws, texts).items())[:number])

@@ -12,24 +12,24 @@ from benchmarks.experiments.experiment import (
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of
+from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 
 TURNS = 40
-READ = 3
+ROOM = 3
 _WIKI, _EXPORT = "wiki/", "export/"
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> Trial:
     draws = np.random.default_rng(seed)
-    stream = _tasks(draws)
-    with memory_of(_corpus(draws), embeddings) as memory:
+    stream = _generate_tasks(draws)
+    with open_memory(_draw_corpus(draws), embeddings) as memory:
         nodes = memory.info()["nodes"]
-        before = [_work(memory, next(stream)) for _ in range(TURNS)]
+        before = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
         run = memory.run_maintenance(["merge"]).run
         merged = memory.info()["nodes"]
-        after = [_work(memory, next(stream)) for _ in range(TURNS)]
+        after = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
         memory.undo_maintenance(run)
         undone = memory.info()["nodes"]
     return Trial(
@@ -45,7 +45,7 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
     )
 
 
-def _corpus(draws: np.random.Generator) -> dict[str, str]:
+def _draw_corpus(draws: np.random.Generator) -> dict[str, str]:
     """The pages of a wiki, and a third of them once more as its export sets them."""
     chosen = draws.choice(list(PAGES), size=len(PAGES) // 3, replace=False)
     wiki = {f"{_WIKI}{name}": page.text for name, page in PAGES.items()}
@@ -54,23 +54,23 @@ def _corpus(draws: np.random.Generator) -> dict[str, str]:
     }
 
 
-def _tasks(draws: np.random.Generator) -> Iterator[tuple[str, set[str]]]:
+def _generate_tasks(draws: np.random.Generator) -> Iterator[tuple[str, set[str]]]:
     """Questions that need two pages."""
     while True:
         a, b = (str(name) for name in draws.choice(list(PAGES), size=2, replace=False))
         yield f"{draws.choice(PAGES[a].questions)} {draws.choice(PAGES[b].questions)}", {a, b}
 
 
-def _work(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, bool]:
+def _ask_and_report(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, bool]:
     """Ask, and say how it ended; how many different pages were read, and whether it succeeded."""
     question, needed = task
-    turn = memory.retrieve(question, k=READ).turn
+    turn = memory.retrieve(question, k=ROOM).turn
     read = {item.node.split("/", 1)[1] for item in turn.returned}
     memory.record(Feedback(turn.id, 1.0 if needed <= read else -1.0))
     return len(read), needed <= read
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     mean = {name: float(np.mean(values)) for name, values in found.items()}
     reason = (
         f"{mean['nodes before']:.0f} nodes become {mean['nodes after']:.0f}, of three documents "
@@ -93,6 +93,6 @@ EXPERIMENT = Experiment(
         "forty after. Then the merge is taken back."
     ),
     paper="003 §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
 )

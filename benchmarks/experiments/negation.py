@@ -10,36 +10,36 @@ from benchmarks.experiments.corpora.hotfix import (
     PAGES,
     QUESTIONS,
 )
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of, weights
+from benchmarks.experiments.memory_setup import open_memory, strongest_weights
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 
 TURNS = 40
-READ = 6
-MOST = 100  # more than there are pages
+ROOM = 6
+MAX_DOCUMENTS = 100  # more than there are pages
 ERROR = 0.3
 _CORRECTIONS, _BAR = 20, -0.3
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = {**PAGES, **NEAR, **texts()}
+    pages = {**PAGES, **NEAR, **office_pages()}
     misled, bad, good = list[bool](), list[float](), list[float]()
-    with memory_of(pages, embeddings) as memory:
-        before = {question: _found(memory, question) for question in QUESTIONS}
+    with open_memory(pages, embeddings) as memory:
+        before = {question: _find_pages(memory, question) for question in QUESTIONS}
         for _ in range(TURNS):
             slip = draws.random() < ERROR
-            misled.append(_work(memory, str(draws.choice(QUESTIONS)), slip=slip))
-            bad.append(_strongest_against(memory, DEPRECATED, pages))
-            good.append(_strongest_against(memory, GOOD, pages))
-        lost = sum(not before[q] <= _found(memory, q) for q in QUESTIONS)
+            misled.append(_ask_and_report(memory, str(draws.choice(QUESTIONS)), slip=slip))
+            bad.append(_lowest_weight_to(memory, DEPRECATED, pages))
+            good.append(_lowest_weight_to(memory, GOOD, pages))
+        lost = sum(not before[q] <= _find_pages(memory, q) for q in QUESTIONS)
     corrections = np.cumsum(misled)
     first = next((n for n, weight in zip(corrections, bad, strict=True) if weight < _BAR), np.inf)
     return Trial(
@@ -55,12 +55,12 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
     )
 
 
-def _work(memory: CrabPath, question: str, *, slip: bool) -> bool:
+def _ask_and_report(memory: CrabPath, question: str, *, slip: bool) -> bool:
     """Follow one of both pages, and tell how that went; whether it misled.
 
     The first one, or by mistake the other one where both are read.
     """
-    turn = memory.retrieve(question, k=READ).turn
+    turn = memory.retrieve(question, k=ROOM).turn
     read = [item.node for item in turn.returned if item.node in PAGES]
     if not read:
         memory.record(Feedback(turn.id, -1.0))
@@ -71,18 +71,18 @@ def _work(memory: CrabPath, question: str, *, slip: bool) -> bool:
     return wrong
 
 
-def _found(memory: CrabPath, question: str) -> set[str]:
+def _find_pages(memory: CrabPath, question: str) -> set[str]:
     """Which of both pages are returned where there is room for all that search and walk find."""
-    answer = memory.retrieve(question, k=MOST, record=False)
+    answer = memory.retrieve(question, k=MAX_DOCUMENTS, record=False)
     return {item.node.id for item in answer.documents} & set(PAGES)
 
 
-def _strongest_against(memory: CrabPath, node: str, pages: dict[str, str]) -> float:
+def _lowest_weight_to(memory: CrabPath, node: str, pages: dict[str, str]) -> float:
     """The lowest weight of an edge that leads to a page; 0 where none is below 0."""
-    return min((weights(memory, page).get(node, 0.0) for page in pages), default=0.0)
+    return min((strongest_weights(memory, page).get(node, 0.0) for page in pages), default=0.0)
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     quick = [n <= _CORRECTIONS for n in found["corrections until below -0.3"]]
     clean = [w >= 0 for w in found["good page, strongest edge against it"]]
     kept = [n == 0 for n in found["questions that lost one of both pages"]]
@@ -106,8 +106,8 @@ EXPERIMENT = Experiment(
     ),
     paper="003 §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the good one at 1",
     must="below -.3 within 20 corrections, the good page untouched, no search hit lost",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="lowest weight of an edge to the page",
 )

@@ -4,15 +4,15 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import STATIC, memory_of
-from benchmarks.experiments.simulated_agent import Agent, Task, would_succeed
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.memory import CrabPath
 
 TURNS = 100
@@ -20,47 +20,47 @@ LEAST, MOST = 4, 6
 NOISE = (0.0, 0.1, 0.2, 0.3)
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
-    with memory_of({**STEPS, **NEAR, **texts()}, embeddings) as memory:
-        static, curves = _static(memory, seed), dict[str, list[float]]()
+def _run(embeddings: Embeddings, seed: int) -> Trial:
+    with open_memory({**STEPS, **NEAR, **office_pages()}, embeddings) as memory:
+        static, curves = _run_untaught(memory, seed), dict[str, list[float]]()
         figures = {"accuracy without learning": float(np.mean(static))}
         for noise in NOISE:
-            done = _learned(memory, seed, noise)
+            done = _run_learning(memory, seed, noise)
             figures[f"accuracy, {noise:.0%} wrong"] = float(np.mean(done))
             figures[f"accuracy, {noise:.0%} wrong, second half"] = float(
                 np.mean(done[TURNS // 2 :])
             )
-            curves[f"{noise:.0%} wrong"] = _running(done)
-        curves["without learning"] = _running(static)
+            curves[f"{noise:.0%} wrong"] = _running_accuracy(done)
+        curves["without learning"] = _running_accuracy(static)
     return Trial(figures, curves)
 
 
-def _tasks(seed: int) -> list[tuple[Task, int]]:
+def _draw_tasks(seed: int) -> list[tuple[AgentTask, int]]:
     draws = np.random.default_rng(seed)
     return [
-        (Task(str(draws.choice(QUESTIONS)), CHAIN), int(draws.integers(LEAST, MOST + 1)))
+        (AgentTask(str(draws.choice(QUESTIONS)), CHAIN), int(draws.integers(LEAST, MOST + 1)))
         for _ in range(TURNS)
     ]
 
 
-def _static(memory: CrabPath, seed: int) -> list[bool]:
-    return [would_succeed(memory, task, k, STATIC) for task, k in _tasks(seed)]
+def _run_untaught(memory: CrabPath, seed: int) -> list[bool]:
+    return [would_succeed(memory, task, k, UNTAUGHT) for task, k in _draw_tasks(seed)]
 
 
-def _learned(memory: CrabPath, seed: int, noise: float) -> list[bool]:
+def _run_learning(memory: CrabPath, seed: int, noise: float) -> list[bool]:
     """The same tasks in a namespace of their own."""
-    agent = Agent(memory, f"noise {noise}", noise, np.random.default_rng([seed, 1]))
-    for task, k in _tasks(seed):
+    agent = SimulatedAgent(memory, f"noise {noise}", noise, np.random.default_rng([seed, 1]))
+    for task, k in _draw_tasks(seed):
         agent.work(task, k)
     return agent.successes
 
 
-def _running(done: list[bool]) -> list[float]:
+def _running_accuracy(done: list[bool]) -> list[float]:
     """Accuracy of the last twenty tasks."""
     return [float(np.mean(done[max(0, n - 19) : n + 1])) for n in range(len(done))]
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     static, worst = (
         float(np.mean(found[name])) for name in ("accuracy without learning", "accuracy, 30% wrong")
     )
@@ -82,8 +82,8 @@ EXPERIMENT = Experiment(
     ),
     paper="003 §4.11: the path stays reflex up to 20 %, and no longer at 30 %",
     must="not below static at 30 %",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="accuracy of the last twenty",
 )

@@ -6,43 +6,43 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
-from benchmarks.experiments.corpora.office import PAGES, texts, unrelated
+from benchmarks.experiments.corpora.office import PAGES, draw_office_task, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import STATIC, memory_of, weights
-from benchmarks.experiments.simulated_agent import Agent, Task, would_succeed
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, strongest_weights
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import TierSettings
 from crabpath_retrievers.memory import CrabPath
 
 TURNS = 50
 LEAST, MOST = 4, 8  # documents that the agent has room for, drawn anew for every question
 _REFLEX = TierSettings().reflex
-_DISTRACTOR = 0.3
-_SEEDS = 0.9
+_MAX_DISTRACTOR = 0.3
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> Trial:
     draws = np.random.default_rng(seed)
     static, chain = list[bool](), list[float]()
-    with memory_of({**STEPS, **NEAR, **texts()}, embeddings) as memory:
-        deploying, others = Agent(memory), Agent(memory)
+    with open_memory({**STEPS, **NEAR, **office_pages()}, embeddings) as memory:
+        deploying, others = SimulatedAgent(memory), SimulatedAgent(memory)
         for _ in range(TURNS):
             k = int(draws.integers(LEAST, MOST + 1))
-            task = Task(str(draws.choice(QUESTIONS)), CHAIN)
-            static.append(would_succeed(memory, task, k, STATIC))
+            task = AgentTask(str(draws.choice(QUESTIONS)), CHAIN)
+            static.append(would_succeed(memory, task, k, UNTAUGHT))
             deploying.work(task, k)
-            others.work(unrelated(draws), k)
-            chain.append(min(_chain(memory)))
-        learned, first = deploying.successes, _first(chain)
+            others.work(draw_office_task(draws), k)
+            chain.append(min(_chain_weights(memory)))
+        learned, first = deploying.successes, _first_reflex(chain)
         return Trial(
             {
                 "weakest edge of the chain": chain[-1],
                 "queries until all are reflex": first,
-                "strongest edge to a distractor": _distractor(memory),
+                "strongest edge to a distractor": _strongest_distractor(memory),
                 "accuracy, first half": float(np.mean(learned[: TURNS // 2])),
                 "accuracy, second half": float(np.mean(learned[TURNS // 2 :])),
                 "accuracy without learning, second half": float(np.mean(static[TURNS // 2 :])),
@@ -52,30 +52,30 @@ def _play(embeddings: Embeddings, seed: int) -> Trial:
         )
 
 
-def _chain(memory: CrabPath) -> list[float]:
-    return [weights(memory, a, "co_used").get(b, 0.0) for a, b in pairwise(CHAIN)]
+def _chain_weights(memory: CrabPath) -> list[float]:
+    return [strongest_weights(memory, a, "co_used").get(b, 0.0) for a, b in pairwise(CHAIN)]
 
 
-def _distractor(memory: CrabPath) -> float:
-    found = [weights(memory, step) for step in CHAIN]
+def _strongest_distractor(memory: CrabPath) -> float:
+    found = [strongest_weights(memory, step) for step in CHAIN]
     others = [w for of in found for node, w in of.items() if node in PAGES or node in NEAR]
     return max(others, default=0.0)
 
 
-def _first(chain: list[float]) -> float:
+def _first_reflex(chain: list[float]) -> float:
     """The first query after which every edge is reflex; one more than there are where none is."""
     return next((turn + 1 for turn, weight in enumerate(chain) if weight >= _REFLEX), TURNS + 1)
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     compiled = [first <= TURNS for first in found["queries until all are reflex"]]
-    clean = [w <= _DISTRACTOR for w in found["strongest edge to a distractor"]]
+    clean = [w <= _MAX_DISTRACTOR for w in found["strongest edge to a distractor"]]
     good = np.mean([a and b for a, b in zip(compiled, clean, strict=True)])
     reason = (
         f"all three edges are reflex within {TURNS} queries in {sum(compiled)} of {len(compiled)} "
-        f"seeds, no distractor is above {_DISTRACTOR} in {sum(clean)}"
+        f"seeds, no distractor is above {_MAX_DISTRACTOR} in {sum(clean)}"
     )
-    return Verdict("reproduced" if good >= _SEEDS else "not reproduced", reason)
+    return Verdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -90,8 +90,8 @@ EXPERIMENT = Experiment(
     ),
     paper="000 §6.1: no edge at query 1, three of .46 at 25, .88, .82 and .82 at 50, no distractor",
     must="all three edges reflex within 50 queries in 9 of 10 seeds, no distractor above .3",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="query about deployment",
     up="effective weight",
 )

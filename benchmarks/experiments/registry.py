@@ -24,7 +24,7 @@ from benchmarks.experiments import (
 from benchmarks.experiments.experiment import Experiment
 from crabpath_retrievers.errors import InvalidInputError
 
-_ALL = (
+_MODULES = (
     procedural,
     negation,
     forgetting,
@@ -44,11 +44,11 @@ _ALL = (
 )
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
-    {of.EXPERIMENT.name: of.EXPERIMENT for of in _ALL}
+    {of.EXPERIMENT.name: of.EXPERIMENT for of in _MODULES}
 )
 
 
-def experiments(names: str) -> list[Experiment]:
+def select_experiments(names: str) -> list[Experiment]:
     """Those of a list of names with commas; ``all`` for all.
 
     Raises:

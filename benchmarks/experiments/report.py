@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.experiment import Experiment
-from benchmarks.experiments.run import play
+from benchmarks.experiments.run import run_experiment
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.output import usable_folder
 from crabpath_retrievers.evaluation.reporting.plots import DPI
-from crabpath_retrievers.evaluation.reporting.tables import table, with_interval
+from crabpath_retrievers.evaluation.reporting.tables import format_interval, render_table
 
 _HEAD = ("figure", "mean over seeds (95 %)", "least", "most")
 _ABOUT = """\
@@ -20,7 +20,7 @@ What the papers claim, played with the retriever, the feedback and the maintenan
 _COMMAND = "crabpath experiment {name} --seeds {seeds}"
 
 
-def play_and_write(
+def run_and_write(
     wanted: Sequence[Experiment],
     seeds: int,
     *,
@@ -46,19 +46,19 @@ def play_and_write(
         msg = f"an experiment needs at least one seed, not {seeds}"
         raise InvalidInputError(msg)
     place = None if folder is None else usable_folder(folder, "hold the reports")
-    embeddings, told = embedder(cache=cache), list[str]()
+    embeddings, told = cached_embedder(cache=cache), list[str]()
     for experiment in wanted:
-        record = play(experiment, embeddings, seeds)
-        told.append(page(record))
+        record = run_experiment(experiment, embeddings, seeds)
+        told.append(render_page(record))
         if place is not None:
             _write(record, place)
     return "\n".join(told)
 
 
-def page(record: Mapping[str, Any], plot: str | None = None) -> str:
+def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:
     """The report of one experiment, as Markdown."""
     rows = [
-        (name, with_interval(of["mean"], of["ci95"]), f"{of['least']:.3f}", f"{of['most']:.3f}")
+        (name, format_interval(of["mean"], of["ci95"]), f"{of['least']:.3f}", f"{of['most']:.3f}")
         for name, of in record["figures"].items()
     ]
     command = _COMMAND.format(name=record["name"], seeds=record["seeds"])
@@ -70,7 +70,7 @@ def page(record: Mapping[str, Any], plot: str | None = None) -> str:
         record["scene"],
         f"    {command}",
         f"{record['seeds']} seeds, all-MiniLM-L6-v2, no language model.",
-        table(_HEAD, rows),
+        render_table(_HEAD, rows),
         *([f"![{record['title']}]({plot})"] if plot else []),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -82,11 +82,11 @@ def _write(record: Mapping[str, Any], folder: Path) -> None:
         plot = f"{name}.png"
         _draw(record, folder / plot)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (folder / f"{name}.md").write_text(page(record, plot), encoding="utf-8")
-    (folder / "README.md").write_text(_overview(folder), encoding="utf-8")
+    (folder / f"{name}.md").write_text(render_page(record, plot), encoding="utf-8")
+    (folder / "README.md").write_text(_render_overview(folder), encoding="utf-8")
 
 
-def _overview(folder: Path) -> str:
+def _render_overview(folder: Path) -> str:
     """One line per report that lies there."""
     records = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
@@ -95,7 +95,7 @@ def _overview(folder: Path) -> str:
         (f"[{r['title']}]({r['name']}.md)", r["paper"], r["verdict"], r["reason"], r["seeds"])
         for r in records
     ]
-    lines = table(("experiment", "the paper", "verdict", "here", "seeds"), rows)
+    lines = render_table(("experiment", "the paper", "verdict", "here", "seeds"), rows)
     return f"# Experiments\n\n{_ABOUT}\n\n{lines.rstrip()}\n"
 
 

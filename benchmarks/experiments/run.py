@@ -8,13 +8,13 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.experiment import Experiment, Trial
-from crabpath_retrievers.evaluation.scoring.statistics import interval
+from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.progress import bar
 
-_LONG = 4  # digits after the point
+_DIGITS = 4  # digits after the point
 
 
-def play(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
+def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
     """Play one experiment with as many seeds, from 0 on.
 
     Args:
@@ -33,15 +33,16 @@ def play(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str
         for seed in range(seeds):
             trials.append(experiment.play(embeddings, seed))
             done(1)
-    by_seed = _by_name(trial.figures for trial in trials)
+    by_seed = _group_by_name(trial.figures for trial in trials)
     word, reason = experiment.verdict(by_seed)
     told = ("name", "title", "scene", "paper", "must", "across", "up")
     return {
         **{name: getattr(experiment, name) for name in told},
         "seeds": seeds,
-        "figures": {name: _summary(values) for name, values in by_seed.items()},
+        "figures": {name: _summarize(values) for name, values in by_seed.items()},
         "curves": {
-            name: _band(values) for name, values in _by_name(t.curves for t in trials).items()
+            name: _curve_band(values)
+            for name, values in _group_by_name(t.curves for t in trials).items()
         },
         "verdict": word,
         "reason": reason,
@@ -49,7 +50,7 @@ def play(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str
     }
 
 
-def _by_name(of_trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _group_by_name(of_trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for one in of_trials:
         for name, value in one.items():
@@ -57,17 +58,17 @@ def _by_name(of_trials: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def _summary(values: Sequence[float]) -> dict[str, Any]:
+def _summarize(values: Sequence[float]) -> dict[str, Any]:
     return {
-        "mean": round(float(np.mean(values)), _LONG),
-        "ci95": interval(values),
-        "least": round(float(np.min(values)), _LONG),
-        "most": round(float(np.max(values)), _LONG),
-        "by_seed": [round(float(value), _LONG) for value in values],
+        "mean": round(float(np.mean(values)), _DIGITS),
+        "ci95": bootstrap_interval(values),
+        "least": round(float(np.min(values)), _DIGITS),
+        "most": round(float(np.max(values)), _DIGITS),
+        "by_seed": [round(float(value), _DIGITS) for value in values],
     }
 
 
-def _band(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+def _curve_band(curves: Sequence[Sequence[float]]) -> dict[str, list[float]]:
     at = np.asarray(curves, dtype=np.float64)
     ways = {"mean": at.mean(axis=0), "least": at.min(axis=0), "most": at.max(axis=0)}
-    return {name: [round(float(v), _LONG) for v in values] for name, values in ways.items()}
+    return {name: [round(float(v), _DIGITS) for v in values] for name, values in ways.items()}

@@ -6,14 +6,14 @@ from itertools import pairwise
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.company import MOST, company, question
+from benchmarks.experiments.corpora.company import PAGE_COUNT, ask_rule, generate_company
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import memory_of, pages_of
+from benchmarks.experiments.memory_setup import make_documents, open_memory
 from crabpath_retrievers.config import WalkSettings
 from crabpath_retrievers.memory import CrabPath
 
@@ -22,20 +22,20 @@ _QUESTIONS, _REPEATS = 8, 4
 _NODES, _TIME = 1.5, 4.0  # times as much as in the smallest memory; the paper: 1 and 19.5
 
 
-def _play(embeddings: Embeddings, seed: int, sizes: Sequence[int] = SIZES) -> Trial:
+def _run(embeddings: Embeddings, seed: int, sizes: Sequence[int] = SIZES) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = company(sizes[-1], int(draws.integers(MOST)))
+    pages = generate_company(sizes[-1], int(draws.integers(PAGE_COUNT)))
     titles = list(pages)
     asked = [
-        question(str(title), pages)
+        ask_rule(str(title), pages)
         for title in draws.choice(titles[: sizes[0]], _QUESTIONS, replace=False)
     ]
     walks = list[tuple[float, float]]()
-    with memory_of({}, embeddings) as memory:
+    with open_memory({}, embeddings) as memory:
         for before, size in pairwise((0, *sizes)):
             more = {name: pages[name] for name in titles[before:size]}
-            memory.add_documents(pages_of(more, titles), split=False)
-            walks.append(_walk(memory, asked))
+            memory.add_documents(make_documents(more, titles), split=False)
+            walks.append(_measure_walk(memory, asked))
     nodes, times = (np.array(of) for of in zip(*walks, strict=True))
     of_size = {
         f"nodes visited, {size} pages": n for size, n in zip(sizes, nodes.tolist(), strict=True)
@@ -46,7 +46,7 @@ def _play(embeddings: Embeddings, seed: int, sizes: Sequence[int] = SIZES) -> Tr
             "nodes visited, largest to smallest": float(nodes[-1] / nodes[0]),
             "time of a walk, largest to smallest": float(times[-1] / times[0]),
             "share of the budget of nodes, smallest": float(nodes[0] / WalkSettings().max_nodes),
-            "growth of time with size": _slope(sizes, times.tolist()),
+            "growth of time with size": _growth_exponent(sizes, times.tolist()),
         },
         {
             "nodes visited": (nodes / nodes[0]).tolist(),
@@ -55,7 +55,7 @@ def _play(embeddings: Embeddings, seed: int, sizes: Sequence[int] = SIZES) -> Tr
     )
 
 
-def _walk(memory: CrabPath, asked: Sequence[str]) -> tuple[float, float]:
+def _measure_walk(memory: CrabPath, asked: Sequence[str]) -> tuple[float, float]:
     """Nodes visited and milliseconds of a walk, the fastest of several, mean over questions."""
     nodes, times = list[int](), list[float]()
     for text in asked:
@@ -65,12 +65,12 @@ def _walk(memory: CrabPath, asked: Sequence[str]) -> tuple[float, float]:
     return float(np.mean(nodes)), float(np.mean(times))
 
 
-def _slope(sizes: Sequence[int], times: Sequence[float]) -> float:
+def _growth_exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
     """Exponent of the growth: 0 where size does not matter, 1 where time grows as it does."""
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     nodes = found["nodes visited, largest to smallest"]
     times = found["time of a walk, largest to smallest"]
     reason = (
@@ -94,8 +94,8 @@ EXPERIMENT = Experiment(
     ),
     paper="003 §4.11: 5 nodes fired from 50 to 2,000 nodes, .0962 → 1.8766 ms, 19.5 times as long",
     must="at most 1.5 times as many nodes visited; time at most 4 times, judged on the median",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="size: 50, 200, 500 and 2,000 pages",
     up="ratio to 50 pages",
 )

@@ -11,7 +11,7 @@ from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.trajectory import Turn
 
 
-class Task(NamedTuple):
+class AgentTask(NamedTuple):
     """A question, the documents without which its task fails, and those which make it fail."""
 
     question: str
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
 
 @dataclass(slots=True)
-class Agent:
+class SimulatedAgent:
     """Asks one namespace of a memory.
 
     Attributes:
@@ -44,7 +44,7 @@ class Agent:
     tells_used: bool = False
     successes: list[bool] = field(default_factory=list)
 
-    def work(self, task: Task, k: int, **options: Any) -> Turn:
+    def work(self, task: AgentTask, k: int, **options: Any) -> Turn:
         """Ask for ``k`` documents and say how it ended; nothing else reaches the memory.
 
         Args:
@@ -63,7 +63,7 @@ class Agent:
         return turn
 
 
-def would_succeed(memory: CrabPath, task: Task, k: int, namespace: str) -> bool:
+def would_succeed(memory: CrabPath, task: AgentTask, k: int, namespace: str) -> bool:
     """The same for an agent that asks without a trace, such as one that never learns."""
     answer = memory.retrieve(task.question, k=k, namespace=namespace, record=False)
     return task.succeeds([item.node.id for item in answer.documents])

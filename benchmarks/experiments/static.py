@@ -6,13 +6,13 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.experiments.corpora.deploy import CHAIN, NEAR, QUESTIONS, STEPS
-from benchmarks.experiments.corpora.office import texts, unrelated
+from benchmarks.experiments.corpora.office import draw_office_task, office_pages
 from benchmarks.experiments.corpora.work import (
     CODING,
     CODING_JOBS,
     SAFETY,
     SAFETY_JOBS,
-    one_of,
+    draw_job_task,
 )
 from benchmarks.experiments.experiment import (
     BySeed,
@@ -20,26 +20,26 @@ from benchmarks.experiments.experiment import (
     Trial,
     Verdict,
 )
-from benchmarks.experiments.memory_setup import STATIC, memory_of, shuffled
-from benchmarks.experiments.simulated_agent import Agent, Task, would_succeed
+from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
+from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import LearningSettings, Settings
 
 TURNS = 70
 _LEAST, _MOST = 4, 6  # documents that the agents have room for
-_SEEDS = 0.9
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, STEPS, NEAR, CODING, SAFETY, texts())
-    tasks = [(_mixed(draws), int(draws.integers(_LEAST, _MOST + 1))) for _ in range(turns)]
+    pages = shuffle_pages(draws, STEPS, NEAR, CODING, SAFETY, office_pages())
+    tasks = [(_draw_task(draws), int(draws.integers(_LEAST, _MOST + 1))) for _ in range(turns)]
     heuristic = Settings(learning=LearningSettings(rule="heuristic"))
     with (
-        memory_of(pages, embeddings) as memory,
-        memory_of(pages, embeddings, heuristic) as other,
+        open_memory(pages, embeddings) as memory,
+        open_memory(pages, embeddings, heuristic) as other,
     ):
-        static = cache(partial(would_succeed, memory, namespace=STATIC))
-        full, simple = Agent(memory), Agent(other)
+        static = cache(partial(would_succeed, memory, namespace=UNTAUGHT))
+        full, simple = SimulatedAgent(memory), SimulatedAgent(other)
         frozen = [static(task, k) for task, k in tasks]
         for task, k in tasks:
             full.work(task, k)
@@ -52,24 +52,26 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
             for way, successes in ways.items()
             for half, of in halves.items()
         },
-        {way: _running(successes) for way, successes in ways.items()},
+        {way: _running_accuracy(successes) for way, successes in ways.items()},
     )
 
 
-def _mixed(draws: np.random.Generator) -> Task:
+def _draw_task(draws: np.random.Generator) -> AgentTask:
     """A question about the deployment, one of the jobs, or one of the office."""
     kind = int(draws.integers(4))
     if kind == 0:
-        return Task(str(draws.choice(QUESTIONS)), CHAIN)
-    return unrelated(draws) if kind == 1 else one_of((*CODING_JOBS, *SAFETY_JOBS), draws)
+        return AgentTask(str(draws.choice(QUESTIONS)), CHAIN)
+    return (
+        draw_office_task(draws) if kind == 1 else draw_job_task((*CODING_JOBS, *SAFETY_JOBS), draws)
+    )
 
 
-def _running(successes: list[bool]) -> list[float]:
+def _running_accuracy(successes: list[bool]) -> list[float]:
     """Accuracy over all questions so far."""
     return [float(np.mean(successes[: turn + 1])) for turn in range(len(successes))]
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     static, gradient, heuristic = (
         np.array([found[f"accuracy, {way}, {half} half"] for half in ("first", "second")])
         for way in ("static", "gradient", "heuristic")
@@ -81,7 +83,7 @@ def _verdict(found: BySeed) -> Verdict:
         f"{heuristic[1].mean():.3f} with the heuristic against {static[1].mean():.3f} static; "
         f"over all questions the gradient is not below static in {int(never.sum())} of {never.size}"
     )
-    if never.mean() < _SEEDS:
+    if never.mean() < _MIN_SEEDS:
         return Verdict("not reproduced", reason)
     return Verdict("better" if gain > 0 else "reproduced", reason)
 
@@ -100,8 +102,8 @@ EXPERIMENT = Experiment(
         "its weights from .40 to 1.00 and changes the 5 fired nodes not"
     ),
     must="learning is not below static in 9 of 10 seeds",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question",
     up="accuracy so far",
 )

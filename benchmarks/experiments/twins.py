@@ -5,14 +5,14 @@ from collections.abc import Container, Iterable
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.corpora.office import texts
+from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.corpora.work import (
     CODING,
     CODING_JOBS,
     SAFETY,
     SAFETY_JOBS,
     SHARED_QUESTIONS,
-    one_of,
+    draw_job_task,
 )
 from benchmarks.experiments.experiment import (
     BySeed,
@@ -21,63 +21,68 @@ from benchmarks.experiments.experiment import (
     Verdict,
 )
 from benchmarks.experiments.memory_setup import (
-    memory_of,
-    shuffled,
-    some,
-    weights,
+    open_memory,
+    sample_pages,
+    shuffle_pages,
+    strongest_weights,
 )
-from benchmarks.experiments.simulated_agent import Agent
+from benchmarks.experiments.simulated_agent import SimulatedAgent
 from crabpath_retrievers.memory import CrabPath
 
 TURNS = 50
 CODER, GUARD, BYSTANDER = "coder", "guard", "bystander"
 
 _K = 6
-_FILLS = 12
-_APART = 0.05
-_SEEDS = 0.9
+_FILLER_PAGES = 12
+_MIN_DIFFERENCE = 0.05
+_MIN_SEEDS = 0.9
 
 
-def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
-    pages = shuffled(draws, CODING, SAFETY, some(draws, texts(), _FILLS))
+    pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     apart = list[float]()
-    with memory_of(pages, embeddings) as memory:
-        before = _known(memory, pages, BYSTANDER)
-        coder, guard = (Agent(memory, name, tells_used=True) for name in (CODER, GUARD))
+    with open_memory(pages, embeddings) as memory:
+        before = _namespace_state(memory, pages, BYSTANDER)
+        coder, guard = (SimulatedAgent(memory, name, tells_used=True) for name in (CODER, GUARD))
         for _ in range(turns):
-            coder.work(one_of(CODING_JOBS, draws), _K)
-            guard.work(one_of(SAFETY_JOBS, draws), _K)
-            apart.append(_differing(memory, pages))
-        coding = [_lead(memory, question, CODING) for question in SHARED_QUESTIONS]
-        safety = [-_lead(memory, question, SAFETY) for question in SHARED_QUESTIONS]
+            coder.work(draw_job_task(CODING_JOBS, draws), _K)
+            guard.work(draw_job_task(SAFETY_JOBS, draws), _K)
+            apart.append(_count_differing(memory, pages))
+        coding = [_extra_pages(memory, question, CODING) for question in SHARED_QUESTIONS]
+        safety = [-_extra_pages(memory, question, SAFETY) for question in SHARED_QUESTIONS]
         return Trial(
             {
                 "edges that differ": float(apart[-1]),
                 "shared questions answered differently": float(
-                    np.mean([_different(memory, question) for question in SHARED_QUESTIONS])
+                    np.mean([_answers_differ(memory, question) for question in SHARED_QUESTIONS])
                 ),
                 "more coding pages for the coder": float(np.mean(coding)),
                 "more safety pages for the guard": float(np.mean(safety)),
-                "third namespace unchanged": float(_known(memory, pages, BYSTANDER) == before),
+                "third namespace unchanged": float(
+                    _namespace_state(memory, pages, BYSTANDER) == before
+                ),
             },
             {"edges that differ": apart},
         )
 
 
-def _edges(memory: CrabPath, pages: Iterable[str], name: str) -> dict[tuple[str, str], float]:
+def _edge_weights(
+    memory: CrabPath, pages: Iterable[str], name: str
+) -> dict[tuple[str, str], float]:
     return {
         (node, other): weight
         for node in pages
-        for other, weight in weights(memory, node, namespace=name).items()
+        for other, weight in strongest_weights(memory, node, namespace=name).items()
     }
 
 
-def _differing(memory: CrabPath, pages: Iterable[str]) -> int:
+def _count_differing(memory: CrabPath, pages: Iterable[str]) -> int:
     """Edges whose weight is another one for the other twin; one that is not there weighs 0."""
-    coder, guard = (_edges(memory, pages, name) for name in (CODER, GUARD))
+    coder, guard = (_edge_weights(memory, pages, name) for name in (CODER, GUARD))
     return sum(
-        abs(coder.get(edge, 0.0) - guard.get(edge, 0.0)) > _APART for edge in coder.keys() | guard
+        abs(coder.get(edge, 0.0) - guard.get(edge, 0.0)) > _MIN_DIFFERENCE
+        for edge in coder.keys() | guard
     )
 
 
@@ -86,24 +91,24 @@ def _answer(memory: CrabPath, question: str, name: str) -> list[tuple[str, float
     return [(item.node.id, item.score) for item in found.documents]
 
 
-def _lead(memory: CrabPath, question: str, pages: Container[str]) -> int:
+def _extra_pages(memory: CrabPath, question: str, pages: Container[str]) -> int:
     """How many more of these pages the coder gets."""
     coder, guard = (_answer(memory, question, name) for name in (CODER, GUARD))
     return sum(page in pages for page, _ in coder) - sum(page in pages for page, _ in guard)
 
 
-def _different(memory: CrabPath, question: str) -> bool:
+def _answers_differ(memory: CrabPath, question: str) -> bool:
     coder, guard = (_answer(memory, question, name) for name in (CODER, GUARD))
     return [page for page, _ in coder] != [page for page, _ in guard]
 
 
-def _known(memory: CrabPath, pages: Iterable[str], name: str) -> tuple[object, ...]:
+def _namespace_state(memory: CrabPath, pages: Iterable[str], name: str) -> tuple[object, ...]:
     """All that a namespace answers and walks by, to the last bit."""
     answers = [_answer(memory, question, name) for question in SHARED_QUESTIONS]
-    return answers, _edges(memory, pages, name)
+    return answers, _edge_weights(memory, pages, name)
 
 
-def _verdict(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> Verdict:
     apart, untouched = found["edges that differ"], found["third namespace unchanged"]
     favours = zip(
         found["more coding pages for the coder"],
@@ -111,9 +116,9 @@ def _verdict(found: BySeed) -> Verdict:
         strict=True,
     )
     good = [min(both) > 0 for both in favours]
-    held = np.mean(good) >= _SEEDS and min(untouched) == 1.0 and min(apart) > 0
+    held = np.mean(good) >= _MIN_SEEDS and min(untouched) == 1.0 and min(apart) > 0
     reason = (
-        f"{np.mean(apart):.0f} edges differ by more than {_APART} after {TURNS} questions each, "
+        f"{np.mean(apart):.0f} edges differ by more than {_MIN_DIFFERENCE} after {TURNS} questions each, "
         f"shared questions bring each twin more of its own pages in {sum(good)} of {len(good)} "
         f"seeds, a third namespace is unchanged to the last bit in {int(sum(untouched))}"
     )
@@ -134,8 +139,8 @@ EXPERIMENT = Experiment(
         "cross-file edges, 5.3 % against 6.25 % reflex"
     ),
     must="each in favour of its own work in 9 of 10 seeds; a third namespace unchanged in all",
-    play=_play,
-    verdict=_verdict,
+    play=_run,
+    verdict=_judge,
     across="question of each twin",
     up="edges that differ by more than .05",
 )

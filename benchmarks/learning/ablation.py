@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import READ, Subject
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.evaluation.scoring.statistics import compared
-from crabpath_retrievers.evaluation.streams.prequential import Pass
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Kind
+from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
+from crabpath_retrievers.evaluation.streams.prequential import StreamPass
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackKind,
+    FeedbackSimulator,
+)
 
-METRIC = f"full@{READ}"
+METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 2
 _LEARNING = ("policy_gradient", "hebbian", "ranker", "usage", "episodes", "regions")
 _SWITCHES = (*_LEARNING, "decay", "typed", "region_baseline")
@@ -30,7 +33,7 @@ def _without(mechanism: str) -> LearningSettings:
     return replace(_DEFAULT, **off)
 
 
-VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
+ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         "all": _DEFAULT,
         **{f"without {name}": _without(name) for name in _SWITCHES},
@@ -44,9 +47,9 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
 )
 """What only forgets, or serves another mechanism, never stands alone."""
 
-TOLD: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
+VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
     {
-        "used": tuple(VARIANTS),
+        "used": tuple(ABLATIONS),
         # A bare outcome reaches documents through the walk only.
         "outcome": (
             "all",
@@ -60,8 +63,8 @@ TOLD: Mapping[Kind, tuple[str, ...]] = MappingProxyType(
 """Variants by kind of feedback; ``all`` comes first, as the others are compared with it."""
 
 
-def ablated(
-    subject: Subject, told: Mapping[Kind, Sequence[str]] = TOLD
+def run_ablation(
+    subject: PairedLearners, told: Mapping[FeedbackKind, Sequence[str]] = VARIANTS_BY_FEEDBACK
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same stream of two passes, and the frozen twin.
 
@@ -75,21 +78,25 @@ def ablated(
         ``all`` with ``ci95`` and ``p``.
     """
     for kind, variants in told.items():
-        everything = _parts(subject, _streamed(subject, kind, "all"))
-        yield _row(subject, kind, "all", everything, everything)
-        yield _row(subject, kind, "frozen", _parts(subject, subject.frozen()), everything)
+        everything = _split_scores(subject, _run_variant(subject, kind, "all"))
+        yield _make_row(subject, kind, "all", everything, everything)
+        yield _make_row(
+            subject, kind, "frozen", _split_scores(subject, subject.frozen()), everything
+        )
         for variant in variants[1:]:
-            own = _parts(subject, _streamed(subject, kind, variant))
-            yield _row(subject, kind, variant, own, everything)
+            own = _split_scores(subject, _run_variant(subject, kind, variant))
+            yield _make_row(subject, kind, variant, own, everything)
 
 
-def _streamed(subject: Subject, kind: Kind, variant: str) -> list[Pass]:
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+def _run_variant(subject: PairedLearners, kind: FeedbackKind, variant: str) -> list[StreamPass]:
+    memory = subject.with_settings(replace(Settings(), learning=ABLATIONS[variant]))
     with subject.namespace(f"{kind}, {variant}") as namespace:
-        return subject.learned(namespace, Judge(kind, 0.0, READ), subject.course(EPOCHS), memory)
+        return subject.learned(
+            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), subject.course(EPOCHS), memory
+        )
 
 
-def _parts(subject: Subject, done: Sequence[Pass]) -> dict[str, list[float]]:
+def _split_scores(subject: PairedLearners, done: Sequence[StreamPass]) -> dict[str, list[float]]:
     """Scores in the order of the stream, which is the same for all variants."""
     first, second = (subject.scores(one)[METRIC] for one in done)
     return {
@@ -99,15 +106,16 @@ def _parts(subject: Subject, done: Sequence[Pass]) -> dict[str, list[float]]:
     }
 
 
-def _row(
-    subject: Subject,
-    kind: Kind,
+def _make_row(
+    subject: PairedLearners,
+    kind: FeedbackKind,
     variant: str,
     own: Mapping[str, Sequence[float]],
     everything: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
     parts = {
-        part: {"mean": round(float(np.mean(own[part])), 4)} | compared(own[part], everything[part])
+        part: {"mean": round(float(np.mean(own[part])), 4)}
+        | compare_paired(own[part], everything[part])
         for part in own
     }
     return {"dataset": subject.name, "feedback": kind, "variant": variant, "parts": parts}

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import USED, Subject
+from benchmarks.learning.paired_learners import USED_FEEDBACK, PairedLearners
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Corpus
-from crabpath_retrievers.evaluation.methods.dense import dense
-from crabpath_retrievers.evaluation.scoring.statistics import compared, interval
-from crabpath_retrievers.evaluation.streams.learners import Learned, Ranked
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Signal
+from crabpath_retrievers.evaluation.methods.dense import open_dense
+from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
+from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
@@ -22,12 +22,12 @@ DEPTH = 10  # most documents of an answer
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5)
 _UNTAUGHT = "untaught"  # a namespace that nobody teaches
 
-Ask = Callable[[str, Vector], list[str]]
+ShortAnswerFunction = Callable[[str, Vector], list[str]]
 """Documents, best first, for a question and its unit vector of shape ``[d]``."""
 
 
 @dataclass(slots=True)
-class Noted:
+class ShortAnswerRecorder:
     """A learner whose short answers are noted before it is told about a question.
 
     Attributes:
@@ -36,22 +36,24 @@ class Noted:
         answers: What each gave, by its name, in the order of the stream.
     """
 
-    learned: Learned
-    asks: Mapping[float, Ask]
+    learned: CrabPathLearner
+    asks: Mapping[float, ShortAnswerFunction]
     answers: dict[float, list[list[str]]]
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         for name, ask in self.asks.items():
             self.answers[name].append(ask(query, vector))
         return self.learned.rank(query, vector, k)
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
         """Record the feedback."""
         self.learned.learn(vector, ranked, signal)
 
 
-def compressed(subject: Subject) -> Iterator[dict[str, Any]]:
+def measure_short_answers(subject: PairedLearners) -> Iterator[dict[str, Any]]:
     """Short answers during one pass with ``used`` feedback, and after it.
 
     Yields:
@@ -61,31 +63,31 @@ def compressed(subject: Subject) -> Iterator[dict[str, Any]]:
         mean number; ``full``: the share of questions whose gold is all among them; each with
         ``_ci95``; ``difference``, ``ci95``, ``p``: of ``full`` to dense, paired.
     """
-    memories = {share: subject.with_settings(_confident(share)) for share in THRESHOLDS}
+    memories = {share: subject.with_settings(_with_threshold(share)) for share in THRESHOLDS}
     wordings = {"again": subject.dataset.queries, "reworded": subject.reworded()}
-    with subject.namespace("compression") as namespace, _dense(subject) as nearest:
-        first = _while_learning(subject, memories, namespace)
+    with subject.namespace("compression") as namespace, _open_dense(subject) as nearest:
+        first = _answer_while_learning(subject, memories, namespace)
         for asked, texts in wordings.items():
-            beside = _answers(subject, texts, nearest)
+            beside = _collect_answers(subject, texts, nearest)
             if asked == "again":
                 for share, own in first.items():
-                    yield _row(subject, "first", "learned", share, own, beside)
-            yield _row(subject, asked, "dense", None, beside, beside)
+                    yield _make_row(subject, "first", "learned", share, own, beside)
+            yield _make_row(subject, asked, "dense", None, beside, beside)
             for share, memory in memories.items():
                 for method, whose in (("learned", namespace), ("frozen", _UNTAUGHT)):
-                    own = _answers(subject, texts, _confident_only(subject, memory, whose))
-                    yield _row(subject, asked, method, share, own, beside)
+                    own = _collect_answers(subject, texts, _ask_confident(subject, memory, whose))
+                    yield _make_row(subject, asked, method, share, own, beside)
 
 
-def _while_learning(
-    subject: Subject, memories: Mapping[float, CrabPath], namespace: str
+def _answer_while_learning(
+    subject: PairedLearners, memories: Mapping[float, CrabPath], namespace: str
 ) -> dict[float, dict[str, list[str]]]:
     """One pass; short answers by threshold and query id, each before its label was read."""
-    asks = {share: _confident_only(subject, m, namespace) for share, m in memories.items()}
-    learned = Learned(subject.memory, subject.dataset.split, namespace)
-    noted = Noted(learned, asks, {share: [] for share in asks})
+    asks = {share: _ask_confident(subject, m, namespace) for share, m in memories.items()}
+    learned = CrabPathLearner(subject.memory, subject.dataset.split, namespace)
+    noted = ShortAnswerRecorder(learned, asks, {share: [] for share in asks})
     course = subject.course()
-    subject.follow(namespace, noted, USED, course)
+    subject.follow(namespace, noted, USED_FEEDBACK, course)
     order = course.order(list(subject.dataset.queries))
     answers = {
         share: dict(zip(order, found, strict=True)) for share, found in noted.answers.items()
@@ -96,12 +98,14 @@ def _while_learning(
     }
 
 
-def _confident(share: float) -> Settings:
+def _with_threshold(share: float) -> Settings:
     usual = Settings()
     return replace(usual, rank=replace(usual.rank, confident=share))
 
 
-def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
+def _ask_confident(
+    subject: PairedLearners, memory: CrabPath, namespace: str
+) -> ShortAnswerFunction:
     options = {"k": DEPTH, "fill": False, "record": False, "distinct": subject.dataset.split}
 
     def ask(text: str, vector: Vector) -> list[str]:
@@ -112,12 +116,12 @@ def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
 
 
 @contextmanager
-def _dense(subject: Subject) -> Iterator[Ask]:
+def _open_dense(subject: PairedLearners) -> Iterator[ShortAnswerFunction]:
     """Plain similarity, cut after as many documents."""
     split = subject.dataset.split
     chunks = DEPTH * (CHUNKS_PER_DOCUMENT if split else 1)
     corpus = Corpus.of(subject.dataset.documents, subject.embeddings, split=split)
-    with dense(corpus) as rank:
+    with open_dense(corpus) as rank:
 
         def ask(text: str, vector: Vector) -> list[str]:
             found = [chunk.document for chunk in rank(text, vector, chunks)]
@@ -126,7 +130,9 @@ def _dense(subject: Subject) -> Iterator[Ask]:
         yield ask
 
 
-def _answers(subject: Subject, texts: Mapping[str, str], ask: Ask) -> dict[str, list[str]]:
+def _collect_answers(
+    subject: PairedLearners, texts: Mapping[str, str], ask: ShortAnswerFunction
+) -> dict[str, list[str]]:
     """Documents by query id; labels are read after the last answer."""
     found = {}
     with bar(len(texts), description=f"{subject.name}: short answers") as advance:
@@ -136,26 +142,26 @@ def _answers(subject: Subject, texts: Mapping[str, str], ask: Ask) -> dict[str, 
     return found
 
 
-def _row(
-    subject: Subject,
+def _make_row(
+    subject: PairedLearners,
     asked: str,
     method: str,
     confident: float | None,
     own: Mapping[str, list[str]],
     beside: Mapping[str, list[str]],
 ) -> dict[str, Any]:
-    sizes, full = [float(len(found)) for found in own.values()], _full(subject, own)
+    sizes, full = [float(len(found)) for found in own.values()], _full_evidence(subject, own)
     return {
         "dataset": subject.name,
         "asked": asked,
         "method": method,
         "confident": confident,
         "documents": round(float(np.mean(sizes)), 2),
-        "documents_ci95": interval(sizes),
+        "documents_ci95": bootstrap_interval(sizes),
         "full": round(float(np.mean(full)), 4),
-        "full_ci95": interval(full),
-    } | compared(full, _full(subject, beside))
+        "full_ci95": bootstrap_interval(full),
+    } | compare_paired(full, _full_evidence(subject, beside))
 
 
-def _full(subject: Subject, answers: Mapping[str, list[str]]) -> list[float]:
+def _full_evidence(subject: PairedLearners, answers: Mapping[str, list[str]]) -> list[float]:
     return [float(subject.dataset.qrels[query] <= set(found)) for query, found in answers.items()]

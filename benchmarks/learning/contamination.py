@@ -12,22 +12,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import READ, Subject
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.evaluation.scoring.statistics import compared, interval
-from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned, Ranked
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Signal
+from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
+from crabpath_retrievers.evaluation.streams.learners import (
+    CrabPathLearner,
+    FrozenLearner,
+    RankedDocument,
+)
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackSimulator,
+    SimulatedFeedback,
+)
 from crabpath_retrievers.graph import Vector
 
-METRIC = f"full@{READ}"
+METRIC = f"full@{DOCUMENTS_READ}"
 EPOCHS = 3
-SHIPPED = "wins only, context-aware decay"
+DEFAULT = "wins only, context-aware decay"
 FROZEN = "frozen"
 _DEFAULT = LearningSettings()
 
 VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
     {
-        SHIPPED: _DEFAULT,
+        DEFAULT: _DEFAULT,
         "wins only, blind decay": replace(_DEFAULT, reward_decay="blind"),
         "all experience, blind decay": replace(_DEFAULT, experience="all", reward_decay="blind"),
         "wins only, no decay": replace(_DEFAULT, reward_decay="none"),
@@ -35,23 +42,25 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
 )
 """The default comes first, as the others are compared with it."""
 
-CLAIMED = ("all experience, blind decay", "wins only, blind decay", SHIPPED)
+CLAIMED_ORDER = ("all experience, blind decay", "wins only, blind decay", DEFAULT)
 """The order that document 004 E claims, worst first."""
 
 
 @dataclass(slots=True)
-class Told(Learned):
+class RecordingLearner(CrabPathLearner):
     """Learns, and keeps what it was told."""
 
-    signals: list[Signal] = field(default_factory=list)
+    signals: list[SimulatedFeedback] = field(default_factory=list)
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
         """Record the feedback."""
         self.signals.append(signal)
-        Learned.learn(self, vector, ranked, signal)
+        CrabPathLearner.learn(self, vector, ranked, signal)
 
 
-class Followed(NamedTuple):
+class OrderResult(NamedTuple):
     """One order of the questions.
 
     Attributes:
@@ -64,7 +73,9 @@ class Followed(NamedTuple):
     kept: list[tuple[int, int]]
 
 
-def contaminated(subject: Subject, noise: float, orders: int) -> Iterator[dict[str, Any]]:
+def run_contamination(
+    subject: PairedLearners, noise: float, orders: int
+) -> Iterator[dict[str, Any]]:
     """Every variant and the frozen twin on the same orders, with the same wrong outcomes.
 
     Args:
@@ -80,10 +91,10 @@ def contaminated(subject: Subject, noise: float, orders: int) -> Iterator[dict[s
         ``change``, ``late``: the last pass minus the first and minus the one before it, paired.
         Each question counts once, with its mean over all orders.
     """
-    asked = replace(subject, ks=(READ,))  # the chain reads what it asked for
+    asked = replace(subject, ks=(DOCUMENTS_READ,))  # the chain reads what it asked for
     shipped: list[list[float]] = []
-    for variant in (SHIPPED, FROZEN, *(name for name in VARIANTS if name != SHIPPED)):
-        found = [_one_order(asked, variant, noise, seed) for seed in range(orders)]
+    for variant in (DEFAULT, FROZEN, *(name for name in VARIANTS if name != DEFAULT)):
+        found = [_run_order(asked, variant, noise, seed) for seed in range(orders)]
         full: list[list[float]] = np.mean([one.full for one in found], axis=0).tolist()
         shipped = shipped or full
         yield {
@@ -91,13 +102,13 @@ def contaminated(subject: Subject, noise: float, orders: int) -> Iterator[dict[s
             "noise": noise,
             "orders": orders,
             "variant": variant,
-            "epochs": _epochs(full, shipped, _successes(found)),
-            "change": compared(full[-1], full[0]),
-            "late": compared(full[-1], full[-2]),
+            "epochs": _summarize_epochs(full, shipped, _success_shares(found)),
+            "change": compare_paired(full[-1], full[0]),
+            "late": compare_paired(full[-1], full[-2]),
         }
 
 
-def ordered(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def check_claimed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Whether the last passes stand in the order that document 004 E claims.
 
     Args:
@@ -109,42 +120,47 @@ def ordered(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, float], dict[str, float]] = {}
     for row in rows:
-        if row["variant"] in CLAIMED:
+        if row["variant"] in CLAIMED_ORDER:
             of = found.setdefault((row["dataset"], row["noise"]), {})
             of[row["variant"]] = row["epochs"][-1]["mean"]
     return [
         {
             "dataset": dataset,
             "noise": noise,
-            "order": sorted(CLAIMED, key=means.__getitem__),
-            "claimed": means[CLAIMED[0]] <= means[CLAIMED[1]] <= means[CLAIMED[2]],
+            "order": sorted(CLAIMED_ORDER, key=means.__getitem__),
+            "claimed": means[CLAIMED_ORDER[0]]
+            <= means[CLAIMED_ORDER[1]]
+            <= means[CLAIMED_ORDER[2]],
         }
         for (dataset, noise), means in found.items()
-        if len(means) == len(CLAIMED)
+        if len(means) == len(CLAIMED_ORDER)
     ]
 
 
-def _one_order(subject: Subject, variant: str, noise: float, seed: int) -> Followed:
-    judge, course = Judge("followed", noise, READ), subject.course(EPOCHS, seed)
+def _run_order(subject: PairedLearners, variant: str, noise: float, seed: int) -> OrderResult:
+    judge, course = (
+        FeedbackSimulator("followed", noise, DOCUMENTS_READ),
+        subject.course(EPOCHS, seed),
+    )
     name = f"{variant}, noise {noise}, order {seed}"
     if variant == FROZEN:
-        twin = Frozen(subject.memory, subject.dataset.split)
+        twin = FrozenLearner(subject.memory, subject.dataset.split)
         done = subject.follow(name, twin, judge, course)
-        return Followed([subject.scores_in_order(one)[METRIC] for one in done], [])
+        return OrderResult([subject.scores_in_order(one)[METRIC] for one in done], [])
     memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
     with subject.namespace(name) as namespace:
-        told = Told(memory, subject.dataset.split, namespace)
+        told = RecordingLearner(memory, subject.dataset.split, namespace)
         done = subject.follow(name, told, judge, course)
     true = [subject.scores(one)[METRIC] for one in done]
     failures = VARIANTS[variant].experience == "all"
-    return Followed(
+    return OrderResult(
         [subject.scores_in_order(one)[METRIC] for one in done],
-        _kept(told.signals, true, failures=failures),
+        _count_supporting(told.signals, true, failures=failures),
     )
 
 
-def _kept(
-    signals: Sequence[Signal], true: Sequence[Sequence[float]], *, failures: bool
+def _count_supporting(
+    signals: Sequence[SimulatedFeedback], true: Sequence[Sequence[float]], *, failures: bool
 ) -> list[tuple[int, int]]:
     """Turns by pass that speak for documents, and how many of them are true successes."""
     kept, told = [], iter(signals)
@@ -158,7 +174,7 @@ def _kept(
     return kept
 
 
-def _successes(found: Sequence[Followed]) -> list[float | None]:
+def _success_shares(found: Sequence[OrderResult]) -> list[float | None]:
     """Share of true successes in memory at the end of each pass, over all orders."""
     if not all(one.kept for one in found):
         return [None] * EPOCHS
@@ -167,7 +183,7 @@ def _successes(found: Sequence[Followed]) -> list[float | None]:
     return [round(float(share), 4) for share in shares]
 
 
-def _epochs(
+def _summarize_epochs(
     full: Sequence[Sequence[float]],
     shipped: Sequence[Sequence[float]],
     successes: Sequence[float | None],
@@ -175,8 +191,8 @@ def _epochs(
     return [
         {
             "mean": round(float(np.mean(own)), 4),
-            "mean_ci95": interval(own),
-            **compared(own, beside),
+            "mean_ci95": bootstrap_interval(own),
+            **compare_paired(own, beside),
             "successes": share,
         }
         for own, beside, share in zip(full, shipped, successes, strict=True)

@@ -11,22 +11,27 @@ import numpy as np
 import psutil
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.learning.paired_learners import DROPPED, USED
-from benchmarks.speed.timing import timed
+from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
+from benchmarks.speed.timing import time_call
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
-from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned, Ranked, ranked
-from crabpath_retrievers.evaluation.streams.prequential import Course, follow
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Signal
+from crabpath_retrievers.evaluation.streams.learners import (
+    CrabPathLearner,
+    FrozenLearner,
+    RankedDocument,
+    ranked_documents,
+)
+from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
+from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import Embedder
 
 WINDOW = 500  # turns that are measured together
-_BESIDE = 10  # the frozen twin answers every tenth question too
+_TWIN_INTERVAL = 10  # the frozen twin answers every tenth question too
 _MIB = 2**20
-_PER = 1000  # turns of a slope
+_SLOPE_TURNS = 1000  # turns of a slope
 
 _FIGURES: Mapping[str, Sequence[str]] = {
     "retrieve_ms_p50": ("retrieve_ms", "p50"),
@@ -44,7 +49,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(slots=True)
-class Watched:
+class TimedLearner:
     """A learner whose every step is timed, beside its frozen twin.
 
     Attributes:
@@ -57,8 +62,8 @@ class Watched:
         windows: What was measured so far, one entry per full window.
     """
 
-    learned: Learned
-    frozen: Frozen
+    learned: CrabPathLearner
+    frozen: FrozenLearner
     embedder: Embedder
     folder: Path
     size: int = WINDOW
@@ -66,11 +71,11 @@ class Watched:
     windows: list[dict[str, Any]] = field(default_factory=list)
     _times: dict[str, list[float]] = field(default_factory=dict)
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The learner's documents; every tenth time the twin is asked beside it."""
-        if self.turns % _BESIDE == 0:
+        if self.turns % _TWIN_INTERVAL == 0:
             self._compare(query, vector, k)
-        found: list[Ranked] = self._timed(
+        found: list[RankedDocument] = self._timed(
             "retrieve_ms", partial(self.learned.rank, query, vector, k)
         )
         return found
@@ -78,18 +83,20 @@ class Watched:
     def _compare(self, query: str, vector: Vector, k: int) -> None:
         """Learner and twin, neither keeping a record, first one and then the other in turn."""
         asked = [("frozen_ms", self.frozen.rank), ("unrecorded_ms", self._unrecorded)]
-        if self.turns // _BESIDE % 2:
+        if self.turns // _TWIN_INTERVAL % 2:
             asked.reverse()
         self._timed("embed_ms", partial(self.embedder.query, query))
         for name, ask in asked:
             self._timed(name, partial(ask, query, vector, k))
 
-    def _unrecorded(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def _unrecorded(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         one = self.learned
         options = {"distinct": one.distinct, "namespace": one.namespace, "record": False}
-        return ranked(one.memory.retrieve(query, k=k, vector=vector, **options))
+        return ranked_documents(one.memory.retrieve(query, k=k, vector=vector, **options))
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
         """Record the feedback; a full window is closed."""
         self._timed("record_ms", partial(self.learned.learn, vector, ranked, signal))
         self.turns += 1
@@ -109,22 +116,22 @@ class Watched:
             window["ratio"] = round(own / max(twin, 0.01), 3)
             window["whole_ratio"] = round((first + own) / max(first + twin, 0.01), 3)
         self._times.clear()
-        self.windows.append(window | measured_size(self.folder))
+        self.windows.append(window | measure_size(self.folder))
 
     def _timed(self, name: str, action: partial[Any]) -> Any:
-        seconds, result = timed(action)
+        seconds, result = time_call(action)
         self._times.setdefault(name, []).append(seconds * 1000)
         return result
 
 
-def measured_size(folder: Path) -> dict[str, float]:
+def measure_size(folder: Path) -> dict[str, float]:
     """Resident memory of this process and size of all files in a folder, in MiB."""
     files = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     resident = psutil.Process().memory_info().rss
     return {"memory_mb": round(resident / _MIB, 1), "store_mb": round(files / _MIB, 1)}
 
 
-def endured(
+def run_endurance(
     dataset: Dataset, embeddings: Embeddings, k: int, turns: int, *, size: int = WINDOW
 ) -> Iterator[dict[str, Any]]:
     """A long stream with ``used`` feedback on a memory of its own, so that its size is its own.
@@ -148,21 +155,24 @@ def endured(
         with CrabPath.open(folder, embeddings=embeddings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
             embedder = Embedder(_uncached(embeddings))
-            learned, frozen = Learned(memory, dataset.split), Frozen(memory, dataset.split)
-            watched = Watched(learned, frozen, embedder, folder, size)
+            learned, frozen = (
+                CrabPathLearner(memory, dataset.split),
+                FrozenLearner(memory, dataset.split),
+            )
+            watched = TimedLearner(learned, frozen, embedder, folder, size)
             for part, course in _rounds(dataset, turns):
                 known = len(watched.windows)
-                follow("endurance", watched, part, embedder, USED, course, k)
+                run_stream("endurance", watched, part, embedder, USED_FEEDBACK, course, k)
                 if watched.turns == turns:
                     watched.close_window()
                 yield from watched.windows[known:]
 
 
-def _rounds(dataset: Dataset, turns: int) -> Iterator[tuple[Dataset, Course]]:
+def _rounds(dataset: Dataset, turns: int) -> Iterator[tuple[Dataset, StreamSchedule]]:
     """The questions again and again; the last round may be short."""
     rounds = -(-turns // len(dataset.queries))
     for number in range(rounds):
-        course = Course(seed=number, dropped=DROPPED)
+        course = StreamSchedule(seed=number, dropped=DROPPED)
         left = turns - number * len(dataset.queries)
         asked = dataset.first(left)
         texts = enumerate(asked.queries.items())
@@ -176,27 +186,29 @@ def _uncached(embeddings: Embeddings) -> Embeddings:
     return under
 
 
-def slopes(windows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
+def fit_slopes(windows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
     """Growth per 1,000 turns by least squares, over all windows and over their second half.
 
     None where fewer than two windows have the figure.
     """
     parts = {"all": windows, "second half": windows[len(windows) // 2 :]}
     return {
-        part: {name: _slope(own, path) for name, path in _FIGURES.items()}
+        part: {name: _fit_slope(own, path) for name, path in _FIGURES.items()}
         for part, own in parts.items()
     }
 
 
-def _slope(windows: Sequence[Mapping[str, Any]], path: Sequence[str]) -> float | None:
-    points = [(window["turns"], _at(window, path)) for window in windows if path[0] in window]
+def _fit_slope(windows: Sequence[Mapping[str, Any]], path: Sequence[str]) -> float | None:
+    points = [
+        (window["turns"], _read_figure(window, path)) for window in windows if path[0] in window
+    ]
     if len(points) < 2:  # noqa: PLR2004  a line needs two points
         return None
     turns, values = np.array(points, dtype=np.float64).T
-    return round(float(np.polyfit(turns, values, 1)[0] * _PER), 4)
+    return round(float(np.polyfit(turns, values, 1)[0] * _SLOPE_TURNS), 4)
 
 
-def _at(window: Mapping[str, Any], path: Sequence[str]) -> float:
+def _read_figure(window: Mapping[str, Any], path: Sequence[str]) -> float:
     found: Any = window
     for name in path:
         found = found[name]

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import READ, Subject
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from benchmarks.learning.plan import LearningPlan
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.scoring.statistics import compared
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Kind
+from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackKind,
+    FeedbackSimulator,
+)
 
 
-def cells(subject: Subject, plan: LearningPlan) -> Iterator[dict[str, Any]]:
+def run_grid(subject: PairedLearners, plan: LearningPlan) -> Iterator[dict[str, Any]]:
     """Learned beside frozen, one cell per kind of feedback and share of noise.
 
     Yields:
@@ -22,26 +25,26 @@ def cells(subject: Subject, plan: LearningPlan) -> Iterator[dict[str, Any]]:
     """
     frozen = subject.scores_in_order(subject.frozen()[0])
     seeds = range(plan.orders_of("grid"))
-    for kind, noise in product(usable(subject, plan), plan.noise_of("grid")):
-        orders = [_one_order(subject, kind, noise, seed) for seed in seeds]
+    for kind, noise in product(usable_kinds(subject, plan), plan.noise_of("grid")):
+        orders = [_run_order(subject, kind, noise, seed) for seed in seeds]
         yield {
             "dataset": subject.name,
             "feedback": kind,
             "noise": noise,
-            "metrics": _differences(subject, _pooled(orders), frozen),
+            "metrics": _compare_scores(subject, _mean_over_orders(orders), frozen),
             "orders": [
-                {"seed": seed, "metrics": _differences(subject, scores, frozen)}
+                {"seed": seed, "metrics": _compare_scores(subject, scores, frozen)}
                 for seed, scores in enumerate(orders)
             ],
         }
 
 
-def usable(subject: Subject, plan: LearningPlan) -> list[Kind]:
+def usable_kinds(subject: PairedLearners, plan: LearningPlan) -> list[FeedbackKind]:
     """Kinds of feedback that the data can give: without answers, ``answer`` is ``outcome``."""
     return [kind for kind in plan.feedback if kind != "answer" or subject.dataset.answers]
 
 
-def by_kind(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def summarize_by_kind(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Over all cells of a kind of feedback, by kind and measure.
 
     Returns:
@@ -52,11 +55,11 @@ def by_kind(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     for kind in dict.fromkeys(cell["feedback"] for cell in found):
         own = [cell["metrics"] for cell in found if cell["feedback"] == kind]
         names = dict.fromkeys(name for metrics in own for name in metrics)
-        summary[kind] = {name: _summary([m[name] for m in own if name in m]) for name in names}
+        summary[kind] = {name: _summarize([m[name] for m in own if name in m]) for name in names}
     return summary
 
 
-def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     differences = [row["difference"] for row in rows]
     return {
         "cells": len(rows),
@@ -66,25 +69,29 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _one_order(subject: Subject, kind: Kind, noise: float, seed: int) -> PerQuery:
+def _run_order(subject: PairedLearners, kind: FeedbackKind, noise: float, seed: int) -> PerQuery:
     with subject.namespace(f"{kind}, noise {noise}, order {seed}") as namespace:
-        done = subject.learned(namespace, Judge(kind, noise, READ), subject.course(seed=seed))
+        done = subject.learned(
+            namespace, FeedbackSimulator(kind, noise, DOCUMENTS_READ), subject.course(seed=seed)
+        )
     return subject.scores_in_order(done[0])
 
 
-def _pooled(orders: Sequence[PerQuery]) -> PerQuery:
+def _mean_over_orders(orders: Sequence[PerQuery]) -> PerQuery:
     """The mean of each question over the orders: n stays the number of questions."""
     return {
         name: np.mean([scores[name] for scores in orders], axis=0).tolist() for name in orders[0]
     }
 
 
-def _differences(subject: Subject, own: PerQuery, frozen: PerQuery) -> dict[str, dict[str, Any]]:
-    return {name: _difference(own[name], frozen[name]) for name in subject.metrics}
+def _compare_scores(
+    subject: PairedLearners, own: PerQuery, frozen: PerQuery
+) -> dict[str, dict[str, Any]]:
+    return {name: _compare_metric(own[name], frozen[name]) for name in subject.metrics}
 
 
-def _difference(own: Sequence[float], frozen: Sequence[float]) -> dict[str, Any]:
-    found = compared(own, frozen)
+def _compare_metric(own: Sequence[float], frozen: Sequence[float]) -> dict[str, Any]:
+    found = compare_paired(own, frozen)
     ci95 = found["ci95"]
     return {
         "learned": round(float(np.mean(own)), 4),

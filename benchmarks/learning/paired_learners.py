@@ -9,21 +9,25 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.streams.learners import Frozen, Learned, Learner
-from crabpath_retrievers.evaluation.streams.prequential import Course, Pass, follow
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
-from crabpath_retrievers.evaluation.streams.summary import scored
+from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, FrozenLearner, Learner
+from crabpath_retrievers.evaluation.streams.prequential import (
+    StreamPass,
+    StreamSchedule,
+    run_stream,
+)
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+from crabpath_retrievers.evaluation.streams.summary import score_pass
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.routing.policy import Router
 
-READ = 5  # documents that a chain reads
+DOCUMENTS_READ = 5  # documents that a chain reads
 DROPPED = 0.2  # share of the words that later passes leave out
-USED = Judge("used", 0.0, READ)
+USED_FEEDBACK = FeedbackSimulator("used", 0.0, DOCUMENTS_READ)
 
 
 @dataclass(slots=True)
-class Subject:
+class PairedLearners:
     """One data set, indexed once.
 
     Attributes:
@@ -42,12 +46,12 @@ class Subject:
     ks: tuple[int, ...]
     passes: int
     _others: ExitStack
-    _frozen: list[Pass] = field(default_factory=list)
+    _frozen: list[StreamPass] = field(default_factory=list)
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the measures that are reported."""
-        return (*(f"full@{k}" for k in self.ks), f"recall@{READ}")
+        return (*(f"full@{k}" for k in self.ks), f"recall@{DOCUMENTS_READ}")
 
     def with_settings(self, settings: Settings, router: Router | None = None) -> CrabPath:
         """The same memory under other settings, or another router: it shares store and index."""
@@ -65,24 +69,28 @@ class Subject:
         finally:
             self.memory.forget(namespace=name)
 
-    def course(self, epochs: int = 1, seed: int = 0) -> Course:
+    def course(self, epochs: int = 1, seed: int = 0) -> StreamSchedule:
         """A stream over the questions."""
-        return Course(epochs, seed, DROPPED)
+        return StreamSchedule(epochs, seed, DROPPED)
 
-    def frozen(self) -> list[Pass]:
+    def frozen(self) -> list[StreamPass]:
         """What is answered before any feedback, with seed 0; asked once.
 
         The first pass does not depend on the order of the questions.
         """
         if not self._frozen:
-            learner = Frozen(self.memory, self.dataset.split)
+            learner = FrozenLearner(self.memory, self.dataset.split)
             course = self.course(self.passes)
-            self._frozen = self.follow("frozen", learner, USED, course)
+            self._frozen = self.follow("frozen", learner, USED_FEEDBACK, course)
         return self._frozen
 
     def learned(
-        self, namespace: str, judge: Judge, course: Course, memory: CrabPath | None = None
-    ) -> list[Pass]:
+        self,
+        namespace: str,
+        judge: FeedbackSimulator,
+        course: StreamSchedule,
+        memory: CrabPath | None = None,
+    ) -> list[StreamPass]:
         """What is answered while a namespace learns.
 
         Args:
@@ -91,16 +99,16 @@ class Subject:
             course: Order and passes.
             memory: The memory under other settings; None for the usual ones.
         """
-        learner = Learned(memory or self.memory, self.dataset.split, namespace)
+        learner = CrabPathLearner(memory or self.memory, self.dataset.split, namespace)
         return self.follow(namespace, learner, judge, course)
 
-    def scores(self, done: Pass) -> PerQuery:
+    def scores(self, done: StreamPass) -> PerQuery:
         """Scores of a pass, in the order in which its questions were asked."""
-        return scored(self.dataset, done, self.ks)
+        return score_pass(self.dataset, done, self.ks)
 
-    def scores_in_order(self, done: Pass) -> PerQuery:
+    def scores_in_order(self, done: StreamPass) -> PerQuery:
         """Scores of a pass in the order of the data, so that passes of any order are comparable."""
-        return self.scores(Pass({query: done.found[query] for query in self.dataset.queries}))
+        return self.scores(StreamPass({query: done.found[query] for query in self.dataset.queries}))
 
     def reworded(self) -> Mapping[str, str]:
         """The questions as a second pass asks them, by id."""
@@ -108,16 +116,18 @@ class Subject:
         order = course.order(list(self.dataset.queries))
         return {q: course.text(self.dataset.queries[q], 1, place) for place, q in enumerate(order)}
 
-    def follow(self, who: str, learner: Learner, judge: Judge, course: Course) -> list[Pass]:
+    def follow(
+        self, who: str, learner: Learner, judge: FeedbackSimulator, course: StreamSchedule
+    ) -> list[StreamPass]:
         """The passes of any learner on this data set; ``who`` stands beside the progress bar."""
         name, embedder = f"{self.name}, {who}", self.memory.embedder
-        return follow(name, learner, self.dataset, embedder, judge, course, self.ks[-1])
+        return run_stream(name, learner, self.dataset, embedder, judge, course, self.ks[-1])
 
 
 @contextmanager
-def opened(
+def open_paired_learners(
     name: str, dataset: Dataset, embeddings: Embeddings, ks: tuple[int, ...], *, passes: int = 1
-) -> Iterator[Subject]:
+) -> Iterator[PairedLearners]:
     """Index a data set in a temporary memory.
 
     Args:
@@ -129,4 +139,4 @@ def opened(
     """
     with CrabPath.open(embeddings=embeddings) as memory, ExitStack() as others:
         memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
-        yield Subject(name, dataset, embeddings, memory, ks, passes, others)
+        yield PairedLearners(name, dataset, embeddings, memory, ks, passes, others)

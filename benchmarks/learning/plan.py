@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.plan import names
-from crabpath_retrievers.evaluation.streams.simulated_feedback import KINDS, Kind
+from crabpath_retrievers.evaluation.plan import split_names
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 
 PARTS = (
     "grid",
@@ -18,7 +18,7 @@ PARTS = (
     "contamination",
     "regions",
 )
-KS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+CUTOFFS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"hotpotqa": (5,), "2wiki": (5,), "multihoprag": (5, 10)}
 )
 """Cut-offs by data set, rising; as many documents are asked for as the last one says."""
@@ -40,8 +40,8 @@ REGION_VARIANTS = (
 )
 """What the region MDP, and what rests on it, is compared with."""
 
-_TOLD: tuple[Kind, ...] = ("used", "answer", "outcome")
-_MOST_NOISE = 0.5  # above it, feedback says the opposite of what is true
+_DEFAULT_KINDS: tuple[FeedbackKind, ...] = ("used", "answer", "outcome")
+_MAX_NOISE = 0.5  # above it, feedback says the opposite of what is true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class LearningPlan:
     paths: Mapping[str, Path]
     parts: tuple[str, ...] = PARTS
     limit: int | None = None
-    feedback: tuple[Kind, ...] = _TOLD
+    feedback: tuple[FeedbackKind, ...] = _DEFAULT_KINDS
     variants: tuple[str, ...] | None = None
     noise: tuple[float, ...] | None = None
     orders: int | None = None
@@ -80,10 +80,10 @@ class LearningPlan:
         if not self.paths:
             msg = "there is nothing to measure: give --hotpotqa, --2wiki or --multihoprag"
             raise InvalidInputError(msg)
-        _require_among("--part", self.parts, PARTS)
-        _require_among("--feedback", self.feedback, KINDS)
+        _require_known("--part", self.parts, PARTS)
+        _require_known("--feedback", self.feedback, FEEDBACK_KINDS)
         if self.variants is not None:
-            _require_among("--variants", self.variants, REGION_VARIANTS)
+            _require_known("--variants", self.variants, REGION_VARIANTS)
         for option, value in (("--orders", self.orders), ("--turns", self.turns)):
             if value is not None and value < 1:
                 msg = f"{option} must be at least 1, not {value}"
@@ -103,31 +103,31 @@ class LearningPlan:
         return "hotpotqa" if "hotpotqa" in self.paths else next(iter(self.paths))
 
 
-def shares(text: str) -> tuple[float, ...]:
+def parse_shares(text: str) -> tuple[float, ...]:
     """Numbers from 0 to 0.5 with commas between.
 
     Raises:
         InvalidInputError: One of them is none.
     """
-    found = tuple(map(_share, names(text)))
+    found = tuple(map(_parse_share, split_names(text)))
     if not found:
         msg = "--noise takes numbers from 0 to 0.5, such as 0,0.1,0.2, not nothing"
         raise InvalidInputError(msg)
     return found
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0.0 <= value <= _MOST_NOISE:
+    if not 0.0 <= value <= _MAX_NOISE:
         msg = f"--noise takes numbers from 0 to 0.5, such as 0,0.1,0.2, not {text!r}"
         raise InvalidInputError(msg)
     return value
 
 
-def _require_among(option: str, given: Sequence[str], allowed: Sequence[str]) -> None:
+def _require_known(option: str, given: Sequence[str], allowed: Sequence[str]) -> None:
     unknown = [name for name in given if name not in allowed]
     if unknown or not given:
         what = f"there is no {option} {unknown[0]!r}" if unknown else f"{option} names nothing"

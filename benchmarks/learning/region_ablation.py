@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import READ, Subject
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, PairedLearners
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.scoring.statistics import compared
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Kind
+from crabpath_retrievers.evaluation.scoring.statistics import compare_paired
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackKind,
+    FeedbackSimulator,
+)
 
-ON = "regions on"
+REGIONS_ON = "regions on"
 EPOCHS = 2
 _DEFAULT = LearningSettings()
 
-VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
+REGION_ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
-        ON: _DEFAULT,
+        REGIONS_ON: _DEFAULT,
         "regions off": replace(_DEFAULT, regions=False),
         "without typed": replace(_DEFAULT, typed=False),
         "without region_baseline": replace(_DEFAULT, region_baseline=False),
@@ -30,17 +33,17 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
 )
 """The default comes first, as the others are compared with it."""
 
-TOLD: tuple[Kind, ...] = ("used", "outcome")
+FEEDBACK_USED: tuple[FeedbackKind, ...] = ("used", "outcome")
 
 Scores = Mapping[str, Mapping[str, float]]
 """Mean score over all orders, by measure and question."""
 
 
-def region_rows(
-    subject: Subject,
+def run_region_ablation(
+    subject: PairedLearners,
     orders: int,
-    told: Sequence[Kind] = TOLD,
-    variants: Sequence[str] = tuple(VARIANTS),
+    told: Sequence[FeedbackKind] = FEEDBACK_USED,
+    variants: Sequence[str] = tuple(REGION_ABLATIONS),
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same streams of two passes.
 
@@ -58,49 +61,53 @@ def region_rows(
     """
     for kind in told:
         beside: dict[str, Scores] = {}
-        for variant in dict.fromkeys((ON, *variants)):
-            own = _parts(subject, kind, variant, orders)
+        for variant in dict.fromkeys((REGIONS_ON, *variants)):
+            own = _scores_by_part(subject, kind, variant, orders)
             beside = beside or own
             yield {
                 "dataset": subject.name,
                 "feedback": kind,
                 "orders": orders,
                 "variant": variant,
-                "parts": {part: _figures(own[part], beside[part]) for part in own},
+                "parts": {part: _compare_scores(own[part], beside[part]) for part in own},
             }
 
 
-def _parts(subject: Subject, kind: Kind, variant: str, orders: int) -> dict[str, Scores]:
-    seeds = [_one_order(subject, kind, variant, seed) for seed in range(orders)]
-    return {part: _pooled([one[part] for one in seeds]) for part in seeds[0]}
+def _scores_by_part(
+    subject: PairedLearners, kind: FeedbackKind, variant: str, orders: int
+) -> dict[str, Scores]:
+    seeds = [_run_order(subject, kind, variant, seed) for seed in range(orders)]
+    return {part: _mean_over_orders([one[part] for one in seeds]) for part in seeds[0]}
 
 
-def _one_order(
-    subject: Subject, kind: Kind, variant: str, seed: int
+def _run_order(
+    subject: PairedLearners, kind: FeedbackKind, variant: str, seed: int
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Scores by part, measure and question."""
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    memory = subject.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
     course = subject.course(EPOCHS, seed)
     with subject.namespace(f"{variant}, {kind}, order {seed}") as namespace:
-        done = subject.learned(namespace, Judge(kind, 0.0, READ), course, memory)
+        done = subject.learned(
+            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), course, memory
+        )
     first, second = (subject.scores(one) for one in done)
     asked = course.order(list(subject.dataset.queries))
     half = len(asked) // 2
     return {
-        "first pass": _by_question(subject, first, asked, 0),
-        "second half": _by_question(subject, first, asked, half),
-        "second pass": _by_question(subject, second, asked, 0),
+        "first pass": _scores_by_question(subject, first, asked, 0),
+        "second half": _scores_by_question(subject, first, asked, half),
+        "second pass": _scores_by_question(subject, second, asked, 0),
     }
 
 
-def _by_question(
-    subject: Subject, scores: PerQuery, asked: Sequence[str], begin: int
+def _scores_by_question(
+    subject: PairedLearners, scores: PerQuery, asked: Sequence[str], begin: int
 ) -> dict[str, dict[str, float]]:
     names = [f"full@{k}" for k in subject.ks]
     return {n: dict(zip(asked[begin:], scores[n][begin:], strict=True)) for n in names}
 
 
-def _pooled(orders: Sequence[Scores]) -> Scores:
+def _mean_over_orders(orders: Sequence[Scores]) -> Scores:
     """The mean of each question over the orders that have it: n is at most their number."""
     pooled: dict[str, dict[str, float]] = {}
     for name in orders[0]:
@@ -112,9 +119,9 @@ def _pooled(orders: Sequence[Scores]) -> Scores:
     return pooled
 
 
-def _figures(own: Scores, beside: Scores) -> dict[str, dict[str, Any]]:
+def _compare_scores(own: Scores, beside: Scores) -> dict[str, dict[str, Any]]:
     return {
         name: {"mean": round(float(np.mean(list(own[name].values()))), 4)}
-        | compared(list(own[name].values()), list(beside[name].values()))
+        | compare_paired(list(own[name].values()), list(beside[name].values()))
         for name in own
     }

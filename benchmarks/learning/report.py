@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning.memory_tables import (
-    contamination_tables,
-    region_tables,
+    render_contamination,
+    render_regions,
 )
 from benchmarks.learning.plots import write_learning_plots
-from crabpath_retrievers.evaluation.reporting.tables import Figures, table, with_interval
+from crabpath_retrievers.evaluation.reporting.tables import Figures, format_interval, render_table
 
 _NOTE = """\
 Every answer was given and kept before its label was read. Intervals are 95 % BCa bootstraps over
@@ -42,21 +42,21 @@ def write_learning_report(figures: Figures, folder: Path) -> None:
     """Write ``report.md`` and its plots into a directory that exists."""
     plots = write_learning_plots(figures, folder)
     shown = [f"![{title}]({name})" for name, title in plots.items()]
-    text = "\n\n".join([learning_tables(figures), *shown])
+    text = "\n\n".join([render_learning(figures), *shown])
     (folder / "report.md").write_text(text + "\n", encoding="utf-8")
 
 
-def learning_tables(figures: Figures) -> str:
+def render_learning(figures: Figures) -> str:
     """The tables."""
-    parts = ["# What learning gives", _datasets(figures), _NOTE]
+    parts = ["# What learning gives", _render_datasets(figures), _NOTE]
     sections = {
-        "grid": ("Does it hurt?", _grid),
-        "ablation": ("Mechanisms", _ablation),
-        "compression": ("Shorter answers", _compression),
-        "endurance": ("Endurance", _endurance),
-        "routing": ("Calls of a chat model", _routing),
-        "contamination": ("Contamination", contamination_tables),
-        "regions": ("Regions", region_tables),
+        "grid": ("Does it hurt?", _render_grid),
+        "ablation": ("Mechanisms", _render_ablation),
+        "compression": ("Shorter answers", _render_compression),
+        "endurance": ("Endurance", _render_endurance),
+        "routing": ("Calls of a chat model", _render_routing),
+        "contamination": ("Contamination", render_contamination),
+        "regions": ("Regions", render_regions),
     }
     for name, (title, shown) in sections.items():
         if name in figures:
@@ -64,35 +64,37 @@ def learning_tables(figures: Figures) -> str:
     return "\n\n".join(parts)
 
 
-def _datasets(figures: Figures) -> str:
+def _render_datasets(figures: Figures) -> str:
     head = ["data set", "file", "questions", "documents", "k"]
     rows = (
         [name, of["file"], of["questions"], of["documents"], of["k"]]
         for name, of in figures["datasets"].items()
     )
-    return f"{table(head, rows)}\n\nEmbedding {figures['embedding']}; {figures['wall_s']} s."
+    return f"{render_table(head, rows)}\n\nEmbedding {figures['embedding']}; {figures['wall_s']} s."
 
 
-def _grid(grid: Mapping[str, Any]) -> Iterator[str]:
+def _render_grid(grid: Mapping[str, Any]) -> Iterator[str]:
     head = ["data set", "feedback", "noise", "measure", "learned", "frozen", "difference", "p"]
     rows = (
-        [cell["dataset"], cell["feedback"], cell["noise"], name, *_compared(cell, name)]
+        [cell["dataset"], cell["feedback"], cell["noise"], name, *_comparison_cells(cell, name)]
         for cell in grid["cells"]
         for name in cell["metrics"]
     )
-    yield table([*head, "orders", "below"], rows)
+    yield render_table([*head, "orders", "below"], rows)
     yield _GRID_NOTE
     summary = (
         [kind, name, of["cells"], f"{of['difference']:+.3f}", f"{of['least']:+.3f}", of["below"]]
         for kind, metrics in grid["kinds"].items()
         for name, of in metrics.items()
     )
-    yield table(["feedback", "measure", "cells", "mean difference", "lowest", "below"], summary)
+    yield render_table(
+        ["feedback", "measure", "cells", "mean difference", "lowest", "below"], summary
+    )
     for left in grid["left_out"]:
         yield f"`{left['feedback']}` was left out on {left['dataset']}: its file has no answers."
 
 
-def _compared(cell: Mapping[str, Any], name: str) -> list[object]:
+def _comparison_cells(cell: Mapping[str, Any], name: str) -> list[object]:
     of = cell["metrics"][name]
     orders = [order["metrics"][name] for order in cell["orders"]]
     differences = [order["difference"] for order in orders]
@@ -100,51 +102,56 @@ def _compared(cell: Mapping[str, Any], name: str) -> list[object]:
     return [
         f"{of['learned']:.3f}",
         f"{of['frozen']:.3f}",
-        with_interval(of["difference"], of["ci95"], sign="+"),
-        _p(of["p"]),
+        format_interval(of["difference"], of["ci95"], sign="+"),
+        _format_p(of["p"]),
         f"{min(differences):+.3f} to {max(differences):+.3f}",
         f"{'**yes**' if of['below'] else 'no'}, {below} of {len(orders)}",
     ]
 
 
-def _ablation(ablation: Mapping[str, Any]) -> Iterator[str]:
+def _render_ablation(ablation: Mapping[str, Any]) -> Iterator[str]:
     parts = next((list(row["parts"]) for row in ablation["rows"]), [])
     rows = (
-        [row["dataset"], row["feedback"], row["variant"], *map(_beside, row["parts"].values())]
+        [
+            row["dataset"],
+            row["feedback"],
+            row["variant"],
+            *map(_format_comparison, row["parts"].values()),
+        ]
         for row in ablation["rows"]
     )
     yield f"{ablation['metric']}:"
-    yield table(["data set", "feedback", "variant", *parts], rows)
+    yield render_table(["data set", "feedback", "variant", *parts], rows)
     yield _ABLATION_NOTE
 
 
-def _beside(of: Mapping[str, Any]) -> str:
+def _format_comparison(of: Mapping[str, Any]) -> str:
     if of["p"] is None:
         return f"{of['mean']:.3f}"
-    difference = with_interval(of["difference"], of["ci95"], sign="+")
+    difference = format_interval(of["difference"], of["ci95"], sign="+")
     return f"{of['mean']:.3f}; {difference}, p {of['p']:.4f}"
 
 
-def _compression(compression: Mapping[str, Any]) -> Iterator[str]:
+def _render_compression(compression: Mapping[str, Any]) -> Iterator[str]:
     rows = (
         [
             row["asked"],
             row["method"],
             "–" if row["confident"] is None else row["confident"],
-            with_interval(row["documents"], row["documents_ci95"]),
-            with_interval(row["full"], row["full_ci95"]),
-            with_interval(row["difference"], row["ci95"], sign="+"),
-            _p(row["p"]),
+            format_interval(row["documents"], row["documents_ci95"]),
+            format_interval(row["full"], row["full_ci95"]),
+            format_interval(row["difference"], row["ci95"], sign="+"),
+            _format_p(row["p"]),
         ]
         for row in compression["rows"]
     )
     yield f"{compression['dataset']}:"
     head = ["asked", "method", "confident", "documents", "full evidence", "difference", "p"]
-    yield table(head, rows)
+    yield render_table(head, rows)
     yield _COMPRESSION_NOTE
 
 
-def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
+def _render_endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
     head = ["turns", "retrieve p50", "p95", "record p50", "p95", "unrecorded", "frozen"]
     rows = (
         [
@@ -160,15 +167,15 @@ def _endurance(endurance: Mapping[str, Any]) -> Iterator[str]:
         for window in endurance["windows"]
     )
     yield f"{endurance['dataset']}:"
-    yield table([*head, "ratio", "with embedding", "memory MiB", "store MiB"], rows)
+    yield render_table([*head, "ratio", "with embedding", "memory MiB", "store MiB"], rows)
     slopes = endurance["slopes"]
     names = dict.fromkeys(name for own in slopes.values() for name in own)
-    shown = ([name, *(_slope(own[name]) for own in slopes.values())] for name in names)
-    yield table(["per 1,000 turns", *slopes], shown)
+    shown = ([name, *(_format_slope(own[name]) for own in slopes.values())] for name in names)
+    yield render_table(["per 1,000 turns", *slopes], shown)
     yield _ENDURANCE_NOTE
 
 
-def _routing(routing: Mapping[str, Any]) -> Iterator[str]:
+def _render_routing(routing: Mapping[str, Any]) -> Iterator[str]:
     ends = next(([w["turns"] for w in row["windows"]] for row in routing["rows"]), [])
     for name, title in (("calls", "Calls per turn"), (routing["metric"], routing["metric"])):
         yield f"{title}, in windows that end with turn:"
@@ -176,18 +183,20 @@ def _routing(routing: Mapping[str, Any]) -> Iterator[str]:
             [row["dataset"], row["router"], row["feedback"], *(w[name] for w in row["windows"])]
             for row in routing["rows"]
         )
-        yield table(["data set", "router", "feedback", *ends], rows)
+        yield render_table(["data set", "router", "feedback", *ends], rows)
     shown = (
         [row[name] for name in ("dataset", "router", "feedback", *_ROUTED)]
         for row in routing["rows"]
     )
-    yield table(["data set", "router", "feedback", "calls later", "tokens a call", "failed"], shown)
+    yield render_table(
+        ["data set", "router", "feedback", "calls later", "tokens a call", "failed"], shown
+    )
     yield _ROUTING_NOTE.format(model=routing["model"])
 
 
-def _slope(value: float | None) -> str:
+def _format_slope(value: float | None) -> str:
     return "–" if value is None else f"{value:+.3f}"
 
 
-def _p(value: float | None) -> str:
+def _format_p(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"

@@ -10,26 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.paired_learners import DROPPED, READ, Subject
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.evaluation.chat_models import model_of
+from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.learners import Learned, Ranked
-from crabpath_retrievers.evaluation.streams.prequential import Course, Pass
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Kind
+from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
+from crabpath_retrievers.evaluation.streams.prequential import StreamPass, StreamSchedule
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackKind,
+    FeedbackSimulator,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.usage import Usage
 
 QUESTIONS = 50
 ROUNDS = 8
-SETTLED = 200  # turns after which routes should be reflexes
+SETTLING_TURNS = 200  # turns after which routes should be reflexes
 WINDOW = 50
 MODEL = "simulated:0.3"
-METRIC = f"full@{READ}"
+METRIC = f"full@{DOCUMENTS_READ}"
 
 _NO_EPISODES = LearningSettings(episodes=False)
-VARIANTS: tuple[tuple[str, Kind, str | None, LearningSettings], ...] = (
+ROUTING_VARIANTS: tuple[tuple[str, FeedbackKind, str | None, LearningSettings], ...] = (
     ("policy alone", "used", None, LearningSettings()),
     ("chat model", "used", MODEL, LearningSettings()),
     ("chat model", "outcome", MODEL, LearningSettings()),
@@ -39,19 +42,19 @@ VARIANTS: tuple[tuple[str, Kind, str | None, LearningSettings], ...] = (
 
 
 @dataclass(slots=True)
-class Metered(Learned):
+class MeteredLearner(CrabPathLearner):
     """Learns, and keeps what each turn cost."""
 
     usage: list[Usage] = field(default_factory=list)
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
-        found = Learned.rank(self, query, vector, k)
+        found = CrabPathLearner.rank(self, query, vector, k)
         self.usage.append(self.turn.usage if self.turn else Usage())
         return found
 
 
-def routing_rows(subject: Subject) -> Iterator[dict[str, Any]]:
+def run_routing(subject: PairedLearners) -> Iterator[dict[str, Any]]:
     """A stream of ``QUESTIONS`` that come ``ROUNDS`` times, a fifth of their words left out.
 
     Yields:
@@ -59,40 +62,43 @@ def routing_rows(subject: Subject) -> Iterator[dict[str, Any]]:
         ``calls`` and ``tokens`` per turn and ``METRIC``; ``calls_later``: calls per turn after
         ``SETTLED`` turns; ``tokens_per_call``; ``failures``.
     """
-    dataset = _few(subject.dataset)
-    for router, kind, model, learning in VARIANTS:
-        asking = None if model is None else ChatModelRouter(model_of(model))
+    dataset = _sample_questions(subject.dataset)
+    for router, kind, model, learning in ROUTING_VARIANTS:
+        asking = None if model is None else ChatModelRouter(load_chat_model(model))
         memory = subject.with_settings(replace(Settings(), learning=learning), asking)
         with subject.namespace(f"{router}, {kind}") as namespace:
-            learner = Metered(memory, dataset.split, namespace)
-            course, judge = Course(ROUNDS, 0, DROPPED), Judge(kind, 0.0, READ)
+            learner = MeteredLearner(memory, dataset.split, namespace)
+            course, judge = (
+                StreamSchedule(ROUNDS, 0, DROPPED),
+                FeedbackSimulator(kind, 0.0, DOCUMENTS_READ),
+            )
             passes = replace(subject, dataset=dataset).follow(namespace, learner, judge, course)
             yield {
                 "dataset": subject.name,
                 "router": router,
                 "feedback": kind,
-                **_figures(learner.usage, _full(subject, passes)),
+                **_summarize(learner.usage, _full_evidence(subject, passes)),
             }
 
 
-def _few(dataset: Dataset) -> Dataset:
+def _sample_questions(dataset: Dataset) -> Dataset:
     """The same corpus with few of the questions, drawn with seed 0."""
     names = list(dataset.queries)
     drawn = np.random.default_rng(0).permutation(len(names))[:QUESTIONS]
     return replace(dataset, queries={names[i]: dataset.queries[names[i]] for i in drawn})
 
 
-def _full(subject: Subject, passes: list[Pass]) -> list[float]:
+def _full_evidence(subject: PairedLearners, passes: list[StreamPass]) -> list[float]:
     return [score for done in passes for score in subject.scores(done)[METRIC]]
 
 
-def _figures(usage: list[Usage], full: list[float]) -> dict[str, Any]:
+def _summarize(usage: list[Usage], full: list[float]) -> dict[str, Any]:
     calls = [one.calls for one in usage]
     tokens = [one.tokens for one in usage]
     windows = [slice(start, start + WINDOW) for start in range(0, len(usage), WINDOW)]
     return {
         "turns": len(usage),
-        "calls_later": _mean(calls[SETTLED:]),
+        "calls_later": _mean(calls[SETTLING_TURNS:]),
         "tokens_per_call": round(sum(tokens) / max(1, sum(calls)), 1),
         "failures": sum(one.failures for one in usage),
         "windows": [

@@ -7,34 +7,34 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.learning.ablation import EPOCHS, METRIC, ablated
-from benchmarks.learning.answer_length import DEPTH, compressed
+from benchmarks.learning.ablation import EPOCHS, METRIC, run_ablation
+from benchmarks.learning.answer_length import DEPTH, measure_short_answers
 from benchmarks.learning.contamination import METRIC as SPOILED
-from benchmarks.learning.contamination import contaminated, ordered
-from benchmarks.learning.endurance import WINDOW, endured, slopes
-from benchmarks.learning.feedback_grid import by_kind, cells, usable
-from benchmarks.learning.paired_learners import Subject, opened
+from benchmarks.learning.contamination import check_claimed_order, run_contamination
+from benchmarks.learning.endurance import WINDOW, fit_slopes, run_endurance
+from benchmarks.learning.feedback_grid import run_grid, summarize_by_kind, usable_kinds
+from benchmarks.learning.paired_learners import PairedLearners, open_paired_learners
 from benchmarks.learning.plan import (
-    KS,
+    CUTOFFS,
     NOISE,
     ORDERS,
     REGION_VARIANTS,
     LearningPlan,
 )
-from benchmarks.learning.region_ablation import TOLD, region_rows
+from benchmarks.learning.region_ablation import FEEDBACK_USED, run_region_ablation
 from benchmarks.learning.routing_calls import METRIC as FULL
 from benchmarks.learning.routing_calls import MODEL as ROUTER
-from benchmarks.learning.routing_calls import routing_rows
+from benchmarks.learning.routing_calls import run_routing
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.embedding import embedder
-from crabpath_retrievers.evaluation.plan import labelled
+from crabpath_retrievers.evaluation.embedding import cached_embedder
+from crabpath_retrievers.evaluation.plan import load_labelled
 from crabpath_retrievers.seeds.embedder import MODEL
 
-Keep = Callable[[Mapping[str, Any]], None]
+SaveFigures = Callable[[Mapping[str, Any]], None]
 """Is handed the figures so far after every cell, so that an interrupted run loses one at most."""
 
 
-def measure_learning(plan: LearningPlan, keep: Keep) -> dict[str, Any]:
+def measure_learning(plan: LearningPlan, keep: SaveFigures) -> dict[str, Any]:
     """Measure every part that is asked for; each data set is indexed once for all but endurance.
 
     Args:
@@ -48,9 +48,9 @@ def measure_learning(plan: LearningPlan, keep: Keep) -> dict[str, Any]:
         InvalidInputError: The data cannot be used.
     """
     begun = time.perf_counter()
-    datasets = {name: labelled(name, path, plan.limit) for name, path in plan.paths.items()}
-    embeddings = embedder(cache=plan.cache)
-    figures = _empty(plan, datasets)
+    datasets = {name: load_labelled(name, path, plan.limit) for name, path in plan.paths.items()}
+    embeddings = cached_embedder(cache=plan.cache)
+    figures = _empty_record(plan, datasets)
 
     def added() -> None:
         figures["wall_s"] = round(time.perf_counter() - begun, 1)
@@ -59,68 +59,72 @@ def measure_learning(plan: LearningPlan, keep: Keep) -> dict[str, Any]:
     if set(plan.parts) != {"endurance"}:
         for name, dataset in datasets.items():
             passes = EPOCHS if "ablation" in plan.parts else 1
-            with opened(name, dataset, embeddings, KS[name], passes=passes) as subject:
-                _measure(subject, plan, figures, added)
+            with open_paired_learners(
+                name, dataset, embeddings, CUTOFFS[name], passes=passes
+            ) as subject:
+                _measure_parts(subject, plan, figures, added)
     if "endurance" in plan.parts:
-        _endure(plan, datasets[plan.longest], embeddings, figures["endurance"], added)
+        _measure_endurance(plan, datasets[plan.longest], embeddings, figures["endurance"], added)
     return figures
 
 
-def _measure(
-    subject: Subject, plan: LearningPlan, figures: dict[str, Any], added: Callable[[], None]
+def _measure_parts(
+    subject: PairedLearners, plan: LearningPlan, figures: dict[str, Any], added: Callable[[], None]
 ) -> None:
     """The parts that share one memory."""
     if "grid" in plan.parts:
         grid = figures["grid"]
-        for kind in set(plan.feedback) - set(usable(subject, plan)):
+        for kind in set(plan.feedback) - set(usable_kinds(subject, plan)):
             grid["left_out"].append({"dataset": subject.name, "feedback": kind})
-        for cell in cells(subject, plan):
+        for cell in run_grid(subject, plan):
             grid["cells"].append(cell)
-            grid["kinds"] = by_kind(grid["cells"])
+            grid["kinds"] = summarize_by_kind(grid["cells"])
             added()
-    for part, rows in _rows(subject, plan).items():
+    for part, rows in _rows_by_part(subject, plan).items():
         for row in rows:
             figures[part]["rows"].append(row)
             if part == "contamination":
-                figures[part]["ordered"] = ordered(figures[part]["rows"])
+                figures[part]["ordered"] = check_claimed_order(figures[part]["rows"])
             added()
 
 
-def _rows(subject: Subject, plan: LearningPlan) -> dict[str, Iterator[dict[str, Any]]]:
+def _rows_by_part(
+    subject: PairedLearners, plan: LearningPlan
+) -> dict[str, Iterator[dict[str, Any]]]:
     """What each part that consists of rows will yield, in the order in which they are measured."""
     parts = {
-        "ablation": ablated(subject),
-        "routing": routing_rows(subject),
+        "ablation": run_ablation(subject),
+        "routing": run_routing(subject),
         "contamination": chain.from_iterable(
-            contaminated(subject, noise, plan.orders_of("contamination"))
+            run_contamination(subject, noise, plan.orders_of("contamination"))
             for noise in plan.noise_of("contamination")
         ),
-        "regions": region_rows(
+        "regions": run_region_ablation(
             subject,
             plan.orders_of("regions"),
-            [kind for kind in TOLD if kind in plan.feedback],
+            [kind for kind in FEEDBACK_USED if kind in plan.feedback],
             plan.variants or REGION_VARIANTS,
         ),
     }
     if subject.name == plan.longest:
-        parts["compression"] = compressed(subject)
+        parts["compression"] = measure_short_answers(subject)
     return {part: rows for part, rows in parts.items() if part in plan.parts}
 
 
-def _endure(
+def _measure_endurance(
     plan: LearningPlan,
     dataset: Dataset,
     embeddings: Embeddings,
     found: dict[str, Any],
     added: Callable[[], None],
 ) -> None:
-    for window in endured(dataset, embeddings, KS[plan.longest][-1], plan.turns):
+    for window in run_endurance(dataset, embeddings, CUTOFFS[plan.longest][-1], plan.turns):
         found["windows"].append(window)
-        found["slopes"] = slopes(found["windows"])
+        found["slopes"] = fit_slopes(found["windows"])
         added()
 
 
-def _empty(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
+def _empty_record(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     """The record before anything is measured, with the parts that will be."""
     parts: dict[str, dict[str, Any]] = {
         "grid": {"cells": [], "kinds": {}, "left_out": []},
@@ -133,14 +137,16 @@ def _empty(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any
     }
     return {
         "embedding": MODEL,
-        "plan": _asked(plan),
-        "datasets": {name: _described(plan, name, dataset) for name, dataset in datasets.items()},
+        "plan": _describe_plan(plan),
+        "datasets": {
+            name: _describe_dataset(plan, name, dataset) for name, dataset in datasets.items()
+        },
         **{part: parts[part] for part in parts if part in plan.parts},
         "wall_s": 0.0,
     }
 
 
-def _asked(plan: LearningPlan) -> dict[str, Any]:
+def _describe_plan(plan: LearningPlan) -> dict[str, Any]:
     return {
         "limit": plan.limit,
         "turns": plan.turns,
@@ -151,12 +157,12 @@ def _asked(plan: LearningPlan) -> dict[str, Any]:
     }
 
 
-def _described(plan: LearningPlan, name: str, dataset: Dataset) -> dict[str, Any]:
+def _describe_dataset(plan: LearningPlan, name: str, dataset: Dataset) -> dict[str, Any]:
     return {
         "file": plan.paths[name].resolve().name,
         "questions": len(dataset.queries),
         "documents": len(dataset.documents),
-        "k": KS[name][-1],
+        "k": CUTOFFS[name][-1],
         "distinct": dataset.split,
         "answers": len(dataset.answers),
     }

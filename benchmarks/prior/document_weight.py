@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
@@ -27,7 +27,7 @@ _DOCUMENT = FEATURES.index("document")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChunkQuery:
     """The candidate chunks of one question, the document of each, and the relevant documents."""
 
     query: str
@@ -36,7 +36,7 @@ class Asked:
     gold: frozenset[str]
 
 
-def joined(dataset: Dataset, embeddings: Embeddings, seed: int = 0) -> Dataset:
+def join_passages(dataset: Dataset, embeddings: Embeddings, seed: int = 0) -> Dataset:
     """The same questions over documents of several passages each.
 
     A passage that is drawn takes those free ones along that are nearest to it.
@@ -46,7 +46,7 @@ def joined(dataset: Dataset, embeddings: Embeddings, seed: int = 0) -> Dataset:
         embeddings: Says which passages are near each other.
         seed: Of the order in which passages are drawn.
     """
-    groups = _groups(embeddings, [d.page_content for d in dataset.documents], seed)
+    groups = _group_neighbours(embeddings, [d.page_content for d in dataset.documents], seed)
     home = {
         str(dataset.documents[place].id): f"document-{number}"
         for number, places in enumerate(groups)
@@ -66,7 +66,7 @@ def joined(dataset: Dataset, embeddings: Embeddings, seed: int = 0) -> Dataset:
     return Dataset(dataset.name, documents, dataset.queries, qrels, split=True)
 
 
-def _groups(embeddings: Embeddings, texts: list[str], seed: int) -> list[list[int]]:
+def _group_neighbours(embeddings: Embeddings, texts: list[str], seed: int) -> list[list[int]]:
     vectors = np.array(embeddings.embed_documents(texts), dtype=np.float32)
     free = np.ones(len(texts), dtype=bool)
     groups = []
@@ -80,7 +80,7 @@ def _groups(embeddings: Embeddings, texts: list[str], seed: int) -> list[list[in
     return groups
 
 
-def asked(dataset: Dataset, embeddings: Embeddings) -> list[Asked]:
+def collect_chunks(dataset: Dataset, embeddings: Embeddings) -> list[ChunkQuery]:
     """Candidates of every question, as retrieval itself finds them."""
     found = []
     with CrabPath.open(embeddings=embeddings) as memory:
@@ -90,37 +90,38 @@ def asked(dataset: Dataset, embeddings: Embeddings) -> list[Asked]:
             nodes = [hit.head.id for hit in evidence.pool]
             home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
             documents = [home[node] for node in nodes]
-            found.append(Asked(query, evidence, documents, dataset.qrels[query]))
+            found.append(ChunkQuery(query, evidence, documents, dataset.qrels[query]))
     return found
 
 
-def document_weight(ranker: Ranker, parts: Sequence[Sequence[Asked]]) -> dict[str, Any]:
+def choose_document_weight(ranker: Ranker, parts: Sequence[Sequence[ChunkQuery]]) -> dict[str, Any]:
     """The weight with the best mean of recall@5 and recall@10, every data set counting the same.
 
     Returns:
         ``{"weight": …, "recall": {weight: [{"recall@5": …, "recall@10": …} per data set]}}``.
     """
     recalls = {
-        weight: [_recalls(_with(ranker, weight), part) for part in parts] for weight in WEIGHTS
+        weight: [_mean_recalls(_with_weight(ranker, weight), part) for part in parts]
+        for weight in WEIGHTS
     }
     best = max(WEIGHTS, key=lambda w: np.mean([list(found.values()) for found in recalls[w]]))
     return {"weight": best, "recall": {str(weight): found for weight, found in recalls.items()}}
 
 
-def _with(ranker: Ranker, weight: float) -> Ranker:
+def _with_weight(ranker: Ranker, weight: float) -> Ranker:
     weights = ranker.weights.copy()
     weights[_DOCUMENT] = weight
     return ranker.with_weights(weights)
 
 
-def _recalls(ranker: Ranker, part: Sequence[Asked]) -> dict[str, float]:
+def _mean_recalls(ranker: Ranker, part: Sequence[ChunkQuery]) -> dict[str, float]:
     qrels = {item.query: item.gold for item in part}
-    run = {item.query: _ranked(ranker, item) for item in part}
-    scores = measured(qrels, run, _KS)
+    run = {item.query: _rank_documents(ranker, item) for item in part}
+    scores = score_rankings(qrels, run, _KS)
     return {f"recall@{k}": round(float(np.mean(scores[f"recall@{k}"])), 4) for k in _KS}
 
 
-def _ranked(ranker: Ranker, item: Asked) -> list[str]:
+def _rank_documents(ranker: Ranker, item: ChunkQuery) -> list[str]:
     matrix = ranker.features(item.evidence)
     order = np.argsort(-ranker.log_odds(matrix), kind="stable").tolist()
     among = one_of_each(item.documents, order, item.evidence, matrix)

@@ -6,28 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prior.conditional_logit import (
-    HAND,
-    Ranking,
-    by_hand,
-    cross_validated,
-    fit,
-    measured,
-    rankings,
+    HAND_WEIGHTS,
+    TrainingQuery,
+    collect_candidates,
+    cross_validate,
+    fit_ranker,
+    make_hand_ranker,
+    measure_ranker,
 )
-from benchmarks.prior.document_weight import asked, document_weight, joined
+from benchmarks.prior.document_weight import choose_document_weight, collect_chunks, join_passages
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets import Dataset, hotpotqa, musique
-from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_musique
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
 from crabpath_retrievers.seeds.embedder import MODEL
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
-    "hotpotqa": hotpotqa,
-    "2wiki": hotpotqa,
-    "musique": musique,
+    "hotpotqa": load_hotpotqa,
+    "2wiki": load_hotpotqa,
+    "musique": load_musique,
 }
 # 2Wiki names what it asks for: there joined passages are found whatever the weight.
-_LENGTHENED = ("hotpotqa", "musique")
+_JOINED = ("hotpotqa", "musique")
 
 
 def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str, Any]:
@@ -47,15 +47,21 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         if "dev" in path.name or "test" in path.name:
             msg = f"{path.name} is not a training file: the prior is fitted on training files only"
             raise InvalidInputError(msg)
-    embeddings = embedder(cache=cache)
+    embeddings = cached_embedder(cache=cache)
     datasets = {name: _LOADERS[name](path) for name, path in paths.items()}
-    found: dict[str, list[Ranking]] = {
-        name: rankings(dataset, embeddings, name=name) for name, dataset in datasets.items()
+    found: dict[str, list[TrainingQuery]] = {
+        name: collect_candidates(dataset, embeddings, name=name)
+        for name, dataset in datasets.items()
     }
     everything = [ranking for part in found.values() for ranking in part]
-    ranker, alone, hand = fit(everything), by_hand(similarity=1.0), by_hand(**HAND)
-    long = document_weight(
-        ranker, [asked(joined(datasets[name], embeddings), embeddings) for name in _LENGTHENED]
+    ranker, alone, hand = (
+        fit_ranker(everything),
+        make_hand_ranker(similarity=1.0),
+        make_hand_ranker(**HAND_WEIGHTS),
+    )
+    long = choose_document_weight(
+        ranker,
+        [collect_chunks(join_passages(datasets[name], embeddings), embeddings) for name in _JOINED],
     )
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
     return {
@@ -64,16 +70,16 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         "provenance": {
             "command": "crabpath fit-prior",
             "embedder": MODEL,
-            "files": {name: _file(path, found[name]) for name, path in paths.items()},
-            "similarity alone": {name: measured(part, alone) for name, part in found.items()},
-            "weights by hand": {name: measured(part, hand) for name, part in found.items()},
-            "fitted": {name: measured(part, ranker) for name, part in found.items()},
-            "held-out fifths": cross_validated(everything),
-            "joined passages": {"data": _LENGTHENED, **long},
+            "files": {name: _describe_file(path, found[name]) for name, path in paths.items()},
+            "similarity alone": {name: measure_ranker(part, alone) for name, part in found.items()},
+            "weights by hand": {name: measure_ranker(part, hand) for name, part in found.items()},
+            "fitted": {name: measure_ranker(part, ranker) for name, part in found.items()},
+            "held-out fifths": cross_validate(everything),
+            "joined passages": {"data": _JOINED, **long},
         },
     }
 
 
-def _file(path: Path, found: list[Ranking]) -> dict[str, Any]:
+def _describe_file(path: Path, found: list[TrainingQuery]) -> dict[str, Any]:
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"name": path.name, "sha256": digest, "queries": len(found)}

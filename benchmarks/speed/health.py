@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.timing import timed
+from benchmarks.speed.timing import time_call
 from crabpath_retrievers.changes import (
     AdjustWeights,
     AdvanceClock,
@@ -29,15 +29,17 @@ from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
 
 _BATCH = 4000
 _DIMENSION = 384
-_FEW = 8  # dimensions in Chroma, which is asked for ids alone
-_WORDS = 60  # of a chunk
+_INDEX_DIMENSION = 8  # dimensions in Chroma, which is asked for ids alone
+_CHUNK_WORDS = 60  # of a chunk
 _KINDS = (EdgeKind.MENTION, EdgeKind.MENTIONED_BY, EdgeKind.SHARED_TERM, EdgeKind.SIBLING)
 _NAMESPACE = "bench"
 _VISITED, _RETURNED = 12, 4
 _TURNS = 200
 
 
-def measure(folder: Path, *, nodes: int, degree: int, learned: int, rounds: int) -> dict[str, Any]:
+def measure_health(
+    folder: Path, *, nodes: int, degree: int, learned: int, rounds: int
+) -> dict[str, Any]:
     """Build a synthetic store and measure its health, as one JSON-safe record.
 
     Args:
@@ -47,13 +49,13 @@ def measure(folder: Path, *, nodes: int, degree: int, learned: int, rounds: int)
         learned: Weights of one namespace; twice as many pairs are counted.
         rounds: Measurements after the first one, which reads the files afresh.
     """
-    building, _ = timed(partial(build, folder, nodes, degree, learned))
+    building, _ = time_call(partial(build_synthetic, folder, nodes, degree, learned))
     store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
     try:
-        ask = partial(_asked, store, index.held)
-        first, report = timed(ask)
-        rest = [timed(ask)[0] for _ in range(rounds)]
-        alone = [timed(partial(_asked, store, None))[0] for _ in range(rounds)]
+        ask = partial(_check, store, index.held)
+        first, report = time_call(ask)
+        rest = [time_call(ask)[0] for _ in range(rounds)]
+        alone = [time_call(partial(_check, store, None))[0] for _ in range(rounds)]
         facts = store.catalog.statistics()
     finally:
         index.close()
@@ -64,40 +66,40 @@ def measure(folder: Path, *, nodes: int, degree: int, learned: int, rounds: int)
         "learned_weights": facts["learned_weights"],
         "built_s": round(building, 1),
         "first_s": round(first, 3),
-        "then_s": _told(rest),
-        "without_vector_index_s": _told(alone),
+        "then_s": _summarize(rest),
+        "without_vector_index_s": _summarize(alone),
         "sampled": {metric.name: metric.sampled for metric in report.metrics},
         "values": {metric.name: metric.value for metric in report.metrics},
     }
 
 
-def _asked(store: GraphStore, held: Held | None) -> Any:
+def _check(store: GraphStore, held: Held | None) -> Any:
     return checkup(store, _NAMESPACE, Settings(), held)
 
 
-def _told(seconds: list[float]) -> dict[str, float]:
+def _summarize(seconds: list[float]) -> dict[str, float]:
     return {
         "median": round(statistics.median(seconds), 3),
         "worst": round(max(seconds), 3),
     }
 
 
-def build(folder: Path, nodes: int, degree: int, learned: int) -> None:
+def build_synthetic(folder: Path, nodes: int, degree: int, learned: int) -> None:
     """Fill a store with chunks of random words, edges and what a namespace would have learned."""
     rng = np.random.default_rng(0)
     store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
     try:
         for batch in _batches(nodes):
-            store.apply([StageNodes(tuple(_node(number, rng) for number in batch))])
+            store.apply([StageNodes(tuple(_make_node(number, rng) for number in batch))])
             store.apply([PublishStaged()])
             ids = [f"n{number}" for number in batch]
-            few = [unit(row) for row in rng.normal(size=(len(ids), _FEW))]
+            few = [unit(row) for row in rng.normal(size=(len(ids), _INDEX_DIMENSION))]
             index.upsert(ids, few, ids, [{} for _ in ids])
         keys = store.catalog.unlinked()
         _link(store, keys, degree, rng)
         _learn(store, keys, learned, rng)
         for number in range(_TURNS):
-            store.record(_turn(number, rng.choice(nodes, size=_VISITED).tolist()))
+            store.record(_make_turn(number, rng.choice(nodes, size=_VISITED).tolist()))
     finally:
         index.close()
         store.close()
@@ -108,8 +110,8 @@ def _batches(total: int) -> Iterator[range]:
         yield range(start, min(total, start + _BATCH))
 
 
-def _node(number: int, rng: np.random.Generator) -> Node:
-    words = rng.zipf(1.3, size=_WORDS).tolist()
+def _make_node(number: int, rng: np.random.Generator) -> Node:
+    words = rng.zipf(1.3, size=_CHUNK_WORDS).tolist()
     return Node(
         id=f"n{number}",
         document=f"document {number // 3}",
@@ -159,7 +161,7 @@ def _in_parts(
         store.apply([change(pairs[batch.start : batch.stop])])
 
 
-def _turn(number: int, visited: list[int]) -> Turn:
+def _make_turn(number: int, visited: list[int]) -> Turn:
     """A turn that entered twelve nodes, four of them from search, and returned four."""
     ids = [f"n{node}" for node in visited]
     seeds = tuple(SeedRecord(node, 0.5, 0.5, 0.5, 0.0) for node in ids[:_RETURNED])

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 from langchain_core.documents import Document
 
-from benchmarks.speed.timing import K, timed
+from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Vector
@@ -24,10 +24,10 @@ _ONE_BY_ONE = 40
 _ROUNDS = 200
 _IMPORT = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
 
-Call = Callable[[str], Any]
+HostCall = Callable[[str], Any]
 
 
-class State(TypedDict, total=False):
+class GraphState(TypedDict, total=False):
     """What the measured graphs read and write."""
 
     question: str
@@ -35,7 +35,7 @@ class State(TypedDict, total=False):
     turn_id: str
 
 
-def measure(
+def measure_hosts(
     dataset: Dataset,
     *,
     rounds: int = _ROUNDS,
@@ -54,27 +54,27 @@ def measure(
         memory.add_documents(dataset.documents, split=False)
         retriever = CrabPathRetriever(memory=memory, k=K)
         questions = list(dataset.queries.values())
-        calls = hosts(retriever)
+        calls = host_calls(retriever)
         return {
             "questions": len(questions),
             "documents": len(dataset.documents),
             "overhead_ms": {
-                name: overhead(own, library, questions, rounds)
+                name: time_overhead(own, library, questions, rounds)
                 for name, (own, library) in calls.items()
             },
-            "import_s": {"crabpath_retrievers": imported("crabpath_retrievers")},
-            "concurrent": asyncio.run(concurrent(retriever, questions, at_once, one_by_one)),
+            "import_s": {"crabpath_retrievers": time_import("crabpath_retrievers")},
+            "concurrent": asyncio.run(time_concurrent(retriever, questions, at_once, one_by_one)),
         }
 
 
-def hosts(retriever: CrabPathRetriever) -> Mapping[str, tuple[Call, Call]]:
+def host_calls(retriever: CrabPathRetriever) -> Mapping[str, tuple[HostCall, HostCall]]:
     """What a host calls, and what it is compared with, by name."""
     from langgraph_crabpath import crabpath_retrieve
     from llama_index.retrievers.crabpath import CrabPathRetriever as LlamaIndexRetriever
 
     memory = retriever.memory
     node = crabpath_retrieve(retriever)
-    own, plain = _graph(node), _graph(_plain(retriever))
+    own, plain = _compile_graph(node), _compile_graph(_handwritten_node(retriever))
     llama = LlamaIndexRetriever(memory=memory, similarity_top_k=K)
 
     def library(text: str) -> object:
@@ -91,10 +91,10 @@ def hosts(retriever: CrabPathRetriever) -> Mapping[str, tuple[Call, Call]]:
     }
 
 
-def _plain(retriever: CrabPathRetriever) -> Call:
+def _handwritten_node(retriever: CrabPathRetriever) -> HostCall:
     """A node that somebody would write by hand."""
 
-    def node(state: State) -> State:
+    def node(state: GraphState) -> GraphState:
         documents = retriever.invoke(state["question"])
         turn_id = documents[0].metadata["crabpath"]["turn_id"]
         return {"documents": documents, "turn_id": turn_id}
@@ -102,22 +102,24 @@ def _plain(retriever: CrabPathRetriever) -> Call:
     return node  # type: ignore[return-value]
 
 
-def _graph(node: Any) -> Any:
+def _compile_graph(node: Any) -> Any:
     from langgraph.graph import StateGraph
 
-    builder = StateGraph(State)
+    builder = StateGraph(GraphState)
     builder.add_node("retrieve", node)
     builder.set_entry_point("retrieve")
     return builder.compile()
 
 
-def overhead(own: Call, library: Call, questions: Sequence[str], rounds: int) -> dict[str, float]:
+def time_overhead(
+    own: HostCall, library: HostCall, questions: Sequence[str], rounds: int
+) -> dict[str, float]:
     """Medians of both and of their paired difference, first one and then the other in turn."""
     pairs = []
     for number in range(rounds):
         text = questions[number % len(questions)]
         order = (own, library) if number % 2 else (library, own)
-        took = {call: timed(partial(call, text))[0] * 1000 for call in order}
+        took = {call: time_call(partial(call, text))[0] * 1000 for call in order}
         pairs.append((took[own], took[library]))
     mine, theirs = zip(*pairs, strict=True)
     return {
@@ -127,14 +129,14 @@ def overhead(own: Call, library: Call, questions: Sequence[str], rounds: int) ->
     }
 
 
-def imported(name: str) -> float:
+def time_import(name: str) -> float:
     """Seconds of an import in a fresh interpreter, the least of five."""
     program = [sys.executable, "-c", _IMPORT.format(name)]
     runs = [subprocess.run(program, check=True, capture_output=True) for _ in range(5)]  # noqa: S603
     return round(min(float(run.stdout) for run in runs), 3)
 
 
-async def concurrent(
+async def time_concurrent(
     retriever: CrabPathRetriever, questions: Sequence[str], at_once: int, one_by_one: int
 ) -> dict[str, Any]:
     """Calls one by one, then all at once, with the time that each waited for its embedding.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.synthetic_store import fill
-from benchmarks.speed.timing import K, timed
+from benchmarks.speed.synthetic_store import fill_synthetic
+from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
@@ -25,13 +25,13 @@ from crabpath_retrievers.trajectory import Turn
 
 _NAMESPACE = "bench"
 _BATCH = 4000
-_FADED = 2.0  # nats since the weights were learned: a weight of .3 has .04 left of it
+_DECAY_NATS = 2.0  # nats since the weights were learned: a weight of .3 has .04 left of it
 _COMMAND = (sys.executable, "-m", "crabpath_retrievers.cli", "maintain", "--json", "--store")
 
-Ask = Callable[[], object]
+Query = Callable[[], object]
 
 
-def measure(folder: Path, *, nodes: int, learned: int, turns: int) -> dict[str, Any]:
+def measure_maintenance(folder: Path, *, nodes: int, learned: int, turns: int) -> dict[str, Any]:
     """Fill a memory; maintain it beside queries; kill and resume it on a copy.
 
     Args:
@@ -45,13 +45,13 @@ def measure(folder: Path, *, nodes: int, learned: int, turns: int) -> dict[str, 
         ``steps``; ``resumed``: what is left after a kill and the next run, beside ``left``.
     """
     whole, copy = folder / "whole", folder / "copy"
-    building, queries = timed(partial(build, whole, nodes, learned, turns))
+    building, queries = time_call(partial(build_memory, whole, nodes, learned, turns))
     shutil.copytree(whole, copy)
     with CrabPath.open(whole) as memory:
-        ask = _asking(memory, queries)
-        alone = [timed(ask)[0] for _ in range(len(queries))]
-        taken, beside, steps = _maintained(whole, ask)
-    left = _left(whole)
+        ask = _make_query(memory, queries)
+        alone = [time_call(ask)[0] for _ in range(len(queries))]
+        taken, beside, steps = _maintain_beside(whole, ask)
+    left = _memory_size(whole)
     return {
         "nodes": nodes,
         "learned_weights": learned,
@@ -59,14 +59,18 @@ def measure(folder: Path, *, nodes: int, learned: int, turns: int) -> dict[str, 
         "built_s": round(building, 1),
         "maintained_s": round(taken, 1),
         "steps": steps,
-        "query_ms": {"alone": _told(alone), "beside": _told(beside), "asked": len(beside)},
-        "p95_ratio": round(_told(beside)["p95"] / _told(alone)["p95"], 2),
+        "query_ms": {
+            "alone": _summarize(alone),
+            "beside": _summarize(beside),
+            "asked": len(beside),
+        },
+        "p95_ratio": round(_summarize(beside)["p95"] / _summarize(alone)["p95"], 2),
         "left": left,
-        "resumed": _killed_and_resumed(copy, taken / 3),
+        "resumed": _kill_and_resume(copy, taken / 3),
     }
 
 
-def build(folder: Path, nodes: int, learned: int, turns: int) -> list[tuple[str, Vector]]:
+def build_memory(folder: Path, nodes: int, learned: int, turns: int) -> list[tuple[str, Vector]]:
     """Passages many times over with noise, weights that have faded, and records of turns.
 
     Returns:
@@ -76,12 +80,12 @@ def build(folder: Path, nodes: int, learned: int, turns: int) -> list[tuple[str,
     with CrabPath.open() as small, CrabPath.open(folder) as memory:
         small.add_documents(dataset.documents, split=False, progress=bar)
         memory.add_documents(dataset.documents[:1], split=False)
-        fill(memory, small, dataset, nodes)
+        fill_synthetic(memory, small, dataset, nodes)
         queries = [(text, small.embedder.query(text)) for text in dataset.queries.values()]
         _learn(memory, learned)
         text, vector = queries[0]
         turn = memory.retrieve(text, k=K, vector=vector, namespace=_NAMESPACE).turn
-        _remember(memory, turn, turns)
+        _record_turns(memory, turn, turns)
     return queries
 
 
@@ -97,16 +101,16 @@ def _learn(memory: CrabPath, learned: int) -> None:
     ]
     for begin in range(0, len(moves), _BATCH):
         memory.store.apply([AdjustWeights(_NAMESPACE, tuple(moves[begin : begin + _BATCH]))])
-    memory.store.apply([AdvanceClock(_NAMESPACE, exponent=_FADED)])
+    memory.store.apply([AdvanceClock(_NAMESPACE, exponent=_DECAY_NATS)])
 
 
-def _remember(memory: CrabPath, turn: Turn, turns: int) -> None:
+def _record_turns(memory: CrabPath, turn: Turn, turns: int) -> None:
     for number in range(turns):
         memory.store.record(replace(turn, id=f"turn {number}"))
     memory.store.settle()
 
 
-def _asking(memory: CrabPath, queries: Sequence[tuple[str, Vector]]) -> Ask:
+def _make_query(memory: CrabPath, queries: Sequence[tuple[str, Vector]]) -> Query:
     """Asks one query after the other, round and round."""
     place = 0
 
@@ -119,14 +123,14 @@ def _asking(memory: CrabPath, queries: Sequence[tuple[str, Vector]]) -> Ask:
     return ask
 
 
-def _maintained(folder: Path, ask: Ask) -> tuple[float, list[float], list[dict[str, Any]]]:
+def _maintain_beside(folder: Path, ask: Query) -> tuple[float, list[float], list[dict[str, Any]]]:
     """Seconds that ``crabpath maintain`` takes beside, those of the queries, and its report."""
     begun, seconds = time.perf_counter(), list[float]()
     with subprocess.Popen(  # noqa: S603  our own interpreter and module
         [*_COMMAND, str(folder)], stdout=subprocess.PIPE, text=True
     ) as process:
         while process.poll() is None:
-            seconds.append(timed(ask)[0])
+            seconds.append(time_call(ask)[0])
         told = process.stdout.read() if process.stdout else ""
     taken = time.perf_counter() - begun
     if process.returncode:
@@ -135,7 +139,7 @@ def _maintained(folder: Path, ask: Ask) -> tuple[float, list[float], list[dict[s
     return taken, seconds, json.loads(told)["steps"]
 
 
-def _killed_and_resumed(folder: Path, after: float) -> dict[str, Any]:
+def _kill_and_resume(folder: Path, after: float) -> dict[str, Any]:
     """What is left when a run is killed after some seconds and another one finishes."""
     with subprocess.Popen(  # noqa: S603  our own interpreter and module
         [*_COMMAND, str(folder)], stdout=subprocess.DEVNULL
@@ -145,14 +149,14 @@ def _killed_and_resumed(folder: Path, after: float) -> dict[str, Any]:
     subprocess.run(  # noqa: S603  our own interpreter and module
         [*_COMMAND, str(folder)], check=True, stdout=subprocess.DEVNULL
     )
-    return _left(folder)
+    return _memory_size(folder)
 
 
-def _left(folder: Path) -> dict[str, Any]:
+def _memory_size(folder: Path) -> dict[str, Any]:
     with CrabPath.open(folder) as memory:
         facts = memory.info()
     return {name: facts[name] for name in ("nodes", "edges", "learned_weights")}
 
 
-def _told(seconds: Sequence[float]) -> dict[str, float]:
+def _summarize(seconds: Sequence[float]) -> dict[str, float]:
     return percentiles([1000 * one for one in seconds])

@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import sqlalchemy as sa
 
-from benchmarks.speed.synthetic_store import fill
-from benchmarks.speed.timing import K, timed
+from benchmarks.speed.synthetic_store import fill_synthetic
+from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
@@ -37,7 +37,7 @@ _NOISE = 0.02  # per coordinate: the same question in other words, cosine about 
 Questions = Sequence[tuple[str, Vector]]
 
 
-def measure(
+def measure_regions(
     dataset: Dataset, folder: Path, *, limit: int, nodes: int, turns: int
 ) -> dict[str, Any]:
     """All figures, as one JSON-safe record.
@@ -56,28 +56,28 @@ def measure(
         questions = [(text, small.embedder.query(text)) for text in asked]
         with CrabPath.open(folder / "large", embeddings=embeddings) as large:
             large.add_documents(dataset.documents[:1], split=False)
-            fill(large, small, dataset, nodes)
+            fill_synthetic(large, small, dataset, nodes)
             for text, vector in questions:
-                learned_from(large, text, vector)
+                learn_from_turn(large, text, vector)
             report = {
                 "nodes": large.info()["nodes"],
                 "levels": {
                     level: large.store.regions.sizes()[level] for level in large.region_levels()
                 },
-                "added_ms": added(large, questions),
-                "retrieve_ms": compared(large, questions),
+                "added_ms": time_region_steps(large, questions),
+                "retrieve_ms": time_with_and_without(large, questions),
             }
-        return {**report, "growth": grown(small, questions, turns)}
+        return {**report, "growth": measure_growth(small, questions, turns)}
 
 
-def learned_from(memory: CrabPath, text: str, vector: Vector) -> None:
+def learn_from_turn(memory: CrabPath, text: str, vector: Vector) -> None:
     """Ask, and say that the first document was used."""
     answer = memory.retrieve(text, k=K, vector=vector, namespace=_NAMESPACE)
     used = [answer.documents[0].node.id]
     memory.record(Feedback(answer.turn.id, 1.0, used=used, namespace=_NAMESPACE))
 
 
-def added(memory: CrabPath, questions: Questions) -> dict[str, dict[str, float]]:
+def time_region_steps(memory: CrabPath, questions: Questions) -> dict[str, dict[str, float]]:
     """Milliseconds of what regions add to a query, and of its three parts."""
     settings = memory.settings.region
     regions = Regions(memory.store, settings)
@@ -87,22 +87,22 @@ def added(memory: CrabPath, questions: Questions) -> dict[str, dict[str, float]]
     advisor.advice(questions[0][1], clock, None)  # reads the hubs, once
     for _, vector in questions:
         memory.store.settle()
-        placing, places = timed(partial(regions.places, vector, clock.hubs))
-        reading, known = timed(partial(memory.store.regions.steps, clock.key, places))
+        placing, places = time_call(partial(regions.places, vector, clock.hubs))
+        reading, known = time_call(partial(memory.store.regions.steps, clock.key, places))
         advice = Advice(places, Chances(places, known, settings.strength), ANY_TASK)
-        scoring, _ = timed(lambda: [advice.of_action(one) for one in advice.chances.actions])  # noqa: B023
-        together, _ = timed(partial(_advised, advisor, vector, clock))
+        scoring, _ = time_call(lambda: [advice.of_action(one) for one in advice.chances.actions])  # noqa: B023
+        together, _ = time_call(partial(_score_actions, advisor, vector, clock))
         for name, seconds in zip(found, (placing, reading, scoring, together), strict=True):
             found[name].append(seconds * 1000)
     return {name: percentiles(times) for name, times in found.items()}
 
 
-def _advised(advisor: Advisor, vector: Vector, clock: Any) -> list[float]:
+def _score_actions(advisor: Advisor, vector: Vector, clock: Any) -> list[float]:
     advice = advisor.advice(vector, clock, None)
     return [] if advice is None else [advice.of_action(one) for one in advice.chances.actions]
 
 
-def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
+def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, Any]:
     """Milliseconds of a query with regions and without, embedding excluded, in turns.
 
     ``clock`` is what a caller waits, ``processor`` the time of the calling thread, which other
@@ -118,11 +118,11 @@ def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
                 memory.store.settle()
                 busy = time.thread_time()
                 options = {"k": K, "vector": vector, "namespace": _NAMESPACE, "record": False}
-                waited, _ = timed(partial(asked.retrieve, text, **options))
+                waited, _ = time_call(partial(asked.retrieve, text, **options))
                 taken[name].append((waited * 1000, (time.thread_time() - busy) * 1000))
     first = min(_WARM_UP, len(questions))
     return {
-        name: _pairs(
+        name: _compare_times(
             [row[column] for row in taken["on"][first:]],
             [row[column] for row in taken["off"][first:]],
         )
@@ -130,7 +130,7 @@ def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
     }
 
 
-def _pairs(on: Sequence[float], off: Sequence[float]) -> dict[str, Any]:
+def _compare_times(on: Sequence[float], off: Sequence[float]) -> dict[str, Any]:
     return {
         "on": percentiles(on),
         "off": percentiles(off),
@@ -139,7 +139,7 @@ def _pairs(on: Sequence[float], off: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def grown(memory: CrabPath, questions: Questions, turns: int) -> list[dict[str, float]]:
+def measure_growth(memory: CrabPath, questions: Questions, turns: int) -> list[dict[str, float]]:
     """Counts and resident memory after each fifth of the turns, questions in ever new words.
 
     Returns:
@@ -147,17 +147,17 @@ def grown(memory: CrabPath, questions: Questions, turns: int) -> list[dict[str, 
         as ``resident_mb``.
     """
     process, points = psutil.Process(), []
-    for number, (text, vector) in enumerate(_reworded(questions, turns), 1):
-        learned_from(memory, text, vector)
+    for number, (text, vector) in enumerate(_reworded_questions(questions, turns), 1):
+        learn_from_turn(memory, text, vector)
         if number % max(1, turns // _POINTS) == 0:
             gc.collect()
-            rows, pairs = _counts(memory)
+            rows, pairs = _count_rows(memory)
             resident = round(process.memory_info().rss / 2**20, 1)
             points.append({"turns": number, "rows": rows, "pairs": pairs, "resident_mb": resident})
     return points
 
 
-def _reworded(questions: Questions, turns: int) -> Iterator[tuple[str, Vector]]:
+def _reworded_questions(questions: Questions, turns: int) -> Iterator[tuple[str, Vector]]:
     rng = np.random.default_rng(0)
     for number in range(turns):
         text, vector = questions[number % len(questions)]
@@ -165,7 +165,7 @@ def _reworded(questions: Questions, turns: int) -> Iterator[tuple[str, Vector]]:
         yield text, unit(np.asarray(vector, dtype=np.float32) + noise)
 
 
-def _counts(memory: CrabPath) -> tuple[int, int]:
+def _count_rows(memory: CrabPath) -> tuple[int, int]:
     place = sa.select(steps.c.level, steps.c.region, steps.c.action).distinct().subquery()
     with memory.store.reading() as connection:
         rows = connection.scalar(sa.select(sa.func.count()).select_from(steps))

@@ -13,10 +13,10 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.speed.synthetic_store import measure_scale
-from benchmarks.speed.timing import K, timed, without_embedding
+from benchmarks.speed.timing import K, time_call, time_without_embedding
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.scoring.measures import measured
-from crabpath_retrievers.evaluation.scoring.statistics import compared, percentiles
+from crabpath_retrievers.evaluation.scoring.measures import score_rankings
+from crabpath_retrievers.evaluation.scoring.statistics import compare_paired, percentiles
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
@@ -24,13 +24,15 @@ from crabpath_retrievers.seeds.embedder import default_embeddings
 _WARM_UP = 20
 
 
-def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[str, Any]:
+def measure_retrieval(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[str, Any]:
     """All figures, as one JSON-safe record."""
     embeddings = default_embeddings()
     embeddings.embed_documents(["warm up"] * 8)
-    plain_seconds, chroma = timed(lambda: plain_chroma(dataset.documents, embeddings, folder))
+    plain_seconds, chroma = time_call(
+        lambda: index_plain_chroma(dataset.documents, embeddings, folder)
+    )
     memory = CrabPath.open(folder / "memory", embeddings=embeddings)
-    own_seconds, _ = timed(lambda: memory.add_documents(dataset.documents, split=False))
+    own_seconds, _ = time_call(lambda: memory.add_documents(dataset.documents, split=False))
     asked = list(dataset.queries.values())
     queries, others = asked[:limit], asked[limit:] or asked[:_WARM_UP]
     vectors = [memory.embedder.query(text) for text in queries]
@@ -44,10 +46,10 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
             "k": K,
             "embedder": memory.embedder.model,
         },
-        "quality": quality(dataset, chroma, memory),
-        "invoke": paired(chroma, memory, queries),
+        "quality": measure_quality_of_both(dataset, chroma, memory),
+        "invoke": time_paired(chroma, memory, queries),
         "without_embedding_ms": percentiles(
-            without_embedding(memory, list(zip(queries, vectors, strict=True)), warm)
+            time_without_embedding(memory, list(zip(queries, vectors, strict=True)), warm)
         ),
         "ingest": {
             "plain_chroma_s": round(plain_seconds, 1),
@@ -70,7 +72,9 @@ def measure(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[s
     return report
 
 
-def plain_chroma(documents: Sequence[Document], embeddings: Embeddings, folder: Path) -> Chroma:
+def index_plain_chroma(
+    documents: Sequence[Document], embeddings: Embeddings, folder: Path
+) -> Chroma:
     """The same documents in LangChain's own Chroma store, cosine space, nothing else changed."""
     store = Chroma(
         "plain",
@@ -83,7 +87,7 @@ def plain_chroma(documents: Sequence[Document], embeddings: Embeddings, folder: 
     return store
 
 
-def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any]:
+def measure_quality_of_both(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any]:
     """full@5 and recall@5 of both with the paired difference; same k, same embedder."""
     runs: dict[str, dict[str, list[str]]] = {"plain_chroma": {}, "crabpath": {}}
     for query_id, text in dataset.queries.items():
@@ -91,15 +95,15 @@ def quality(dataset: Dataset, chroma: Chroma, memory: CrabPath) -> dict[str, Any
         runs["plain_chroma"][query_id] = [str(document.id) for document in found]
         answer = memory.retrieve(text, k=K, record=False)
         runs["crabpath"][query_id] = [item.node.id for item in answer.documents]
-    scored = {name: measured(dataset.qrels, run, (K,)) for name, run in runs.items()}
+    scored = {name: score_rankings(dataset.qrels, run, (K,)) for name, run in runs.items()}
     full = {name: found[f"full@{K}"] for name, found in scored.items()}
     return {
         name: {of: round(float(np.mean(found[f"{of}@{K}"])), 4) for of in ("recall", "full")}
         for name, found in scored.items()
-    } | {"full@5 difference": compared(full["crabpath"], full["plain_chroma"])}
+    } | {"full@5 difference": compare_paired(full["crabpath"], full["plain_chroma"])}
 
 
-def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str, Any]:
+def time_paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str, Any]:
     """Time of ``invoke`` with both, query by query in turns, embedding included."""
     plain = chroma.as_retriever(search_kwargs={"k": K})
     own = CrabPathRetriever(memory=memory, k=K)
@@ -110,7 +114,7 @@ def paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dict[str
     for number, text in enumerate(queries):
         order = (("plain", plain), ("own", own))
         for name, retriever in order if number % 2 else reversed(order):
-            seconds, _ = timed(partial(retriever.invoke, text))
+            seconds, _ = time_call(partial(retriever.invoke, text))
             memory.store.settle()  # what is written behind one answer must not slow the next
             times[name].append(seconds * 1000)
     ratios = [own / plain for own, plain in zip(times["own"], times["plain"], strict=True)]

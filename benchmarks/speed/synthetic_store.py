@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.timing import timed, without_embedding
+from benchmarks.speed.timing import time_call, time_without_embedding
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
@@ -37,10 +37,10 @@ def measure_scale(
     """Latency, opening time and memory of a store with ``nodes`` nodes and ten edges each."""
     memory = CrabPath.open(folder, embeddings=small.embedder.embeddings)
     memory.add_documents(dataset.documents[:1], split=False)
-    fill(memory, small, dataset, nodes)
+    fill_synthetic(memory, small, dataset, nodes)
     memory.close()
-    opening, memory = timed(lambda: CrabPath.open(folder, embeddings=small.embedder.embeddings))
-    latency = without_embedding(memory, queries, warm_up)
+    opening, memory = time_call(lambda: CrabPath.open(folder, embeddings=small.embedder.embeddings))
+    latency = time_without_embedding(memory, queries, warm_up)
     statistics = memory.info()
     memory.close()
     return {
@@ -48,11 +48,11 @@ def measure_scale(
         "edges": sum(statistics["edges"].values()),
         "without_embedding_ms": percentiles(latency),
         "open_s": round(opening, 3),
-        "graph_side": graph_side(folder),
+        "graph_side": measure_store_footprint(folder),
     }
 
 
-def fill(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: int) -> None:
+def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: int) -> None:
     """Copy passages with noise until there are enough, then draw edges at random."""
     rng = np.random.default_rng(0)
     for batch in _batches(_copies(small, dataset, nodes, rng)):
@@ -106,7 +106,7 @@ def _batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
         yield batch
 
 
-def graph_side(folder: Path) -> dict[str, float]:
+def measure_store_footprint(folder: Path) -> dict[str, float]:
     """Opening time and peak memory of the graph store alone, in a process of its own."""
     result = subprocess.run(  # noqa: S603  our own interpreter and module
         [sys.executable, "-m", "benchmarks.speed.store_footprint", str(folder)],

@@ -11,7 +11,7 @@ from crabpath_retrievers.memory import CrabPath
 K = 5  # documents per query, the same for every method
 
 
-def without_embedding(
+def time_without_embedding(
     memory: CrabPath,
     queries: Sequence[tuple[str, Vector]],
     warm_up: Sequence[tuple[str, Vector]],
@@ -22,12 +22,12 @@ def without_embedding(
     found = []
     for text, vector in queries:
         memory.store.settle()
-        seconds, _ = timed(partial(memory.retrieve, text, k=K, vector=vector))
+        seconds, _ = time_call(partial(memory.retrieve, text, k=K, vector=vector))
         found.append(seconds * 1000)
     return found
 
 
-def timed(action: Callable[[], Any]) -> tuple[float, Any]:
+def time_call(action: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds that an action took, and its result."""
     begun = time.perf_counter()
     result = action()

@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Section:
     """A section: its number stays the same whatever is done to it."""
 
     number: int
     text: str
 
 
-Tree = Mapping[str, Sequence[Piece]]
+SectionTree = Mapping[str, Sequence[Section]]
 """The sections of each file, in order, by path."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class EditRates:
     """How much is edited, each as a share.
 
     Attributes:
@@ -42,7 +42,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Edited:
+class EditedTree:
     """A tree after its edits.
 
     Attributes:
@@ -51,26 +51,26 @@ class Edited:
         deleted: Numbers of those that are gone.
     """
 
-    tree: Tree
+    tree: SectionTree
     touched: frozenset[int]
     deleted: frozenset[int]
 
 
-def read_tree(folder: Path) -> Tree:
+def read_tree(folder: Path) -> SectionTree:
     """The Markdown files of a folder, cut at their headings; empty sections are left out."""
-    found: dict[str, list[Piece]] = {}
+    found: dict[str, list[Section]] = {}
     number = 0
     for file in sorted(folder.rglob("*.md")):
         pieces = []
         for _, text in sections(file.read_text(encoding="utf-8")):
             if text.strip():
-                pieces.append(Piece(number, text))
+                pieces.append(Section(number, text))
                 number += 1
         found[file.relative_to(folder).as_posix()] = pieces
     return found
 
 
-def write_tree(tree: Tree, folder: Path) -> None:
+def write_tree(tree: SectionTree, folder: Path) -> None:
     """Make a folder hold these files."""
     for name, pieces in tree.items():
         if pieces:
@@ -79,7 +79,7 @@ def write_tree(tree: Tree, folder: Path) -> None:
             file.write_text("\n".join(piece.text for piece in pieces), encoding="utf-8")
 
 
-def edited(tree: Tree, rates: Rates, seed: int) -> Edited:
+def edit_tree(tree: SectionTree, rates: EditRates, seed: int) -> EditedTree:
     """Rename files; move, reword, delete and add sections.
 
     Args:
@@ -88,13 +88,13 @@ def edited(tree: Tree, rates: Rates, seed: int) -> Edited:
         seed: The same one edits alike.
     """
     rng = random.Random(seed)  # noqa: S311  nothing is kept secret
-    numbers = [piece.number for piece in _all(tree)]
-    deleted = _share(numbers, rates.deleted, rng)
+    numbers = [piece.number for piece in _all_sections(tree)]
+    deleted = _draw_share(numbers, rates.deleted, rng)
     left = [number for number in numbers if number not in deleted]
-    moved, reworded = _share(left, rates.moved, rng), _share(left, rates.reworded, rng)
-    renamed = _share(sorted(tree), rates.renamed, rng)
-    words = [word for piece in _all(tree) for word in piece.text.split() if word.isalpha()]
-    files: dict[str, list[Piece]] = {_renamed(name, renamed): [] for name in tree}
+    moved, reworded = _draw_share(left, rates.moved, rng), _draw_share(left, rates.reworded, rng)
+    renamed = _draw_share(sorted(tree), rates.renamed, rng)
+    words = [word for piece in _all_sections(tree) for word in piece.text.split() if word.isalpha()]
+    files: dict[str, list[Section]] = {_rename(name, renamed): [] for name in tree}
     names = list(files)
     touched: set[int] = set(reworded)
     for name, pieces in tree.items():
@@ -103,33 +103,33 @@ def edited(tree: Tree, rates: Rates, seed: int) -> Edited:
                 continue
             text = piece.text
             if piece.number in reworded:
-                text = _reworded(text, rates.words, words, rng)
-            home = _renamed(name, renamed)
+                text = _reword(text, rates.words, words, rng)
+            home = _rename(name, renamed)
             others = [other for other in names if other != home]
             place = rng.choice(others) if piece.number in moved and others else home
-            files[place].append(Piece(piece.number, text))
+            files[place].append(Section(piece.number, text))
             if place != name:
                 touched.add(piece.number)
     for number in range(round(rates.added * len(numbers))):
-        new = Piece(len(numbers) + number, _invented(number, words, rng))
+        new = Section(len(numbers) + number, _invent_section(number, words, rng))
         files[rng.choice(names)].append(new)
-    return Edited(files, frozenset(touched), frozenset(deleted))
+    return EditedTree(files, frozenset(touched), frozenset(deleted))
 
 
-def _all(tree: Tree) -> Iterator[Piece]:
+def _all_sections(tree: SectionTree) -> Iterator[Section]:
     return (piece for pieces in tree.values() for piece in pieces)
 
 
-def _share(values: Iterable[T], share: float, rng: random.Random) -> set[T]:
+def _draw_share(values: Iterable[T], share: float, rng: random.Random) -> set[T]:
     listed = list(values)
     return set(rng.sample(listed, round(share * len(listed))))
 
 
-def _renamed(name: str, renamed: set[str]) -> str:
+def _rename(name: str, renamed: set[str]) -> str:
     return f"renamed/{name}" if name in renamed else name
 
 
-def _reworded(text: str, share: float, words: Sequence[str], rng: random.Random) -> str:
+def _reword(text: str, share: float, words: Sequence[str], rng: random.Random) -> str:
     """The text with some of its plain words, at least one, exchanged; headings stay."""
     parts = text.split(" ")
     plain = [n for n, part in enumerate(parts) if part.isalpha() and n]
@@ -138,6 +138,6 @@ def _reworded(text: str, share: float, words: Sequence[str], rng: random.Random)
     return " ".join(parts)
 
 
-def _invented(number: int, words: Sequence[str], rng: random.Random) -> str:
+def _invent_section(number: int, words: Sequence[str], rng: random.Random) -> str:
     """A section of words of the tree in an order that means nothing."""
     return f"## New section {number}\n\n{' '.join(rng.sample(words, min(60, len(words))))}.\n"

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.sync_retention.edits import (
-    Edited,
-    Rates,
-    Tree,
-    edited,
+    EditedTree,
+    EditRates,
+    SectionTree,
+    edit_tree,
     read_tree,
     write_tree,
 )
@@ -28,17 +28,19 @@ from crabpath_retrievers.text import is_blank
 
 _K = 5
 _NAMESPACES = ("one", "two")
-_ASKED = 12  # words of a section that a question has
+_QUESTION_WORDS = 12  # words of a section that a question has
 
 
-class Question(NamedTuple):
+class SectionQuestion(NamedTuple):
     """Words of a section, and its number."""
 
     text: str
     number: int
 
 
-def measure(docs: Path, seed: int, embeddings: Embeddings, questions: int) -> dict[str, Any]:
+def measure_retention(
+    docs: Path, seed: int, embeddings: Embeddings, questions: int
+) -> dict[str, Any]:
     """Sync against delete and add, after one and the same learning and one and the same edit.
 
     Args:
@@ -53,14 +55,14 @@ def measure(docs: Path, seed: int, embeddings: Embeddings, questions: int) -> di
         often the section that a question is about is returned, before and after.
     """
     before = read_tree(docs)
-    after = edited(before, Rates(), seed)
+    after = edit_tree(before, EditRates(), seed)
     folder = Path(tempfile.mkdtemp(prefix="crabpath-sync-"))
     try:
         write_tree(before, folder / "docs")
         write_tree(after.tree, folder / "edited")
-        asked = _questions(before, questions, random.Random(seed))  # noqa: S311
+        asked = _draw_questions(before, questions, random.Random(seed))  # noqa: S311
         figures = {
-            way: _followed(folder, way, embeddings, asked, before, after)
+            way: _measure_way(folder, way, embeddings, asked, before, after)
             for way in ("sync", "delete_and_add")
         }
     finally:
@@ -70,47 +72,49 @@ def measure(docs: Path, seed: int, embeddings: Embeddings, questions: int) -> di
     return {"seed": seed, **size, **counts, **figures}
 
 
-def _questions(tree: Tree, count: int, rng: random.Random) -> list[Question]:
+def _draw_questions(tree: SectionTree, count: int, rng: random.Random) -> list[SectionQuestion]:
     pieces = [piece for pieces in tree.values() for piece in pieces if len(piece.text.split()) > 20]  # noqa: PLR2004
     chosen = [rng.choice(pieces) for _ in range(count)]
     found = []
     for piece in chosen:
         words = piece.text.split()
-        start = rng.randrange(max(1, len(words) - _ASKED))
-        found.append(Question(" ".join(words[start : start + _ASKED]), piece.number))
+        start = rng.randrange(max(1, len(words) - _QUESTION_WORDS))
+        found.append(
+            SectionQuestion(" ".join(words[start : start + _QUESTION_WORDS]), piece.number)
+        )
     return found
 
 
-def _followed(
+def _measure_way(
     folder: Path,
     way: str,
     embeddings: Embeddings,
-    asked: Sequence[Question],
-    before: Tree,
-    after: Edited,
+    asked: Sequence[SectionQuestion],
+    before: SectionTree,
+    after: EditedTree,
 ) -> dict[str, Any]:
     docs = folder / "tree"
     shutil.copytree(folder / "docs", docs)
     with CrabPath.open(folder / way, embeddings=embeddings) as memory:
         memory.sync(docs)
-        numbers = _numbers(memory, before)
+        numbers = _section_numbers(memory, before)
         _learn(memory, asked, numbers)
         gone = {node for node, number in numbers.items() if number in after.deleted}
-        old, learned = _returned(memory, asked, numbers), _learned(memory, gone)
+        old, learned = _returned_sections(memory, asked, numbers), _learned_totals(memory, gone)
         shutil.rmtree(docs)
         shutil.copytree(folder / "edited", docs)
         report = memory.sync(docs).counts() if way == "sync" else _delete_and_add(memory, docs)
-        now = _numbers(memory, after.tree)
-        kept, new = _learned(memory, gone), _returned(memory, asked, now)
+        now = _section_numbers(memory, after.tree)
+        kept, new = _learned_totals(memory, gone), _returned_sections(memory, asked, now)
     shutil.rmtree(docs)
     wrong = sum(node in numbers and numbers[node] != number for node, number in now.items())
     return {
         "report": report,
         "kept": {name: round(kept[name] / max(learned[name], 1e-9), 3) for name in learned},
         "carried_to_another_section": wrong,
-        "returned_again": _again(old, new, after.deleted),
-        "asked_section_returned_before": _hit(old, asked, after.deleted),
-        "asked_section_returned_after": _hit(new, asked, after.deleted),
+        "returned_again": _share_returned_again(old, new, after.deleted),
+        "asked_section_returned_before": _hit_rate(old, asked, after.deleted),
+        "asked_section_returned_after": _hit_rate(new, asked, after.deleted),
     }
 
 
@@ -124,7 +128,7 @@ def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
     return {"added": report.added, "updated": report.updated, "removed": removed + report.removed}
 
 
-def _numbers(memory: CrabPath, tree: Tree) -> dict[str, int]:
+def _section_numbers(memory: CrabPath, tree: SectionTree) -> dict[str, int]:
     """The section that each node is of, by text; nodes of long sections hold a part of one."""
     nodes = memory.store.catalog.documents(memory.store.catalog.all_ids())
     pieces = {name: pieces for name, pieces in tree.items() if pieces}
@@ -137,26 +141,26 @@ def _numbers(memory: CrabPath, tree: Tree) -> dict[str, int]:
     return found
 
 
-def _learn(memory: CrabPath, asked: Sequence[Question], numbers: Mapping[str, int]) -> None:
+def _learn(memory: CrabPath, asked: Sequence[SectionQuestion], numbers: Mapping[str, int]) -> None:
     """Tell each namespace which of the returned sections is the one that the question is of."""
     for namespace in _NAMESPACES:
         for question in asked:
             answer = memory.retrieve(question.text, k=_K, namespace=namespace)
             nodes = [document.node for document in answer.documents]
-            used = _used(nodes, question.number, numbers)
+            used = _used_nodes(nodes, question.number, numbers)
             outcome = 1.0 if used else -1.0
             memory.record(Feedback(answer.turn.id, outcome, used=used, namespace=namespace))
 
 
-def _used(nodes: Sequence[Node], number: int, numbers: Mapping[str, int]) -> list[str]:
+def _used_nodes(nodes: Sequence[Node], number: int, numbers: Mapping[str, int]) -> list[str]:
     """What is of the section, and with it what stands beside it in its file."""
     own = [node for node in nodes if numbers.get(node.id) == number]
     files = {node.source for node in own}
     return [node.id for node in nodes if node in own or node.source in files]
 
 
-def _returned(
-    memory: CrabPath, asked: Sequence[Question], numbers: Mapping[str, int]
+def _returned_sections(
+    memory: CrabPath, asked: Sequence[SectionQuestion], numbers: Mapping[str, int]
 ) -> list[set[int]]:
     """Numbers of the sections that each question returns."""
     return [
@@ -171,7 +175,7 @@ def _returned(
     ]
 
 
-def _learned(memory: CrabPath, gone: set[str]) -> dict[str, float]:
+def _learned_totals(memory: CrabPath, gone: set[str]) -> dict[str, float]:
     """What is known of nodes that a query can find, less those whose section is deleted."""
     with memory.store.reading() as connection:
         seen = {
@@ -199,12 +203,16 @@ def _learned(memory: CrabPath, gone: set[str]) -> dict[str, float]:
     }
 
 
-def _again(old: Sequence[set[int]], new: Sequence[set[int]], deleted: frozenset[int]) -> float:
+def _share_returned_again(
+    old: Sequence[set[int]], new: Sequence[set[int]], deleted: frozenset[int]
+) -> float:
     both = sum(len((a - deleted) & b) for a, b in zip(old, new, strict=True))
     return round(both / max(1, sum(len(a - deleted) for a in old)), 3)
 
 
-def _hit(found: Sequence[set[int]], asked: Sequence[Question], deleted: frozenset[int]) -> float:
+def _hit_rate(
+    found: Sequence[set[int]], asked: Sequence[SectionQuestion], deleted: frozenset[int]
+) -> float:
     """Over the questions whose section still exists."""
     of = [question.number in one for question, one in zip(asked, found, strict=True)]
     left = [hit for question, hit in zip(asked, of, strict=True) if question.number not in deleted]

@@ -54,14 +54,19 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
 ) -> None:
     """Measure retrieval on a data set with labels; see docs/evaluation.md."""
     require_eval_extra()
-    from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names, prices
+    from crabpath_retrievers.evaluation.plan import (
+        EvaluationPlan,
+        parse_cutoffs,
+        parse_prices,
+        split_names,
+    )
     from crabpath_retrievers.evaluation.reporting.report import evaluate_and_write
 
-    plan = Plan(
+    plan = EvaluationPlan(
         dataset=dataset,
         data=data,
-        methods=names(methods),
-        ks=cut_offs(k),
+        methods=split_names(methods),
+        ks=parse_cutoffs(k),
         limit=limit,
         seed=seed,
         embedding=embedding or MODEL,
@@ -74,6 +79,6 @@ def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
         epochs=epochs,
         dropped=dropped,
         router=router,
-        prices=prices(price),
+        prices=parse_prices(price),
     )
     typer.echo(evaluate_and_write(plan, json_file=write, folder=report))

@@ -20,11 +20,11 @@ from crabpath_retrievers.routing.tokens import estimated
 from crabpath_retrievers.text import tokens
 
 SIMULATED = "simulated"
-_TELLING = 5  # letters of a word that is looked for
-_SHARED = 2
+_MIN_LETTERS = 5  # letters of a word that is looked for
+_MIN_SHARED = 2
 
 
-def model_of(name: str) -> BaseChatModel:
+def load_chat_model(name: str) -> BaseChatModel:
     """A chat model.
 
     Args:
@@ -37,7 +37,9 @@ def model_of(name: str) -> BaseChatModel:
     """
     kind, _, rest = name.partition(":")
     if kind == SIMULATED:
-        return SimulatedModel(judge=shares_words, errors=_share(rest), rng=np.random.default_rng(0))
+        return SimulatedChatModel(
+            judge=shares_long_words, errors=_parse_share(rest), rng=np.random.default_rng(0)
+        )
     from langchain.chat_models import init_chat_model
 
     try:
@@ -48,13 +50,13 @@ def model_of(name: str) -> BaseChatModel:
     return made
 
 
-def shares_words(question: str, title: str, text: str) -> bool:
+def shares_long_words(question: str, title: str, text: str) -> bool:
     """Whether a candidate has two long words of the question: a router without understanding."""
-    asked = {word for word in tokens(question) if len(word) >= _TELLING}
-    return len(asked.intersection(tokens(f"{title} {text}"))) >= _SHARED
+    asked = {word for word in tokens(question) if len(word) >= _MIN_LETTERS}
+    return len(asked.intersection(tokens(f"{title} {text}"))) >= _MIN_SHARED
 
 
-def _share(text: str) -> float:
+def _parse_share(text: str) -> float:
     try:
         share = float(text or 0)
     except ValueError:
@@ -65,16 +67,16 @@ def _share(text: str) -> float:
     return share
 
 
-Judge = Callable[[str, str, str], bool]
+RelevanceRule = Callable[[str, str, str], bool]
 """Whether a candidate helps, from question, title and text."""
 
 
-class SimulatedModel(BaseChatModel):
+class SimulatedChatModel(BaseChatModel):
     """Follows the candidates that its judge prefers, best ones first as they are listed."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    judge: Judge
+    judge: RelevanceRule
     errors: float = 0.0
     """Share of the candidates about which a fair coin decides, in [0, 1]."""
     rng: np.random.Generator

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.methods import Corpus, Found, Method, Rank
+from crabpath_retrievers.evaluation.methods import Corpus, Method, RankFunction, RetrievedChunk
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import unit
@@ -17,7 +17,7 @@ _WARM_UP = 5  # questions asked before the clock runs
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MethodRun:
     """What a method answered.
 
     Attributes:
@@ -27,36 +27,36 @@ class Run:
         usage: Of chat models, by all questions together.
     """
 
-    found: dict[str, list[Found]]
+    found: dict[str, list[RetrievedChunk]]
     milliseconds: list[float]
     indexing_s: float
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CorpusQuestions:
     """One corpus, and the questions asked of it, by id. There is no label in it."""
 
     corpus: Corpus
     queries: Mapping[str, str]
 
 
-def tasks(
+def prepare_questions(
     dataset: Dataset, embeddings: Embeddings, *, closed: bool = False, distinct: bool = False
-) -> Iterator[Task]:
+) -> Iterator[CorpusQuestions]:
     """What methods are given: one pooled corpus, or each question's own paragraphs."""
     if not closed:
         corpus = Corpus.of(dataset.documents, embeddings, split=dataset.split, distinct=distinct)
-        yield Task(corpus, dataset.queries)
+        yield CorpusQuestions(corpus, dataset.queries)
         return
     documents = {document.id: document for document in dataset.documents}
     for query, text in dataset.queries.items():
         own = [documents[document_id] for document_id in dataset.candidates[query]]
         corpus = Corpus.of(own, embeddings, split=dataset.split, shown=False)
-        yield Task(corpus, {query: text})
+        yield CorpusQuestions(corpus, {query: text})
 
 
-def vectors(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vector]:
+def embed_questions(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vector]:
     """Unit vectors of the questions, each of shape ``[d]``, by id."""
     found = {}
     with bar(len(queries), description="embedding questions") as advance:
@@ -66,9 +66,13 @@ def vectors(queries: Mapping[str, str], embeddings: Embeddings) -> dict[str, Vec
     return found
 
 
-def ask(
-    name: str, method: Method, given: Iterator[Task], asked: Mapping[str, Vector], depth: int
-) -> Run:
+def run_method(
+    name: str,
+    method: Method,
+    given: Iterator[CorpusQuestions],
+    asked: Mapping[str, Vector],
+    depth: int,
+) -> MethodRun:
     """Answer every question of every task.
 
     Args:
@@ -78,7 +82,7 @@ def ask(
         asked: Vectors of the questions by id.
         depth: Chunks per question.
     """
-    run = Run({}, [], 0.0)
+    run = MethodRun({}, [], 0.0)
     indexing, usage = 0.0, Usage()
     with bar(len(asked), description=f"{name}: asking") as advance:
         for task in given:
@@ -87,22 +91,24 @@ def ask(
                 indexing += time.perf_counter() - begun
                 if not run.found:
                     _warm_up(rank, task, asked, depth)
-                before = _usage(rank)
+                before = _model_usage(rank)
                 for query, text in task.queries.items():
                     begun = time.perf_counter()
                     run.found[query] = rank(text, asked[query], depth)
                     run.milliseconds.append((time.perf_counter() - begun) * 1000)
                     advance(1)
-                usage += _usage(rank) - before
-    return Run(run.found, run.milliseconds, indexing, usage)
+                usage += _model_usage(rank) - before
+    return MethodRun(run.found, run.milliseconds, indexing, usage)
 
 
-def _usage(rank: Rank) -> Usage:
+def _model_usage(rank: RankFunction) -> Usage:
     """What a method has used so far, where it uses a chat model."""
     used: Usage = getattr(rank, "usage", Usage())
     return used
 
 
-def _warm_up(rank: Rank, task: Task, asked: Mapping[str, Vector], depth: int) -> None:
+def _warm_up(
+    rank: RankFunction, task: CorpusQuestions, asked: Mapping[str, Vector], depth: int
+) -> None:
     for query, text in list(task.queries.items())[:_WARM_UP]:
         rank(text, asked[query], depth)

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.region_quality import clustered, described, quality
+from benchmarks.region_quality import cluster_kmeans, describe_partition, measure_quality
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.regions.hubs import Regions
 
@@ -32,7 +32,7 @@ class Directions(Embeddings):
 def test_two_regions_by_hand():
     """x, x and y together: the sum has length √5; z is alone."""
     x, y, z = np.eye(3, dtype=np.float32)
-    found = described(np.stack([x, x, y, z]), np.array([7, 7, 7, 9]))
+    found = describe_partition(np.stack([x, x, y, z]), np.array([7, 7, 7, 9]))
     assert (found["smallest"], found["median"], found["largest"]) == (1, 2.0, 3)
     assert found["largest_share"] == 0.75
     assert found["to_mean"] == pytest.approx((5**0.5 + 1) / 4, abs=1e-3)
@@ -42,15 +42,15 @@ def test_two_regions_by_hand():
 
 def test_regions_of_one_have_no_others():
     """Their cosine to the mean is 1 and says nothing."""
-    found = described(np.eye(3, dtype=np.float32), np.arange(3))
+    found = describe_partition(np.eye(3, dtype=np.float32), np.arange(3))
     assert (found["to_mean"], found["to_others"]) == (1.0, None)
 
 
 def test_k_means_in_batches_gives_as_many_regions(monkeypatch):
     """Where there are many vectors."""
-    monkeypatch.setattr("benchmarks.region_quality._MANY", 10)
+    monkeypatch.setattr("benchmarks.region_quality._BATCHED_ABOVE", 10)
     vectors = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
-    assert len(set(clustered(vectors, 3).tolist())) == 3
+    assert len(set(cluster_kmeans(vectors, 3).tolist())) == 3
 
 
 def test_hubs_are_better_than_chance_and_k_means_than_hubs():
@@ -62,7 +62,7 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
             progress=None,
         )
         hubs = Regions(memory.store, memory.settings.region).hubs(1)
-        found = quality(memory.store, hubs)
+        found = measure_quality(memory.store, hubs)
     own, best, chance = (found[name]["to_others"] for name in ("hash", "kmeans", "random"))
     assert chance < 0.5 * own
     assert own <= best + 0.05

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
-from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 
 QUERIES, FILLING = 12, 60
 
@@ -15,7 +15,7 @@ QUERIES, FILLING = 12, 60
 @pytest.fixture(scope="session")
 def cached(cache):
     """all-MiniLM-L6-v2, every text once."""
-    return embedder(cache=cache)
+    return cached_embedder(cache=cache)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,11 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.evaluation.chat_models import SimulatedModel, model_of, shares_words
+from crabpath_retrievers.evaluation.chat_models import (
+    SimulatedChatModel,
+    load_chat_model,
+    shares_long_words,
+)
 from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, Pointer
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.policy import Choice, RoutingRequest
@@ -33,7 +37,7 @@ def followed(model, request):
 
 def test_it_follows_what_its_judge_prefers(request_to_route):
     """Here: what shares words with the question."""
-    found, usage = followed(model_of("simulated"), request_to_route)
+    found, usage = followed(load_chat_model("simulated"), request_to_route)
     assert found == {0, 2}
     assert (usage.calls, usage.failures) == (1, 0)
     assert usage.input_tokens > 100
@@ -43,7 +47,9 @@ def test_with_errors_a_coin_decides(request_to_route):
     """Over many calls every set of candidates comes up, and the same again with the same seed."""
     runs = [[], []]
     for run in runs:
-        model = SimulatedModel(judge=shares_words, errors=1.0, rng=np.random.default_rng(3))
+        model = SimulatedChatModel(
+            judge=shares_long_words, errors=1.0, rng=np.random.default_rng(3)
+        )
         run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8
@@ -52,7 +58,7 @@ def test_with_errors_a_coin_decides(request_to_route):
 def test_real_models_are_named_as_langchain_names_them(monkeypatch):
     """Provider and model."""
     monkeypatch.setenv("OPENAI_API_KEY", "x")
-    assert isinstance(model_of("openai:gpt-x"), ChatOpenAI)
+    assert isinstance(load_chat_model("openai:gpt-x"), ChatOpenAI)
 
 
 @pytest.mark.parametrize(
@@ -66,4 +72,4 @@ def test_real_models_are_named_as_langchain_names_them(monkeypatch):
 def test_names_that_name_no_model(name, sentence):
     """One sentence says so."""
     with pytest.raises(InvalidInputError, match=sentence):
-        model_of(name)
+        load_chat_model(name)

@@ -80,7 +80,7 @@ TOPICS: Mapping[str, Topic] = MappingProxyType(
 )
 
 
-def texts() -> dict[str, str]:
+def load_procedures() -> dict[str, str]:
     """The fifteen pages by id."""
     return {
         f"{name} {kind}": getattr(topic, kind)

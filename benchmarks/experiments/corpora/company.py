@@ -66,11 +66,11 @@ _UNITS = (
 _BEFORE = (1, 7)  # places before it, of those that a page mentions
 _RULES = (*STEPS.values(), *NEAR.values(), *(page.text for page in PAGES.values()))
 
-MOST = len(_PLACES) * len(_UNITS)
+PAGE_COUNT = len(_PLACES) * len(_UNITS)
 """Pages that there are."""
 
 
-def company(number: int, first: int = 0) -> dict[str, str]:
+def generate_company(number: int, first: int = 0) -> dict[str, str]:
     """So many pages by title, each with a rule of its own house.
 
     Args:
@@ -78,11 +78,11 @@ def company(number: int, first: int = 0) -> dict[str, str]:
         first: Which of them is the first, from 0 on; after the last one come those before it.
     """
     every = [f"{place} {unit}" for unit, place in product(_UNITS, _PLACES)]
-    places = [(first + place) % MOST for place in range(number)]
+    places = [(first + place) % PAGE_COUNT for place in range(number)]
     return {every[place]: _page(every, place) for place in places}
 
 
-def question(title: str, pages: Mapping[str, str]) -> str:
+def ask_rule(title: str, pages: Mapping[str, str]) -> str:
     """One that the page of this title answers."""
     return f"What is the rule of the {title} about this: {pages[title].split('.')[0]}?"
 

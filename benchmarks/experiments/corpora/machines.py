@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from benchmarks.experiments.simulated_agent import Task
+from benchmarks.experiments.simulated_agent import AgentTask
 
 MACHINES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -54,23 +54,23 @@ _FAULTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _WORDINGS = ("The {machine} {fault}", "What is wrong when the {machine} {fault}?")
 
 
-def handbook() -> dict[str, str]:
+def make_handbook() -> dict[str, str]:
     """Pages by title."""
     first = {
-        machine: f"The {machine} is made of the {_listed(tuple(parts))}. When the {machine} has a "
+        machine: f"The {machine} is made of the {_join_names(tuple(parts))}. When the {machine} has a "
         "fault, begin here."
         for machine, parts in MACHINES.items()
     }
     return {**first, **{name: text for parts in MACHINES.values() for name, text in parts.items()}}
 
 
-def faults(draws: np.random.Generator) -> list[Task]:
+def draw_faults(draws: np.random.Generator) -> list[AgentTask]:
     """Questions that name a machine and a fault, and need the page of the part that causes it.
 
     Which part that is stands nowhere; it is drawn.
     """
     return [
-        Task(wording.format(machine=machine, fault=fault), (str(part),))
+        AgentTask(wording.format(machine=machine, fault=fault), (str(part),))
         for machine, known in _FAULTS.items()
         for fault, part in zip(
             known, draws.choice(list(MACHINES[machine]), len(known), replace=False), strict=True
@@ -79,6 +79,6 @@ def faults(draws: np.random.Generator) -> list[Task]:
     ]
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _join_names(names: tuple[str, ...]) -> str:
     *others, last = names
     return f"{', the '.join(others)} and the {last}"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.experiments.simulated_agent import Task
+from benchmarks.experiments.simulated_agent import AgentTask
 
 
 class Job(NamedTuple):
@@ -218,7 +218,7 @@ SHARED_QUESTIONS = (
 """Questions that mean something in either domain."""
 
 
-def one_of(jobs: Sequence[Job], draws: np.random.Generator) -> Task:
+def draw_job_task(jobs: Sequence[Job], draws: np.random.Generator) -> AgentTask:
     """One of the jobs, in one of its wordings."""
     job = jobs[int(draws.integers(len(jobs)))]
-    return Task(str(draws.choice(job.questions)), job.needed)
+    return AgentTask(str(draws.choice(job.questions)), job.needed)

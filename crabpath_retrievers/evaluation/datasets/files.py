@@ -14,7 +14,7 @@ from crabpath_retrievers.errors import InvalidInputError
 T = TypeVar("T")
 
 
-def whole(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
+def read_json(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
     """A JSON file as the type that the adapter describes.
 
     Args:
@@ -25,30 +25,30 @@ def whole(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
     Raises:
         InvalidInputError: The file is missing, truncated or of another format.
     """
-    with _opened(path) as stream:
+    with _open(path) as stream:
         data = stream.read()
-    return _checked(path, adapter, data, expected)
+    return _validate(path, adapter, data, expected)
 
 
-def lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Iterator[T]:
+def read_json_lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Iterator[T]:
     """The objects of a JSON-lines file, one after the other; as :func:`whole`."""
-    with _opened(path) as stream:
+    with _open(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
-                yield _checked(path, adapter, line, f"{expected}, line {number}")
+                yield _validate(path, adapter, line, f"{expected}, line {number}")
 
 
-def text(path: Path) -> str:
+def read_text(path: Path) -> str:
     """The text of a file.
 
     Raises:
         InvalidInputError: It is missing, truncated, or not UTF-8.
     """
-    with _opened(path) as stream:
+    with _open(path) as stream:
         return stream.read().decode("utf-8")
 
 
-def one_file(path: Path, *endings: str) -> Path:
+def find_file(path: Path, *endings: str) -> Path:
     """The file itself, or the only one in a folder that ends so.
 
     Raises:
@@ -65,7 +65,7 @@ def one_file(path: Path, *endings: str) -> Path:
     raise InvalidInputError(msg)
 
 
-def _checked(path: Path, adapter: TypeAdapter[T], data: bytes, expected: str) -> T:
+def _validate(path: Path, adapter: TypeAdapter[T], data: bytes, expected: str) -> T:
     try:
         return adapter.validate_json(data)
     except ValidationError as error:
@@ -77,7 +77,7 @@ def _checked(path: Path, adapter: TypeAdapter[T], data: bytes, expected: str) ->
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of the file, or of the same file with ``.gz`` behind its name."""
     zipped = path if path.suffix == ".gz" else path.with_name(path.name + ".gz")
     found = path if path.exists() else zipped

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
-from crabpath_retrievers.evaluation.datasets.files import lines, one_file
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pool_questions
+from crabpath_retrievers.evaluation.datasets.files import find_file, read_json_lines
 
 
 class _Paragraph(BaseModel):
@@ -24,15 +24,15 @@ class _Row(BaseModel):
 _ROW = TypeAdapter(_Row)
 
 
-def musique(path: Path) -> Dataset:
+def load_musique(path: Path) -> Dataset:
     """Official MuSiQue JSONL, all paragraphs pooled.
 
     Raises:
         InvalidInputError: The file is missing, truncated or of another format.
     """
-    file = one_file(path, ".jsonl")
-    rows = lines(file, _ROW, "MuSiQue JSON lines")
-    return pooled(file.parent.name or file.stem, map(_question, rows))
+    file = find_file(path, ".jsonl")
+    rows = read_json_lines(file, _ROW, "MuSiQue JSON lines")
+    return pool_questions(file.parent.name or file.stem, map(_question, rows))
 
 
 def _question(row: _Row) -> Question:

@@ -16,7 +16,7 @@ from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
 CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
 
 
-class Found(NamedTuple):
+class RetrievedChunk(NamedTuple):
     """A chunk that was retrieved: the document it is of, and the text that is returned."""
 
     document: str
@@ -63,8 +63,8 @@ class Corpus:
         return [embedded_text(chunk) for chunk in self.chunks]
 
 
-Rank = Callable[[str, Vector, int], list[Found]]
+RankFunction = Callable[[str, Vector, int], list[RetrievedChunk]]
 """Ranks chunks, best first, for a query, its unit vector of shape ``[d]``, and a depth."""
 
-Method = Callable[[Corpus], AbstractContextManager[Rank]]
+Method = Callable[[Corpus], AbstractContextManager[RankFunction]]
 """Indexes a corpus and gives the ranking; releases the index at the end."""

@@ -9,10 +9,10 @@ from scipy.stats import bootstrap, permutation_test
 
 _SEED = 0
 _RESAMPLES = 9999
-_AT_ONCE = 4_000_000  # numbers that one batch of resamples may hold
+_BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
 
 
-def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
+def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
     """Paired difference a − b with 95 % BCa bootstrap interval and permutation p.
 
     Args:
@@ -21,7 +21,7 @@ def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> di
         seed: Of both resamplings.
     """
     difference = np.asarray(a) - np.asarray(b)
-    ci95 = interval(difference, seed=seed)
+    ci95 = bootstrap_interval(difference, seed=seed)
     p = None
     if ci95 is not None:
         test = permutation_test(
@@ -29,14 +29,14 @@ def compared(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> di
             np.mean,
             permutation_type="samples",
             n_resamples=_RESAMPLES,
-            batch=_batch(difference),
+            batch=_batch_size(difference),
             rng=seed,
         )
         p = round(float(test.pvalue), 4)
     return {"difference": round(float(difference.mean()), 4), "ci95": ci95, "p": p}
 
 
-def interval(
+def bootstrap_interval(
     values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
 ) -> list[float] | None:
     """95 % BCa bootstrap interval of the mean; None where it cannot be estimated.
@@ -51,7 +51,7 @@ def interval(
     if not np.any(given != given[0]):
         return None
     found = bootstrap(
-        (given,), np.mean, method="BCa", n_resamples=_RESAMPLES, batch=_batch(given), rng=seed
+        (given,), np.mean, method="BCa", n_resamples=_RESAMPLES, batch=_batch_size(given), rng=seed
     ).confidence_interval
     ends = [round(float(end), 4) for end in found]
     return ends if np.all(np.isfinite(ends)) else None
@@ -63,5 +63,5 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
     return {"p50": round(float(p50), 2), "p95": round(float(p95), 2)}
 
 
-def _batch(values: NDArray[np.float64]) -> int:
-    return max(1, _AT_ONCE // values.size)
+def _batch_size(values: NDArray[np.float64]) -> int:
+    return max(1, _BATCH_NUMBERS // values.size)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.learners import Learner, Ranked
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
+from crabpath_retrievers.evaluation.streams.learners import Learner, RankedDocument
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import Embedder
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StreamSchedule:
     """The order of a stream, the same for every learner.
 
     Attributes:
@@ -43,23 +43,23 @@ class Course:
 
 
 @dataclass(slots=True)
-class Pass:
+class StreamPass:
     """What one learner answered in one pass, by query id, and what that took."""
 
-    found: dict[str, list[Ranked]] = field(default_factory=dict)
+    found: dict[str, list[RankedDocument]] = field(default_factory=dict)
     rank_ms: list[float] = field(default_factory=list)
     learn_ms: list[float] = field(default_factory=list)
 
 
-def follow(
+def run_stream(
     name: str,
     learner: Learner,
     dataset: Dataset,
     embedder: Embedder,
-    judge: Judge,
-    course: Course,
+    judge: FeedbackSimulator,
+    course: StreamSchedule,
     k: int,
-) -> list[Pass]:
+) -> list[StreamPass]:
     """Ask one learner the whole stream.
 
     Args:
@@ -79,7 +79,7 @@ def follow(
     passes = []
     with bar(len(order) * course.epochs, description=f"{name}: stream") as advance:
         for epoch in range(course.epochs):
-            done = Pass()
+            done = StreamPass()
             for place, query in enumerate(order):
                 text = course.text(dataset.queries[query], epoch, place)
                 vector = embedder.query(text)

@@ -6,18 +6,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-Kind = Literal["used", "answer", "outcome", "followed"]
-KINDS: tuple[Kind, ...] = ("used", "answer", "outcome", "followed")
+FeedbackKind = Literal["used", "answer", "outcome", "followed"]
+FEEDBACK_KINDS: tuple[FeedbackKind, ...] = ("used", "answer", "outcome", "followed")
 
 
-class Shown(NamedTuple):
+class ReturnedChunk(NamedTuple):
     """A document that was returned: the id of its chunk, and of the document that is judged."""
 
     chunk: str
     document: str
 
 
-class Signal(NamedTuple):
+class SimulatedFeedback(NamedTuple):
     """What is reported: an outcome, and perhaps which chunks were used, or the answer."""
 
     outcome: float
@@ -26,7 +26,7 @@ class Signal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class FeedbackSimulator:
     """Reports on answers as one kind of host would.
 
     ``used``: the relevant ones among the returned documents; a success when there are any.
@@ -42,17 +42,17 @@ class Judge:
         needed: Documents that the chain reads; evidence behind them does not help it.
     """
 
-    kind: Kind
+    kind: FeedbackKind
     noise: float
     needed: int
 
     def signal(
         self,
-        shown: Sequence[Shown],
+        shown: Sequence[ReturnedChunk],
         gold: frozenset[str],
         answer: str | None,
         rng: np.random.Generator,
-    ) -> Signal:
+    ) -> SimulatedFeedback:
         """The report about one answer.
 
         Args:
@@ -64,18 +64,20 @@ class Judge:
         if self.kind == "used":
             told = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
             used = tuple(s.chunk for s, is_used in zip(shown, told, strict=True) if is_used)
-            return Signal(1.0 if used else -1.0, used)
+            return SimulatedFeedback(1.0 if used else -1.0, used)
         read = shown[: self.needed]
         success = gold <= {s.document for s in read}
         # One draw per turn, whatever was returned: the same turns are wrong for all learners.
         success ^= bool(rng.random() < self.noise)
         outcome = 1.0 if success else -1.0
         if self.kind == "followed":
-            return Signal(outcome, followed(read, gold))
-        return Signal(outcome, answer=answer if self.kind == "answer" and success else None)
+            return SimulatedFeedback(outcome, select_followed(read, gold))
+        return SimulatedFeedback(
+            outcome, answer=answer if self.kind == "answer" and success else None
+        )
 
 
-def followed(read: Sequence[Shown], gold: frozenset[str]) -> tuple[str, ...]:
+def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
     """Chunks that a chain follows which looks for as many documents as its answer needs.
 
     Args:

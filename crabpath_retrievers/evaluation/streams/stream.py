@@ -9,37 +9,41 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.methods import Found
-from crabpath_retrievers.evaluation.run_methods import Run
+from crabpath_retrievers.evaluation.methods import RetrievedChunk
+from crabpath_retrievers.evaluation.run_methods import MethodRun
 from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
-    Frozen,
-    Learned,
+    CrabPathLearner,
+    FrozenLearner,
     Learner,
     MovingAverage,
     QueryCache,
 )
-from crabpath_retrievers.evaluation.streams.prequential import Course, Pass, follow
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
-from crabpath_retrievers.evaluation.streams.summary import scored, summarised
+from crabpath_retrievers.evaluation.streams.prequential import (
+    StreamPass,
+    StreamSchedule,
+    run_stream,
+)
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+from crabpath_retrievers.evaluation.streams.summary import score_pass, summarize_stream
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 
 FROZEN = "cold"
-LEARNERS: Mapping[str, Callable[[CrabPath, bool], Learner]] = MappingProxyType(
+LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], Learner]] = MappingProxyType(
     {
-        "learned": Learned,
-        "beta": lambda memory, distinct: BetaCounts(Frozen(memory, distinct)),
-        "average": lambda memory, distinct: MovingAverage(Frozen(memory, distinct)),
-        "cache": lambda memory, distinct: QueryCache(Frozen(memory, distinct)),
+        "learned": CrabPathLearner,
+        "beta": lambda memory, distinct: BetaCounts(FrozenLearner(memory, distinct)),
+        "average": lambda memory, distinct: MovingAverage(FrozenLearner(memory, distinct)),
+        "cache": lambda memory, distinct: QueryCache(FrozenLearner(memory, distinct)),
     }
 )
 
 
-class Streamed(NamedTuple):
+class StreamResult(NamedTuple):
     """What a learner answered in its first pass, and the figures of the whole stream."""
 
-    run: Run
+    run: MethodRun
     figures: dict[str, Any]
 
 
@@ -48,30 +52,32 @@ class Stream:
     """A stream to be run: who learns, from what, in which order, to which depth."""
 
     learners: tuple[str, ...]
-    judge: Judge
-    course: Course
+    judge: FeedbackSimulator
+    course: StreamSchedule
     ks: tuple[int, ...]
 
     def run(
         self, dataset: Dataset, embeddings: Embeddings, settings: Settings | None = None
-    ) -> dict[str, Streamed]:
+    ) -> dict[str, StreamResult]:
         """Figures by learner, each beside those of the frozen twin on the same order."""
         with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
-            frozen = self._passes(FROZEN, Frozen(memory, dataset.split), memory, dataset)
-            twin = [scored(dataset, one, self.ks) for one in frozen]
+            frozen = self._passes(FROZEN, FrozenLearner(memory, dataset.split), memory, dataset)
+            twin = [score_pass(dataset, one, self.ks) for one in frozen]
             figures = {}
             for name in self.learners:
-                done = self._passes(name, LEARNERS[name](memory, dataset.split), memory, dataset)
-                own = [scored(dataset, one, self.ks) for one in done]
-                summary = summarised(own, twin, done, seed=self.course.seed)
-                figures[name] = Streamed(_run(done[0], dataset), summary)
+                done = self._passes(
+                    name, LEARNER_FACTORIES[name](memory, dataset.split), memory, dataset
+                )
+                own = [score_pass(dataset, one, self.ks) for one in done]
+                summary = summarize_stream(own, twin, done, seed=self.course.seed)
+                figures[name] = StreamResult(_method_run(done[0], dataset), summary)
         return figures
 
     def _passes(
         self, name: str, learner: Learner, memory: CrabPath, dataset: Dataset
-    ) -> list[Pass]:
-        return follow(
+    ) -> list[StreamPass]:
+        return run_stream(
             name,
             learner,
             dataset,
@@ -82,10 +88,10 @@ class Stream:
         )
 
 
-def _run(done: Pass, dataset: Dataset) -> Run:
+def _method_run(done: StreamPass, dataset: Dataset) -> MethodRun:
     """A pass as other methods report theirs, queries in the order of the data."""
     found = {
-        query: [Found(item.shown.document, item.text) for item in done.found[query]]
+        query: [RetrievedChunk(item.shown.document, item.text) for item in done.found[query]]
         for query in dataset.queries
     }
-    return Run(found, done.rank_ms, 0.0)
+    return MethodRun(found, done.rank_ms, 0.0)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from benchmarks.attribution.agreement import agreement
+from benchmarks.attribution.agreement import measure_agreement
 
 
 def means(gold, support):
     """Mean and number of questions by measure."""
     rows = [np.array(row, dtype=bool) for row in gold]
-    found = agreement(rows, [np.array(row) for row in support])
+    found = measure_agreement(rows, [np.array(row) for row in support])
     return {name: (part["mean"], part["n"]) for name, part in found.items() if "mean" in str(part)}
 
 
@@ -42,7 +42,7 @@ def test_the_interval_holds_the_mean():
     """95 % of the mean of forty questions."""
     rng = np.random.default_rng(0)
     gold = rng.random((40, 5)) < 0.4
-    found = agreement(list(gold), list(rng.random((40, 5)) * (rng.random((40, 5)) < 0.5)))
+    found = measure_agreement(list(gold), list(rng.random((40, 5)) * (rng.random((40, 5)) < 0.5)))
     low, high = found["precision"]["ci95"]
     assert low < found["precision"]["mean"] < high
     assert (found["questions"], found["precision"]["n"]) == (40, found["attributed"])
@@ -50,4 +50,4 @@ def test_the_interval_holds_the_mean():
 
 def test_no_questions():
     """A data set may have no yes/no answers."""
-    assert agreement([], [])["f1"] == {"mean": None, "ci95": None, "n": 0}
+    assert measure_agreement([], [])["f1"] == {"mean": None, "ci95": None, "n": 0}

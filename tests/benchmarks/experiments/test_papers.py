@@ -11,13 +11,13 @@ from benchmarks.experiments import (
     noise,
     procedural,
 )
-from crabpath_retrievers.evaluation.embedding import embedder
+from crabpath_retrievers.evaluation.embedding import cached_embedder
 
 
 @pytest.fixture(scope="module")
 def embeddings():
     """The real model; every text is embedded once."""
-    return embedder()
+    return cached_embedder()
 
 
 def played(module, embeddings, seed=0):
@@ -65,7 +65,7 @@ def test_wrong_outcomes_do_no_harm(embeddings, monkeypatch):
 
 def test_a_dying_memory_is_seen_and_a_dead_one_comes_back(embeddings, monkeypatch):
     """Within 25 and 60 questions; it dies without the autotuner."""
-    monkeypatch.setattr(brain_death, "LEN", 60)
+    monkeypatch.setattr(brain_death, "TURNS_AFTER", 60)
     figures = played(brain_death, embeddings)
     assert figures["queries until the autotuner acts"] <= 25
     assert figures["dormant share with it, most"] <= 0.95

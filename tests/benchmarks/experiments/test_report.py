@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.experiments.experiment import Experiment, Trial, Verdict
-from benchmarks.experiments.registry import EXPERIMENTS, experiments
-from benchmarks.experiments.run import play
+from benchmarks.experiments.registry import EXPERIMENTS, select_experiments
+from benchmarks.experiments.run import run_experiment
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.reporting import experiments as reporting
@@ -35,7 +35,7 @@ TOY = Experiment(
 
 def test_figures_are_summed_up_over_seeds():
     """Seeds 0 to 3 by hand: mean 1.5; the curve of the mean is 1.5, 3."""
-    record = play(TOY, None, 4)
+    record = run_experiment(TOY, None, 4)
     figure = record["figures"]["score"]
     assert (figure["mean"], figure["least"], figure["most"]) == (1.5, 0.0, 3.0)
     assert figure["by_seed"] == [0.0, 1.0, 2.0, 3.0]
@@ -63,15 +63,15 @@ def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, mon
 
 def test_all_and_several_are_asked_for_by_name():
     """In the order in which they are asked for, none twice."""
-    assert [one.name for one in experiments("all")] == list(EXPERIMENTS)
-    assert [one.name for one in experiments("noise, merge,noise")] == ["noise", "merge"]
+    assert [one.name for one in select_experiments("all")] == list(EXPERIMENTS)
+    assert [one.name for one in select_experiments("noise, merge,noise")] == ["noise", "merge"]
 
 
 @pytest.mark.parametrize("names", ["", " , ", "nothing", "noise,nothing", "all,noise"])
 def test_what_there_is_not_is_refused(names):
     """With what there is."""
     with pytest.raises(InvalidInputError, match="procedural"):
-        experiments(names)
+        select_experiments(names)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from benchmarks.experiments import (
     static,
     twins,
 )
-from benchmarks.experiments.experiment import Word
+from benchmarks.experiments.experiment import VerdictWord
 from benchmarks.experiments.registry import EXPERIMENTS
 from crabpath_retrievers.config import WalkSettings
 
@@ -60,7 +60,7 @@ def test_figures_are_numbers_in_their_ranges_and_can_be_judged(played, name):
     assert all(0.0 <= value <= 1.0 for value in shares.values()), shares
     assert len({len(curve) for curve in trial.curves.values()}) <= 1
     verdict = EXPERIMENTS[name].verdict({of: [v] for of, v in trial.figures.items()})
-    assert verdict.word in get_args(Word)
+    assert verdict.word in get_args(VerdictWord)
     assert verdict.reason
     assert not verdict.reason.endswith(".")
 
@@ -96,7 +96,7 @@ def test_what_is_left_falls_asleep_and_what_is_used_does_not(played):
     before, after = "dormant edges of what was left, before", "dormant edges of what was left"
     assert figures[before] <= figures[after]
     assert figures["dormant edges of what is used"] == 0.0
-    assert figures["uses of a job until it is awake again"] <= forgetting._MOST
+    assert figures["uses of a job until it is awake again"] <= forgetting._MAX_USES
 
 
 def test_told_what_was_used_no_edge_joins_pages_that_no_job_needs(played):

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.learning.ablation import TOLD
+from benchmarks.learning.ablation import VARIANTS_BY_FEEDBACK
 from benchmarks.learning.answer_length import THRESHOLDS
 from crabpath_retrievers.cli import app
 
@@ -64,7 +64,9 @@ def test_the_ablation_has_a_row_for_every_variant(measured):
     """And one of the frozen twin; all are compared with `all`, which is compared with itself."""
     figures, shown, _ = measured("ablation", "--limit", "2")
     rows = figures["ablation"]["rows"]
-    told = {kind: ["all", "frozen", *variants[1:]] for kind, variants in TOLD.items()}
+    told = {
+        kind: ["all", "frozen", *variants[1:]] for kind, variants in VARIANTS_BY_FEEDBACK.items()
+    }
     for kind, variants in told.items():
         assert [row["variant"] for row in rows if row["feedback"] == kind] == variants
     for row in rows:

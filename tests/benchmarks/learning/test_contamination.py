@@ -8,19 +8,22 @@ from typer.testing import CliRunner
 
 from benchmarks.learning import contamination
 from benchmarks.learning.contamination import (
-    CLAIMED,
+    CLAIMED_ORDER,
+    DEFAULT,
     EPOCHS,
     FROZEN,
-    SHIPPED,
     VARIANTS,
-    Told,
-    contaminated,
-    ordered,
+    RecordingLearner,
+    check_claimed_order,
+    run_contamination,
 )
-from benchmarks.learning.paired_learners import READ, opened
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, open_paired_learners
 from crabpath_retrievers import Feedback, Settings
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Signal
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackSimulator,
+    SimulatedFeedback,
+)
 
 ALL = "all experience, blind decay"
 
@@ -28,7 +31,7 @@ ALL = "all experience, blind decay"
 @pytest.fixture(scope="module")
 def subject(small, cached):
     """Six questions in a memory."""
-    with opened("small", small.first(6), cached, (READ,)) as subject:
+    with open_paired_learners("small", small.first(6), cached, (DOCUMENTS_READ,)) as subject:
         yield subject
 
 
@@ -40,12 +43,12 @@ def taught(subject):
         def _taught(variant, outcome, followed):
             memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
             question = next(iter(subject.dataset.queries.values()))
-            answer = memory.retrieve(question, k=READ, namespace="taught")
+            answer = memory.retrieve(question, k=DOCUMENTS_READ, namespace="taught")
             nodes = [answer.documents[place].node.id for place in followed]
             memory.record(Feedback(answer.turn.id, outcome, used=nodes))
             # Without its last word it is a similar question.
             similar = question.rsplit(" ", 1)[0]
-            after = memory.retrieve(similar, k=4 * READ, namespace="taught").turn
+            after = memory.retrieve(similar, k=4 * DOCUMENTS_READ, namespace="taught").turn
             return nodes, {item.node: item.features for item in after.returned}
 
         yield _taught
@@ -69,7 +72,7 @@ def test_who_keeps_wins_alone_does_not(taught, variant):
 
     One that was followed alone is to blame.
     """
-    for followed, speaks in (([2], False), ([1, 2], variant == SHIPPED)):
+    for followed, speaks in (([2], False), ([1, 2], variant == DEFAULT)):
         _, found = taught(variant, -1.0, followed)
         assert not any(features.get("episode", 0.0) > 0 for features in found.values())
         assert any(features.get("again", 0.0) > 0 for features in found.values()) is speaks
@@ -84,7 +87,12 @@ def test_a_success_is_remembered_by_all(taught, variant):
 
 @pytest.mark.parametrize(
     ("variant", "punished"),
-    [(ALL, READ), ("wins only, blind decay", READ), (SHIPPED, 1), ("wins only, no decay", 0)],
+    [
+        (ALL, DOCUMENTS_READ),
+        ("wins only, blind decay", DOCUMENTS_READ),
+        (DEFAULT, 1),
+        ("wins only, no decay", 0),
+    ],
 )
 def test_a_failure_punishes_as_the_variant_says(subject, taught, variant, punished):
     """Blindly all that was returned, else what was followed alone, or nothing."""
@@ -105,22 +113,25 @@ def test_all_variants_are_told_wrong_in_the_same_turns(subject):
     for variant, learning in VARIANTS.items():
         memory = subject.with_settings(replace(Settings(), learning=learning))
         with subject.namespace("paired") as namespace:
-            told = Told(memory, subject.dataset.split, namespace)
-            judge, course = Judge("followed", 0.4, READ), subject.course(EPOCHS, 1)
+            told = RecordingLearner(memory, subject.dataset.split, namespace)
+            judge, course = (
+                FeedbackSimulator("followed", 0.4, DOCUMENTS_READ),
+                subject.course(EPOCHS, 1),
+            )
             done = subject.follow("paired", told, judge, course)
-        true = [full for one in done for full in subject.scores(one)[f"full@{READ}"]]
+        true = [full for one in done for full in subject.scores(one)[f"full@{DOCUMENTS_READ}"]]
         signals = [signal.outcome > 0 for signal in told.signals]
         wrong[variant] = [bool(t) != said for t, said in zip(true, signals, strict=True)]
     assert len({tuple(flips) for flips in wrong.values()}) == 1
-    assert 0 < sum(wrong[SHIPPED]) < len(wrong[SHIPPED])
+    assert 0 < sum(wrong[DEFAULT]) < len(wrong[DEFAULT])
 
 
 def test_every_variant_has_a_row_and_leaves_nothing_behind(subject):
     """The default first; the frozen twin remembers nothing."""
     before = subject.memory.info()
-    rows = list(contaminated(subject, 0.2, 2))
+    rows = list(run_contamination(subject, 0.2, 2))
     assert {row["variant"] for row in rows} == {*VARIANTS, FROZEN}
-    assert rows[0]["variant"] == SHIPPED
+    assert rows[0]["variant"] == DEFAULT
     for row in rows:
         assert (row["dataset"], row["noise"], row["orders"]) == ("small", 0.2, 2)
         assert len(row["epochs"]) == EPOCHS
@@ -133,10 +144,15 @@ def test_every_variant_has_a_row_and_leaves_nothing_behind(subject):
 
 def test_successes_are_counted_among_what_speaks_for_documents():
     """A failure counts for who remembers it; who followed nothing says nothing."""
-    signals = [Signal(1.0, ("a",)), Signal(-1.0, ("a",)), Signal(1.0, ()), Signal(1.0, ("b",))]
+    signals = [
+        SimulatedFeedback(1.0, ("a",)),
+        SimulatedFeedback(-1.0, ("a",)),
+        SimulatedFeedback(1.0, ()),
+        SimulatedFeedback(1.0, ("b",)),
+    ]
     true = [[1.0, 0.0], [1.0, 0.0]]
-    assert contamination._kept(signals, true, failures=False) == [(1, 1), (1, 0)]
-    assert contamination._kept(signals, true, failures=True) == [(2, 1), (1, 0)]
+    assert contamination._count_supporting(signals, true, failures=False) == [(1, 1), (1, 0)]
+    assert contamination._count_supporting(signals, true, failures=True) == [(2, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -147,12 +163,14 @@ def test_the_order_of_the_three_is_judged_by_the_last_pass(means, claimed):
     """Worst first; other variants do not matter, and two of the three are not enough."""
     rows = [
         {"dataset": "d", "noise": 0.2, "variant": name, "epochs": [{"mean": 9.0}, {"mean": mean}]}
-        for name, mean in zip((*CLAIMED, FROZEN), (*means, 0.0), strict=True)
+        for name, mean in zip((*CLAIMED_ORDER, FROZEN), (*means, 0.0), strict=True)
     ]
-    (found,) = ordered(rows)
+    (found,) = check_claimed_order(rows)
     assert found["claimed"] is claimed
-    assert found["order"] == sorted(CLAIMED, key=dict(zip(CLAIMED, means, strict=True)).get)
-    assert ordered(rows[1:]) == []
+    assert found["order"] == sorted(
+        CLAIMED_ORDER, key=dict(zip(CLAIMED_ORDER, means, strict=True)).get
+    )
+    assert check_claimed_order(rows[1:]) == []
 
 
 def test_the_command_reports_both_parts(beir_folder, cache, tmp_path):

@@ -5,15 +5,15 @@ from dataclasses import fields, replace
 import pytest
 
 from benchmarks.learning import grid
-from benchmarks.learning.ablation import _SWITCHES, VARIANTS, ablated
-from benchmarks.learning.answer_length import THRESHOLDS, compressed
-from benchmarks.learning.endurance import endured, slopes
-from benchmarks.learning.paired_learners import opened
+from benchmarks.learning.ablation import _SWITCHES, ABLATIONS, run_ablation
+from benchmarks.learning.answer_length import THRESHOLDS, measure_short_answers
+from benchmarks.learning.endurance import fit_slopes, run_endurance
+from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import LearningPlan
 from benchmarks.learning.study import measure_learning
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.memory import CrabPath
 
 ONE = {"parts": ("grid",), "noise": (0.0,), "orders": 1}
@@ -62,7 +62,7 @@ def data(small, log):
 @pytest.fixture
 def subject(data, cached):
     """The four questions in a memory; the frozen twin has answered them."""
-    with opened("small", data, cached, (5,), passes=2) as subject:
+    with open_paired_learners("small", data, cached, (5,), passes=2) as subject:
         subject.frozen()
         yield subject
 
@@ -80,7 +80,7 @@ def lessons(log):
 def test_no_label_is_read_before_its_question_was_answered(subject, data, log):
     """Ask, label, record; one question at a time."""
     log.clear()
-    subject.learned("ann", Judge("used", 0.0, 5), subject.course())
+    subject.learned("ann", FeedbackSimulator("used", 0.0, 5), subject.course())
     found = lessons(log)
     assert len(found) == 4
     for (asked, text), (label, query), _ in found:
@@ -91,7 +91,7 @@ def test_no_label_is_read_before_its_question_was_answered(subject, data, log):
 def test_nor_before_its_short_answers(subject, log):
     """All thresholds and the learner are asked; only then is the label read."""
     log.clear()
-    list(compressed(subject))
+    list(measure_short_answers(subject))
     found = lessons(log)
     assert len(found) == 4
     for part in found:
@@ -101,14 +101,14 @@ def test_nor_before_its_short_answers(subject, log):
 
 def test_nor_in_a_long_stream(small, cached, log, monkeypatch):
     """The frozen twin is asked the same question; nothing else comes before its label."""
-    signal = Judge.signal
+    signal = FeedbackSimulator.signal
 
     def _signal(self, shown, gold, *others):
         log.append(("label", gold))
         return signal(self, shown, gold, *others)
 
-    monkeypatch.setattr(Judge, "signal", _signal)
-    list(endured(small.first(4), cached, 3, 6))
+    monkeypatch.setattr(FeedbackSimulator, "signal", _signal)
+    list(run_endurance(small.first(4), cached, 3, 6))
     found = lessons(log)
     assert len(found) == 6
     for part in found:
@@ -132,12 +132,12 @@ def test_every_mechanism_is_switched_off_once(subject):
     named = [field.name for field in fields(default)]
     # What is off by default has nothing to be measured without.
     switches = {name for name in named if getattr(default, name) is True}
-    assert {name.split()[1] for name in VARIANTS if name.startswith("without")} == switches
+    assert {name.split()[1] for name in ABLATIONS if name.startswith("without")} == switches
     for name in switches - {"decay", "typed", "region_baseline"}:
-        alone = VARIANTS[f"only {name}"]
+        alone = ABLATIONS[f"only {name}"]
         assert [other for other in switches if getattr(alone, other)] == [name]
     before = subject.memory.info()
-    rows = list(ablated(subject, {"used": ("all", "only usage")}))
+    rows = list(run_ablation(subject, {"used": ("all", "only usage")}))
     assert [row["variant"] for row in rows] == ["all", "frozen", "only usage"]
     assert subject.memory.info() == before
 
@@ -146,10 +146,10 @@ def test_a_variant_with_nothing_on_is_the_frozen_twin(subject, monkeypatch):
     """So what a variant shows comes from what is on."""
     nothing = LearningSettings(**dict.fromkeys(_SWITCHES, False))
     monkeypatch.setattr(
-        "benchmarks.learning.ablation.VARIANTS",
+        "benchmarks.learning.ablation.ABLATIONS",
         {"all": LearningSettings(), "nothing": nothing},
     )
-    _, frozen, untaught = ablated(subject, {"used": ("all", "nothing")})
+    _, frozen, untaught = run_ablation(subject, {"used": ("all", "nothing")})
     assert frozen["parts"] == untaught["parts"]
 
 
@@ -200,7 +200,7 @@ def test_figures_are_handed_over_after_every_cell(beir_folder, cache):
 
 def test_windows_of_a_long_stream(small, cached):
     """Full ones, and what is left at the end; the store grows."""
-    found = list(endured(small.first(4), cached, 3, 12, size=5))
+    found = list(run_endurance(small.first(4), cached, 3, 12, size=5))
     assert [window["turns"] for window in found] == [5, 10, 12]
     assert ["ratio" in window for window in found] == [True, False, True]
     assert all(min(1.0, w["ratio"]) <= w["whole_ratio"] <= max(1.0, w["ratio"]) for w in found[::2])
@@ -215,7 +215,7 @@ def test_slopes_are_per_thousand_turns():
         | {"memory_mb": 9.0}
         for n in (1, 2, 3, 4)
     ]
-    found = slopes(windows)
+    found = fit_slopes(windows)
     assert found["all"]["store_mb"] == found["second half"]["store_mb"] == 4.0
     assert found["all"]["memory_mb"] == found["all"]["retrieve_ms_p95"] == 0.0
     assert found["all"]["ratio"] is None

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks.prior.conditional_logit import (
-    Ranking,
-    by_hand,
-    cross_validated,
-    fit,
-    measured,
+    TrainingQuery,
+    cross_validate,
+    fit_ranker,
+    make_hand_ranker,
+    measure_ranker,
 )
 from benchmarks.prior.fit_files import fit_files
 from crabpath_retrievers.errors import InvalidInputError
@@ -42,7 +42,7 @@ def made_up(count, seed=0):
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
         evidence = Evidence.of(hits, arrivals, {}, Information.of({}))
-        found.append(Ranking(evidence, relevant, 1, "made up"))
+        found.append(TrainingQuery(evidence, relevant, 1, "made up"))
     return found
 
 
@@ -53,7 +53,7 @@ def weights_of(ranker):
 
 def test_the_weights_that_made_the_data_come_back_in_proportion():
     """4 : 2 : 0, up to the ridge and the noise of 600 draws."""
-    weights = weights_of(fit(made_up(600)))
+    weights = weights_of(fit_ranker(made_up(600)))
     assert weights["similarity"] / weights["mentioned_by"] == pytest.approx(2.0, rel=0.35)
     assert weights["name"] < 0.15 * weights["similarity"]
 
@@ -61,7 +61,7 @@ def test_the_weights_that_made_the_data_come_back_in_proportion():
 def test_probabilities_are_calibrated():
     """The mean probability of all candidates equals the share of relevant ones, 1 in 30."""
     rankings = made_up(600)
-    ranker = fit(rankings)
+    ranker = fit_ranker(rankings)
     chances = [ranker.probabilities(ranker.ranked(r.evidence, 10)[1]) for r in rankings]
     assert float(np.mean(np.concatenate(chances))) == pytest.approx(1 / 30, rel=0.05)
 
@@ -82,30 +82,30 @@ def test_evidence_never_gets_a_negative_weight():
         )
         for ranking in rankings
     ]
-    assert weights_of(fit(against))["name"] == 0.0
+    assert weights_of(fit_ranker(against))["name"] == 0.0
 
 
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
     evidence = Evidence.of([Hit(head(i), 0.5) for i in range(3)], [], {}, Information.of({}))
-    ranker = fit(made_up(20))
-    half = Ranking(evidence, np.array([True, False, False]), 2, "x")
-    assert measured([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
-    whole = Ranking(evidence, np.array([True, True, False]), 2, "x")
-    assert measured([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
+    ranker = fit_ranker(made_up(20))
+    half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
+    assert measure_ranker([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
+    whole = TrainingQuery(evidence, np.array([True, True, False]), 2, "x")
+    assert measure_ranker([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
 
 
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
     evidence = Evidence.of([Hit(head(0), 0.2), Hit(head(1), 0.5)], [], {}, Information.of({}))
-    ranking = Ranking(evidence, np.array([True, False]), 1, "x")
-    assert measured([ranking], by_hand(similarity=1.0), k=1)["full@1"] == 0.0
-    assert measured([ranking], by_hand(similarity=-1.0), k=1)["full@1"] == 1.0
+    ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
+    assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0
+    assert measure_ranker([ranking], make_hand_ranker(similarity=-1.0), k=1)["full@1"] == 1.0
 
 
 def test_held_out_figures_come_per_data_set():
     """Five folds over everything, reported for each set on its own."""
-    found = cross_validated(made_up(40))
+    found = cross_validate(made_up(40))
     assert set(found) == {"made up"}
     assert 0 < found["made up"]["recall@5"] <= 1
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.speed.hosts import measure
+from benchmarks.speed.hosts import measure_hosts
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
@@ -13,7 +13,7 @@ def test_all_figures_are_measured():
     data = load_sample()
     queries = dict(list(data.queries.items())[:6])
     small = Dataset("small", data.documents[:60], queries, {q: data.qrels[q] for q in queries})
-    found = measure(small, rounds=6, at_once=10, one_by_one=4)
+    found = measure_hosts(small, rounds=6, at_once=10, one_by_one=4)
     assert set(found["overhead_ms"]) == {
         "LangChain retriever",
         "LangGraph node",

@@ -13,7 +13,7 @@ def test_all_figures_are_measured(tmp_path):
     data = load_sample()
     queries = dict(list(data.queries.items())[:4])
     small = Dataset("small", data.documents[:60], queries, {q: data.qrels[q] for q in queries})
-    report = regions.measure(small, tmp_path, limit=4, nodes=300, turns=10)
+    report = regions.measure_regions(small, tmp_path, limit=4, nodes=300, turns=10)
     assert report["nodes"] == 301
     assert report["levels"]
     assert report["added_ms"]["all"]["p50"] > 0

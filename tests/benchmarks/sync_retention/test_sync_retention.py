@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.sync_retention.edits import Rates, edited, read_tree, write_tree
-from benchmarks.sync_retention.study import measure
+from benchmarks.sync_retention.edits import EditRates, edit_tree, read_tree, write_tree
+from benchmarks.sync_retention.study import measure_retention
 from crabpath_retrievers.text import tokens
 
 WORDS = ["amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "jetty"]
@@ -48,9 +48,9 @@ def docs(tmp_path):
 def test_edits_are_seeded_and_say_what_they_did(docs, tmp_path):
     """The same seed edits alike; what is not named as touched or deleted stands as it stood."""
     before = read_tree(docs)
-    after = edited(before, Rates(), seed=3)
-    assert after == edited(before, Rates(), seed=3)
-    assert after != edited(before, Rates(), seed=4)
+    after = edit_tree(before, EditRates(), seed=3)
+    assert after == edit_tree(before, EditRates(), seed=3)
+    assert after != edit_tree(before, EditRates(), seed=4)
     assert len(after.deleted) == 3
     now = {p.number: (name, p.text) for name, pieces in after.tree.items() for p in pieces}
     for name, pieces in before.items():
@@ -69,7 +69,7 @@ def test_edits_are_seeded_and_say_what_they_did(docs, tmp_path):
 
 def test_sync_keeps_more_than_deleting_and_adding(docs):
     """All figures come out of one run, and those of sync are the better ones."""
-    found = measure(docs, 0, HashedWords(), questions=12)
+    found = measure_retention(docs, 0, HashedWords(), questions=12)
     sync, fresh = found["sync"], found["delete_and_add"]
     for what in ("weights", "use", "episodes"):
         assert sync["kept"][what] > 0.9

@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.dataset import Question, pooled
+from crabpath_retrievers.evaluation.datasets.dataset import Question, pool_questions
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def data():
     questions = (
         Question(f"q{n}", f"{n}?", [(f"t{n}", "text"), ("shared", "text")], {0}) for n in range(20)
     )
-    return pooled("made up", questions)
+    return pool_questions("made up", questions)
 
 
 def test_a_limit_takes_the_first_questions_and_pools_their_paragraphs(data):
@@ -40,4 +40,4 @@ def test_one_id_for_two_questions_is_refused():
     """One of them would silently take the place of the other."""
     question = Question("q", "?", [("t", "text")], {0})
     with pytest.raises(InvalidInputError, match="stands twice"):
-        pooled("made up", [question, question])
+        pool_questions("made up", [question, question])

@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.evaluation.streams.simulated_feedback import Judge, Shown
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackSimulator,
+    ReturnedChunk,
+)
 
-SHOWN = [Shown(f"{d}-chunk", d) for d in "abc"]
+SHOWN = [ReturnedChunk(f"{d}-chunk", d) for d in "abc"]
 ANSWER = "42"
 
 
 def signal(kind, gold, noise=0.0, needed=2, seed=0):
     """One report about three documents."""
-    judge = Judge(kind, noise, needed)
+    judge = FeedbackSimulator(kind, noise, needed)
     return judge.signal(SHOWN, frozenset(gold), ANSWER, np.random.default_rng(seed))
 
 
@@ -78,7 +81,7 @@ def test_a_wrong_outcome_changes_nothing_of_what_was_followed():
 @pytest.mark.parametrize("shown", [[], SHOWN[:1], SHOWN])
 def test_the_same_turns_are_wrong_whatever_was_returned(shown):
     """One draw per turn, so that learners that return different documents stay paired."""
-    judge, rng = Judge("followed", 0.2, 2), np.random.default_rng(7)
+    judge, rng = FeedbackSimulator("followed", 0.2, 2), np.random.default_rng(7)
     for _ in range(20):
         judge.signal(shown, frozenset("a"), None, rng)
     other = np.random.default_rng(7)
