@@ -12,7 +12,7 @@ from benchmarks.episodes.outcome_prediction import EpisodePrediction
 
 PREDICTORS = ("mdp", "without_task", "per_task")
 _RESAMPLES = 2000
-_FOLLOWED, _USUAL, _MOST = 2, 3, 4  # places in the actions of what was foretold
+_BEST, _USUAL, _MOST = 2, 3, 4  # places in the actions of what was foretold
 
 
 def measure_outcomes(told: Sequence[EpisodePrediction], *, seed: int = 0) -> dict[str, Any]:
@@ -23,15 +23,15 @@ def measure_outcomes(told: Sequence[EpisodePrediction], *, seed: int = 0) -> dic
     found: dict[str, Any] = {"episodes": len(told)}
     for way in PREDICTORS:
         found[way] = {
-            "auc": round(_auc(told, way), 4),
-            "ci95": _bootstrap_over_tasks(told, partial(_auc, way=way), seed),
-            "brier": _brier(told, way),
+            "auc": round(_measure_auc(told, way), 4),
+            "ci95": _bootstrap_over_tasks(told, partial(_measure_auc, way=way), seed),
+            "brier": _measure_brier(told, way),
         }
-    found["base_rate"] = {"auc": 0.5, "brier": _brier(told, "base_rate")}
+    found["base_rate"] = {"auc": 0.5, "brier": _measure_brier(told, "base_rate")}
     found["difference"] = {
-        "auc": round(_auc(told, "mdp") - _auc(told, "per_task"), 4),
+        "auc": round(_measure_auc(told, "mdp") - _measure_auc(told, "per_task"), 4),
         "ci95": _bootstrap_over_tasks(
-            told, lambda part: _auc(part, "mdp") - _auc(part, "per_task"), seed
+            told, lambda part: _measure_auc(part, "mdp") - _measure_auc(part, "per_task"), seed
         ),
     }
     return found
@@ -43,17 +43,19 @@ def measure_actions(told: Sequence[EpisodePrediction], *, seed: int = 0) -> dict
     ``regions`` counts those where the best action is right more, or less, often than the most
     frequent action of all, with the p of a sign test.
     """
-    ways = {"best_action": _FOLLOWED, "usual_in_region": _USUAL, "most_frequent": _MOST}
+    ways = {"best_action": _BEST, "usual_in_region": _USUAL, "most_frequent": _MOST}
     found: dict[str, Any] = {"steps": sum(len(one.actions) for one in told)}
     for name, place in ways.items():
         found[name] = {
-            "accuracy": round(_accuracy(told, place), 4),
-            "ci95": _bootstrap_over_tasks(told, partial(_accuracy, place=place), seed),
+            "accuracy": round(_measure_accuracy(told, place), 4),
+            "ci95": _bootstrap_over_tasks(told, partial(_measure_accuracy, place=place), seed),
         }
     found["difference"] = {
-        "accuracy": round(_accuracy(told, _FOLLOWED) - _accuracy(told, _MOST), 4),
+        "accuracy": round(_measure_accuracy(told, _BEST) - _measure_accuracy(told, _MOST), 4),
         "ci95": _bootstrap_over_tasks(
-            told, lambda part: _accuracy(part, _FOLLOWED) - _accuracy(part, _MOST), seed
+            told,
+            lambda part: _measure_accuracy(part, _BEST) - _measure_accuracy(part, _MOST),
+            seed,
         ),
     }
     found["regions"] = _compare_by_region(told)
@@ -71,17 +73,17 @@ def _compare_by_region(told: Sequence[EpisodePrediction]) -> dict[str, Any]:
     return {"all": len(right), "better": better, "worse": worse, "p": p}
 
 
-def _accuracy(told: Sequence[EpisodePrediction], place: int) -> float:
+def _measure_accuracy(told: Sequence[EpisodePrediction], place: int) -> float:
     steps = [step for one in told for step in one.actions]
     return float(np.mean([step[1] == step[place] for step in steps]))
 
 
-def _auc(told: Sequence[EpisodePrediction], way: str) -> float:
+def _measure_auc(told: Sequence[EpisodePrediction], way: str) -> float:
     rewards = [one.reward for one in told]
     return float(roc_auc_score(rewards, [getattr(one, way) for one in told]))
 
 
-def _brier(told: Sequence[EpisodePrediction], way: str) -> float:
+def _measure_brier(told: Sequence[EpisodePrediction], way: str) -> float:
     rewards = [one.reward for one in told]
     return round(float(brier_score_loss(rewards, [getattr(one, way) for one in told])), 4)
 
@@ -91,20 +93,20 @@ def _bootstrap_over_tasks(
     statistic: Callable[[Sequence[EpisodePrediction]], float],
     seed: int,
 ) -> list[float]:
-    """95 % percentile bootstrap interval; whole tasks are drawn, as their attempts are alike."""
+    """95 % percentile bootstrap interval over tasks, whose attempts are not independent."""
     of_task: dict[str, list[EpisodePrediction]] = {}
     for one in told:
         of_task.setdefault(one.task, []).append(one)
     groups: Mapping[int, list[EpisodePrediction]] = dict(enumerate(of_task.values()))
 
-    def drawn(places: Any) -> float:
+    def resample_statistic(places: Any) -> float:
         part = [one for place in places for one in groups[int(place)]]
         rewards = {one.reward for one in part}
         return statistic(part) if len(rewards) > 1 else float("nan")
 
     found = bootstrap(
         (np.arange(len(groups)),),
-        drawn,
+        resample_statistic,
         vectorized=False,
         method="percentile",
         n_resamples=_RESAMPLES,

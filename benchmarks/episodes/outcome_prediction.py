@@ -65,7 +65,7 @@ def predict_episodes(
         told = []
         for one in test:
             regions = [memory.assign_region(text) for text in one.states]
-            begun = list(zip(regions, one.actions, strict=True))[: one.begun]
+            begun = list(zip(regions, one.actions, strict=True))[: one.first_half]
             known = [step for step in begun if step[1] in mdp.actions]
             told.append(
                 EpisodePrediction(

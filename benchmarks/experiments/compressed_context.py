@@ -10,7 +10,7 @@ from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.memory import CrabPath
 
 MAX_DOCUMENTS = 30
-"""Documents of an agent that does not choose (document 003 §4.3)."""
+"""Documents of an agent that does not choose ([OpenClawBrain] §4.3)."""
 
 RETRY_SIZES = (6, 12, MAX_DOCUMENTS)
 """For how many it asks, one after the other, where less was not enough."""

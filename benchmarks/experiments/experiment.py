@@ -11,7 +11,7 @@ VerdictWord = Literal["reproduced", "better", "not reproduced"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SeedResult:
     """What one seed gave.
 
     Attributes:
@@ -23,7 +23,7 @@ class Trial:
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-class Verdict(NamedTuple):
+class ExperimentVerdict(NamedTuple):
     """A word, and one sentence that says why."""
 
     word: VerdictWord
@@ -55,7 +55,7 @@ class Experiment:
     scene: str
     paper: str
     must: str = ""
-    play: Callable[[Embeddings, int], Trial]
-    verdict: Callable[[BySeed], Verdict]
+    run: Callable[[Embeddings, int], SeedResult]
+    verdict: Callable[[BySeed], ExperimentVerdict]
     across: str = "turn"
     up: str = ""

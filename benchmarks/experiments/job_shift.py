@@ -44,26 +44,26 @@ class JobShift:
     draws: np.random.Generator
     static: list[bool] = field(default_factory=list)
     kept: tuple[Job, ...] = field(init=False)
-    left: tuple[Job, ...] = field(init=False)
+    dropped: tuple[Job, ...] = field(init=False)
     agent: SimulatedAgent = field(init=False)
     _would: Callable[[AgentTask], bool] = field(init=False)
 
     def __post_init__(self) -> None:
         """Draw which jobs are left."""
         order = [_JOBS[int(place)] for place in self.draws.permutation(len(_JOBS))]
-        self.kept, self.left = tuple(order[:_KEPT]), tuple(order[_KEPT:])
+        self.kept, self.dropped = tuple(order[:_KEPT]), tuple(order[_KEPT:])
         self.agent = SimulatedAgent(self.memory, tells_used=True)
         self._would = cache(lambda task: would_succeed(self.memory, task, ROOM, UNTAUGHT))
 
-    def everything(self) -> None:
+    def do_any_job(self) -> None:
         """Do one of all the jobs."""
-        self.work(_JOBS)
+        self.do_job(_JOBS)
 
-    def go_on(self) -> None:
+    def do_kept_job(self) -> None:
         """Do one of those that are kept."""
-        self.work(self.kept)
+        self.do_job(self.kept)
 
-    def work(self, jobs: tuple[Job, ...]) -> None:
+    def do_job(self, jobs: tuple[Job, ...]) -> None:
         """Do one of these."""
         task = draw_job_task(jobs, self.draws)
         self.static.append(self._would(task))
@@ -75,7 +75,9 @@ class JobShift:
 
     def accuracy(self, namespace: str) -> float:
         """On all questions of the jobs that were left; nothing is learned from them."""
-        tasks = [AgentTask(question, job.needed) for job in self.left for question in job.questions]
+        tasks = [
+            AgentTask(question, job.needed) for job in self.dropped for question in job.questions
+        ]
         return float(np.mean([would_succeed(self.memory, t, ROOM, namespace) for t in tasks]))
 
 

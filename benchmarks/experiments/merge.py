@@ -9,8 +9,8 @@ from benchmarks.experiments.corpora.office import PAGES
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers.memory import CrabPath
@@ -21,7 +21,7 @@ ROOM = 3
 _WIKI, _EXPORT = "wiki/", "export/"
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
     stream = _generate_tasks(draws)
     with open_memory(_draw_corpus(draws), embeddings) as memory:
@@ -32,11 +32,11 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
         after = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
         memory.undo_maintenance(run)
         undone = memory.info()["nodes"]
-    return Trial(
+    return SeedResult(
         {
             "nodes before": float(nodes),
             "nodes after": float(merged),
-            "nodes after it was taken back": float(undone),
+            "nodes after undo": float(undone),
             "different pages read, before": float(np.mean([pages for pages, _ in before])),
             "different pages read, after": float(np.mean([pages for pages, _ in after])),
             "accuracy before": float(np.mean([done for _, done in before])),
@@ -70,7 +70,7 @@ def _ask_and_report(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, 
     return len(read), needed <= read
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     mean = {name: float(np.mean(values)) for name, values in found.items()}
     reason = (
         f"{mean['nodes before']:.0f} nodes become {mean['nodes after']:.0f}, of three documents "
@@ -80,7 +80,7 @@ def _judge(found: BySeed) -> Verdict:
     )
     smaller = mean["nodes after"] < mean["nodes before"]
     kept = mean["accuracy after"] >= mean["accuracy before"]
-    return Verdict("reproduced" if smaller and kept else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if smaller and kept else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
         "documents, and says only whether it succeeded: forty questions before maintenance merges, "
         "forty after. Then the merge is taken back."
     ),
-    paper="003 §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
-    play=_run,
+    paper="[OpenClawBrain] §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
+    run=_run,
     verdict=_judge,
 )

@@ -9,7 +9,7 @@ from benchmarks.experiments.experiment import Experiment
 from benchmarks.experiments.run import run_experiment
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.evaluation.output import usable_folder
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.evaluation.reporting.plots import DPI
 from crabpath_retrievers.evaluation.reporting.tables import format_interval, render_table
 
@@ -17,7 +17,7 @@ _HEAD = ("figure", "mean over seeds (95 %)", "least", "most")
 _ABOUT = """\
 What the papers claim, played with the retriever, the feedback and the maintenance that users have.
 `make experiments` writes these pages anew."""
-_COMMAND = "crabpath experiment {name} --seeds {seeds}"
+_COMMAND = "python -m benchmarks experiments {name} --seeds {seeds}"
 
 
 def run_and_write(
@@ -45,7 +45,7 @@ def run_and_write(
     if seeds < 1:
         msg = f"an experiment needs at least one seed, not {seeds}"
         raise InvalidInputError(msg)
-    place = None if folder is None else usable_folder(folder, "hold the reports")
+    place = None if folder is None else make_folder(folder, "hold the reports")
     embeddings, told = cached_embedder(cache=cache), list[str]()
     for experiment in wanted:
         record = run_experiment(experiment, embeddings, seeds)

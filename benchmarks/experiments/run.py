@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.experiment import Experiment, Trial
+from benchmarks.experiments.experiment import Experiment, SeedResult
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.progress import bar
 
@@ -28,10 +28,10 @@ def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -
         ``curves``: by name ``mean``, ``least`` and ``most`` by turn; ``across``, ``up``;
         ``verdict``, ``reason``; ``wall_s``.
     """
-    begun, trials = time.perf_counter(), list[Trial]()
+    begun, trials = time.perf_counter(), list[SeedResult]()
     with bar(seeds, description=experiment.name) as done:
         for seed in range(seeds):
-            trials.append(experiment.play(embeddings, seed))
+            trials.append(experiment.run(embeddings, seed))
             done(1)
     by_seed = _group_by_name(trial.figures for trial in trials)
     word, reason = experiment.verdict(by_seed)

@@ -1,4 +1,4 @@
-"""Whether what is remembered spoils a memory over time: the experiment of document 004 E.
+"""Whether what is remembered spoils a memory over time: the experiment of [CVX RFC-013].
 
 A chain reads five documents, follows some, and says only whether it succeeded; a share of that is
 wrong. A failure blames what was followed, relevant or not. Who remembers failures as if they were
@@ -43,7 +43,7 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
 """The default comes first, as the others are compared with it."""
 
 CLAIMED_ORDER = ("all experience, blind decay", "wins only, blind decay", DEFAULT)
-"""The order that document 004 E claims, worst first."""
+"""The order that [CVX RFC-013] claims, worst first."""
 
 
 @dataclass(slots=True)
@@ -73,13 +73,11 @@ class OrderResult(NamedTuple):
     kept: list[tuple[int, int]]
 
 
-def run_contamination(
-    subject: PairedLearners, noise: float, orders: int
-) -> Iterator[dict[str, Any]]:
+def run_contamination(pair: PairedLearners, noise: float, orders: int) -> Iterator[dict[str, Any]]:
     """Every variant and the frozen twin on the same orders, with the same wrong outcomes.
 
     Args:
-        subject: The data set.
+        pair: The data set.
         noise: Share of the outcomes that are wrong, in [0, 0.5].
         orders: Orders of the questions, seeds 0, 1, …
 
@@ -91,14 +89,14 @@ def run_contamination(
         ``change``, ``late``: the last pass minus the first and minus the one before it, paired.
         Each question counts once, with its mean over all orders.
     """
-    asked = replace(subject, ks=(DOCUMENTS_READ,))  # the chain reads what it asked for
+    asked = replace(pair, ks=(DOCUMENTS_READ,))  # the chain reads what it asked for
     shipped: list[list[float]] = []
     for variant in (DEFAULT, FROZEN, *(name for name in VARIANTS if name != DEFAULT)):
         found = [_run_order(asked, variant, noise, seed) for seed in range(orders)]
         full: list[list[float]] = np.mean([one.full for one in found], axis=0).tolist()
         shipped = shipped or full
         yield {
-            "dataset": subject.name,
+            "dataset": pair.name,
             "noise": noise,
             "orders": orders,
             "variant": variant,
@@ -109,7 +107,7 @@ def run_contamination(
 
 
 def check_claimed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Whether the last passes stand in the order that document 004 E claims.
+    """Whether the last passes stand in the order that [CVX RFC-013] claims.
 
     Args:
         rows: What ``contaminated`` yields, of any data sets.
@@ -137,24 +135,24 @@ def check_claimed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     ]
 
 
-def _run_order(subject: PairedLearners, variant: str, noise: float, seed: int) -> OrderResult:
-    judge, course = (
+def _run_order(pair: PairedLearners, variant: str, noise: float, seed: int) -> OrderResult:
+    simulator, schedule = (
         FeedbackSimulator("followed", noise, DOCUMENTS_READ),
-        subject.course(EPOCHS, seed),
+        pair.schedule(EPOCHS, seed),
     )
     name = f"{variant}, noise {noise}, order {seed}"
     if variant == FROZEN:
-        twin = FrozenLearner(subject.memory, subject.dataset.split)
-        done = subject.follow(name, twin, judge, course)
-        return OrderResult([subject.scores_in_order(one)[METRIC] for one in done], [])
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
-    with subject.namespace(name) as namespace:
-        told = RecordingLearner(memory, subject.dataset.split, namespace)
-        done = subject.follow(name, told, judge, course)
-    true = [subject.scores(one)[METRIC] for one in done]
+        twin = FrozenLearner(pair.memory, pair.dataset.split)
+        done = pair.run_stream(name, twin, simulator, schedule)
+        return OrderResult([pair.score_pass_in_order(one)[METRIC] for one in done], [])
+    memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    with pair.namespace(name) as namespace:
+        told = RecordingLearner(memory, pair.dataset.split, namespace)
+        done = pair.run_stream(name, told, simulator, schedule)
+    true = [pair.score_pass(one)[METRIC] for one in done]
     failures = VARIANTS[variant].experience == "all"
     return OrderResult(
-        [subject.scores_in_order(one)[METRIC] for one in done],
+        [pair.score_pass_in_order(one)[METRIC] for one in done],
         _count_supporting(told.signals, true, failures=failures),
     )
 

@@ -17,7 +17,7 @@ everything is as shipped. The second pass leaves out a fifth of the words."""
 
 
 def render_contamination(contamination: Mapping[str, Any]) -> Iterator[str]:
-    """Passes by variant, what memory is made of, and the order of the three of document 004 E."""
+    """Passes by variant, what memory is made of, and the order of the three of [CVX RFC-013]."""
     metric, rows = contamination["metric"], contamination["rows"]
     passes = range(1, 1 + max((len(row["epochs"]) for row in rows), default=0))
     yield f"{metric}:"
@@ -40,7 +40,7 @@ def render_contamination(contamination: Mapping[str, Any]) -> Iterator[str]:
     )
     yield render_table(["data set", "noise", "orders", "variant", *names], beside)
     for of in contamination["ordered"]:
-        says = "as document 004 claims" if of["claimed"] else "**not** as document 004 claims"
+        says = "as [CVX RFC-013] claims" if of["claimed"] else "**not** as [CVX RFC-013] claims"
         order = " < ".join(of["order"])
         yield f"{of['dataset']}, noise {of['noise']}, last pass: {order}: {says}."
     yield _CONTAMINATION_NOTE

@@ -1,6 +1,6 @@
 """How often a chat model is asked on a stream that repeats, and whether learning converges.
 
-The model is simulated (document 000 §6.X): it follows what shares words with the question, and
+The model is simulated ([CrabPath] §6.X): it follows what shares words with the question, and
 tosses a coin for three candidates in ten.
 """
 
@@ -54,7 +54,7 @@ class MeteredLearner(CrabPathLearner):
         return found
 
 
-def run_routing(subject: PairedLearners) -> Iterator[dict[str, Any]]:
+def run_routing(pair: PairedLearners) -> Iterator[dict[str, Any]]:
     """A stream of ``QUESTIONS`` that come ``ROUNDS`` times, a fifth of their words left out.
 
     Yields:
@@ -62,22 +62,24 @@ def run_routing(subject: PairedLearners) -> Iterator[dict[str, Any]]:
         ``calls`` and ``tokens`` per turn and ``METRIC``; ``calls_later``: calls per turn after
         ``SETTLED`` turns; ``tokens_per_call``; ``failures``.
     """
-    dataset = _sample_questions(subject.dataset)
+    dataset = _sample_questions(pair.dataset)
     for router, kind, model, learning in ROUTING_VARIANTS:
         asking = None if model is None else ChatModelRouter(load_chat_model(model))
-        memory = subject.with_settings(replace(Settings(), learning=learning), asking)
-        with subject.namespace(f"{router}, {kind}") as namespace:
+        memory = pair.with_settings(replace(Settings(), learning=learning), asking)
+        with pair.namespace(f"{router}, {kind}") as namespace:
             learner = MeteredLearner(memory, dataset.split, namespace)
-            course, judge = (
+            schedule, simulator = (
                 StreamSchedule(ROUNDS, 0, DROPPED),
                 FeedbackSimulator(kind, 0.0, DOCUMENTS_READ),
             )
-            passes = replace(subject, dataset=dataset).follow(namespace, learner, judge, course)
+            passes = replace(pair, dataset=dataset).run_stream(
+                namespace, learner, simulator, schedule
+            )
             yield {
-                "dataset": subject.name,
+                "dataset": pair.name,
                 "router": router,
                 "feedback": kind,
-                **_summarize(learner.usage, _full_evidence(subject, passes)),
+                **_summarize(learner.usage, _full_evidence(pair, passes)),
             }
 
 
@@ -88,8 +90,8 @@ def _sample_questions(dataset: Dataset) -> Dataset:
     return replace(dataset, queries={names[i]: dataset.queries[names[i]] for i in drawn})
 
 
-def _full_evidence(subject: PairedLearners, passes: list[StreamPass]) -> list[float]:
-    return [score for done in passes for score in subject.scores(done)[METRIC]]
+def _full_evidence(pair: PairedLearners, passes: list[StreamPass]) -> list[float]:
+    return [score for done in passes for score in pair.score_pass(done)[METRIC]]
 
 
 def _summarize(usage: list[Usage], full: list[float]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def fit_ranker(rankings: Sequence[TrainingQuery]) -> Ranker:
     weights[free] = _fit_conditional_logit([matrix[:, free] for matrix in features], useful)
     weights[_COVERAGE] = COVERAGE
     raw = Ranker(weights, sources, {})
-    scores = np.concatenate([_scores(raw, r) for r in useful])
+    scores = np.concatenate([_score_candidates(raw, r) for r in useful])
     labels = np.concatenate([r.relevant for r in useful])
     calibration = LogisticRegression(C=1e6).fit(scores[:, None], labels)
     scaled = weights * float(calibration.coef_[0, 0])
@@ -119,7 +119,7 @@ def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
     return _fit_conditional_logit(own, rankings)
 
 
-def _scores(ranker: Ranker, ranking: TrainingQuery) -> Floats:
+def _score_candidates(ranker: Ranker, ranking: TrainingQuery) -> Floats:
     _, matrix = ranker.ranked(ranking.evidence, DEPTH)
     return ranker.log_odds(matrix)
 

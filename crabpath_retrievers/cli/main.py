@@ -13,7 +13,7 @@ from rich.table import Table
 
 from crabpath_retrievers.cli.ab import ab
 from crabpath_retrievers.cli.autotune import tune
-from crabpath_retrievers.cli.evaluation import evaluate
+from crabpath_retrievers.cli.evaluation import run_evaluation
 from crabpath_retrievers.cli.health import doctor, health
 from crabpath_retrievers.cli.history import (
     freeze,
@@ -71,7 +71,7 @@ for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
 for moving in (export, migrate, reindex, replay):
     app.command()(moving)
 app.command("import")(import_)
-app.command("eval")(evaluate)
+app.command("eval")(run_evaluation)
 
 
 @app.command()

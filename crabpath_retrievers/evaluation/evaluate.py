@@ -79,9 +79,9 @@ def _run_streams(
     learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
     if not learners:
         return {}
-    judge = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
-    course = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
-    return Stream(learners, judge, course, plan.ks).run(dataset, embeddings)
+    simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
+    schedule = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
+    return Stream(learners, simulator, schedule, plan.ks).run(dataset, embeddings)
 
 
 def _documents_read(plan: EvaluationPlan) -> int:

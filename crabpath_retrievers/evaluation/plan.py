@@ -91,7 +91,8 @@ class EvaluationPlan:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
             raise InvalidInputError(msg)
         if self.stream and not learners:
-            msg = f"a stream needs somebody who learns: add one of {', '.join(LEARNER_NAMES)} to --methods"
+            known = ", ".join(LEARNER_NAMES)
+            msg = f"a stream needs a method that learns: add one of {known} to --methods"
             raise InvalidInputError(msg)
         if self.stream and (self.setting, self.level) != ("pooled", "document"):
             msg = "a stream is measured on pooled documents: leave out --setting and --level"

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.methods import Corpus, Method, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods import (
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import unit
@@ -37,7 +42,7 @@ class MethodRun:
 class CorpusQuestions:
     """One corpus, and the questions asked of it, by id. There is no label in it."""
 
-    corpus: Corpus
+    corpus: EvaluationCorpus
     queries: Mapping[str, str]
 
 
@@ -46,13 +51,17 @@ def prepare_questions(
 ) -> Iterator[CorpusQuestions]:
     """What methods are given: one pooled corpus, or each question's own paragraphs."""
     if not closed:
-        corpus = Corpus.of(dataset.documents, embeddings, split=dataset.split, distinct=distinct)
+        corpus = EvaluationCorpus.from_documents(
+            dataset.documents, embeddings, split=dataset.split, distinct=distinct
+        )
         yield CorpusQuestions(corpus, dataset.queries)
         return
     documents = {document.id: document for document in dataset.documents}
     for query, text in dataset.queries.items():
         own = [documents[document_id] for document_id in dataset.candidates[query]]
-        corpus = Corpus.of(own, embeddings, split=dataset.split, shown=False)
+        corpus = EvaluationCorpus.from_documents(
+            own, embeddings, split=dataset.split, show_progress=False
+        )
         yield CorpusQuestions(corpus, {query: text})
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
-    Corpus,
+    EvaluationCorpus,
     Method,
     RankFunction,
     RetrievedChunk,
@@ -19,7 +19,7 @@ from crabpath_retrievers.evaluation.methods.lexical import open_lexical
 __all__ = [
     "CHUNKS_PER_DOCUMENT",
     "METHODS",
-    "Corpus",
+    "EvaluationCorpus",
     "Method",
     "RankFunction",
     "RetrievedChunk",

@@ -11,7 +11,11 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 
@@ -24,7 +28,7 @@ VectorSearch = Callable[[Vector, int], list[int]]
 
 
 @contextmanager
-def open_dense(corpus: Corpus) -> Iterator[RankFunction]:
+def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """A collection of the chunks, gone afterwards."""
     with open_vector_search(corpus) as near:
 
@@ -36,12 +40,14 @@ def open_dense(corpus: Corpus) -> Iterator[RankFunction]:
 
 
 @contextmanager
-def open_vector_search(corpus: Corpus) -> Iterator[VectorSearch]:
+def open_vector_search(corpus: EvaluationCorpus) -> Iterator[VectorSearch]:
     """Search of the chunks by vector."""
     texts = corpus.texts()
     with _open_collection(corpus.embeddings) as store:
         silent = nullcontext(lambda _units: None)
-        progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+        progress = (
+            bar(len(texts), description="dense: indexing") if corpus.show_progress else silent
+        )
         with progress as advance:
             for start in range(0, len(texts), _BATCH):
                 part = texts[start : start + _BATCH]

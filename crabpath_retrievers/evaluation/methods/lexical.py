@@ -5,7 +5,11 @@ from contextlib import contextmanager
 
 import bm25s
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.text import tokens
 
@@ -14,7 +18,7 @@ WordSearch = Callable[[str, int], list[int]]
 
 
 @contextmanager
-def open_lexical(corpus: Corpus) -> Iterator[RankFunction]:
+def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """The chunks in the words that the project itself searches by."""
     match = build_word_search(corpus)
 
@@ -25,7 +29,7 @@ def open_lexical(corpus: Corpus) -> Iterator[RankFunction]:
     yield rank
 
 
-def build_word_search(corpus: Corpus) -> WordSearch:
+def build_word_search(corpus: EvaluationCorpus) -> WordSearch:
     """Search of the chunks by words; chunks that share none with the query are not found."""
     index = bm25s.BM25()
     index.index([tokens(text) for text in corpus.texts()], show_progress=False)

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Method, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
@@ -24,7 +29,7 @@ class RoutedRanking:
     """
 
     memory: CrabPath
-    corpus: Corpus
+    corpus: EvaluationCorpus
     usage: Usage = field(default_factory=Usage)
 
     def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -44,7 +49,7 @@ def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
     """
 
     @contextmanager
-    def method(corpus: Corpus) -> Iterator[RankFunction]:
+    def method(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
         router = ChatModelRouter(model, RouterSettings(prices=prices))
         with open_indexed(corpus, router) as memory:
             yield RoutedRanking(memory, corpus)

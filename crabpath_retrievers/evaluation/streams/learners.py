@@ -29,12 +29,12 @@ _STEP_SIZE = 0.3  # of the moving average
 class RankedDocument(NamedTuple):
     """A returned document with its text and the frozen ranker's log-odds of relevance."""
 
-    shown: ReturnedChunk
+    chunk: ReturnedChunk
     text: str
     odds: float
 
 
-class Learner(Protocol):
+class StreamLearner(Protocol):
     """Answers questions, and is told afterwards how it did."""
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
@@ -83,8 +83,11 @@ class CrabPathLearner:
         return ranked_documents(answer)
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+        self,
+        vector: Vector,
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,  # noqa: ARG002
+    ) -> None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
         self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
@@ -99,11 +102,11 @@ class ReorderingLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
-        added = self.added(vector, found)
+        added = self.log_odds_bonus(vector, found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
         """What is added to the log-odds of each document."""
         raise NotImplementedError
 
@@ -115,15 +118,18 @@ class BetaCounts(ReorderingLearner):
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """Log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
-        documents = [r.shown.document for r in found]
+        documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+        self,
+        vector: Vector,
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,  # noqa: ARG002
+    ) -> None:
         """Count uses and passes."""
         for document, credit in document_credits(ranked, signal).items():
             counts = self.wins if credit > 0 else self.losses
@@ -136,13 +142,16 @@ class MovingAverage(ReorderingLearner):
 
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """The average, in log-odds."""
-        return [2.0 * self.averages[r.shown.document] for r in found]
+        return [2.0 * self.averages[r.chunk.document] for r in found]
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+        self,
+        vector: Vector,
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,  # noqa: ARG002
+    ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
@@ -158,10 +167,10 @@ class QueryCache(ReorderingLearner):
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The cached documents, then the frozen ranking."""
-        found = {r.shown.document: r for r in self.frozen.rank(query, vector, k)}
-        return list({**self._cached(vector), **found}.values())[:k]
+        found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
+        return list({**self._look_up(vector), **found}.values())[:k]
 
-    def _cached(self, vector: Vector) -> dict[str, RankedDocument]:
+    def _look_up(self, vector: Vector) -> dict[str, RankedDocument]:
         if not self.queries:
             return {}
         cosines = np.stack(self.queries) @ vector
@@ -173,7 +182,7 @@ class QueryCache(ReorderingLearner):
     ) -> None:
         """Remember what a success used."""
         credit = document_credits(ranked, signal)
-        used = {r.shown.document: r for r in ranked if credit.get(r.shown.document, 0.0) > 0}
+        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
         if used:
             self.queries.append(vector)
             self.used.append(used)
@@ -184,9 +193,9 @@ def document_credits(
 ) -> dict[str, float]:
     """Credit by document: what is known of each, else the outcome for all (trivial learners)."""
     if signal.used is None:
-        return {r.shown.document: signal.outcome for r in ranked}
+        return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)
-    return {r.shown.document: signal.outcome if r.shown.chunk in used else 0.0 for r in ranked}
+    return {r.chunk.document: signal.outcome if r.chunk.chunk in used else 0.0 for r in ranked}
 
 
 def ranked_documents(answer: Answer) -> list[RankedDocument]:

@@ -32,7 +32,7 @@ class FeedbackSimulator:
     ``used``: the relevant ones among the returned documents; a success when there are any.
     ``answer``: a chain that had all evidence gave the right answer; otherwise it failed.
     ``outcome``: whether all evidence was returned, and nothing else.
-    ``followed``: the same outcome, and the documents that the chain followed (document 004 E): the
+    ``followed``: the same outcome, and the documents that the chain followed ([CVX RFC-013]): the
     relevant ones that it read and, for each that it missed, the best other one. A wrong outcome
     changes nothing of what it followed, so a failure blames relevant documents too.
 
@@ -46,7 +46,7 @@ class FeedbackSimulator:
     noise: float
     needed: int
 
-    def signal(
+    def simulate(
         self,
         shown: Sequence[ReturnedChunk],
         gold: frozenset[str],

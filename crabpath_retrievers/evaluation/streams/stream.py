@@ -15,9 +15,9 @@ from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
     CrabPathLearner,
     FrozenLearner,
-    Learner,
     MovingAverage,
     QueryCache,
+    StreamLearner,
 )
 from crabpath_retrievers.evaluation.streams.prequential import (
     StreamPass,
@@ -30,7 +30,7 @@ from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 
 FROZEN = "cold"
-LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], Learner]] = MappingProxyType(
+LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], StreamLearner]] = MappingProxyType(
     {
         "learned": CrabPathLearner,
         "beta": lambda memory, distinct: BetaCounts(FrozenLearner(memory, distinct)),
@@ -52,8 +52,8 @@ class Stream:
     """A stream to be run: who learns, from what, in which order, to which depth."""
 
     learners: tuple[str, ...]
-    judge: FeedbackSimulator
-    course: StreamSchedule
+    simulator: FeedbackSimulator
+    schedule: StreamSchedule
     ks: tuple[int, ...]
 
     def run(
@@ -62,28 +62,28 @@ class Stream:
         """Figures by learner, each beside those of the frozen twin on the same order."""
         with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
-            frozen = self._passes(FROZEN, FrozenLearner(memory, dataset.split), memory, dataset)
+            frozen = self._run_passes(FROZEN, FrozenLearner(memory, dataset.split), memory, dataset)
             twin = [score_pass(dataset, one, self.ks) for one in frozen]
             figures = {}
             for name in self.learners:
-                done = self._passes(
+                done = self._run_passes(
                     name, LEARNER_FACTORIES[name](memory, dataset.split), memory, dataset
                 )
                 own = [score_pass(dataset, one, self.ks) for one in done]
-                summary = summarize_stream(own, twin, done, seed=self.course.seed)
+                summary = summarize_stream(own, twin, done, seed=self.schedule.seed)
                 figures[name] = StreamResult(_method_run(done[0], dataset), summary)
         return figures
 
-    def _passes(
-        self, name: str, learner: Learner, memory: CrabPath, dataset: Dataset
+    def _run_passes(
+        self, name: str, learner: StreamLearner, memory: CrabPath, dataset: Dataset
     ) -> list[StreamPass]:
         return run_stream(
             name,
             learner,
             dataset,
             memory.embedder,
-            self.judge,
-            self.course,
+            self.simulator,
+            self.schedule,
             max(self.ks),
         )
 
@@ -91,7 +91,7 @@ class Stream:
 def _method_run(done: StreamPass, dataset: Dataset) -> MethodRun:
     """A pass as other methods report theirs, queries in the order of the data."""
     found = {
-        query: [RetrievedChunk(item.shown.document, item.text) for item in done.found[query]]
+        query: [RetrievedChunk(item.chunk.document, item.text) for item in done.found[query]]
         for query in dataset.queries
     }
     return MethodRun(found, done.rank_ms, 0.0)
