@@ -34,10 +34,10 @@ class Trajectory:
     """One run of an agent.
 
     Attributes:
-        task: Which task it was.
-        trial: Which attempt at it.
+        task: Name of the task.
+        trial: Number of the attempt.
         reward: 0 or 1.
-        states: What the agent saw before each action: the instruction, then what came of the last
+        states: What the agent saw before each action: the instruction, then the result of the last
             action; as many as actions.
         actions: Names of the tools it called, ``respond`` and ``user`` for the conversation.
     """

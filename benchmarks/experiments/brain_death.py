@@ -1,4 +1,4 @@
-"""Brain death: a half-life far too short kills what was learned; the autotuner mends it."""
+"""Brain death: a half-life far too short kills what was learned; the autotuner restores it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,12 +27,12 @@ _DETECTION_LIMIT = 25
 
 @dataclass(slots=True)
 class _Observations:
-    """What is seen after every question; the agent sees none of it.
+    """Measurements after every question; the agent sees none of them.
 
     Attributes:
         dormant: Share of edges that can fade and are dormant.
-        well: Whether that is in its range.
-        half_life: As it stands.
+        well: Whether that is within its range.
+        half_life: The current half-life.
         ours, plain: Whether the agent succeeded, and whether plain similarity would have.
     """
 
@@ -50,13 +50,13 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     with open_memory(office_pages(), embeddings, _make_settings(enabled=False)) as memory:
         agent, stream = _force_half_life(memory, seed)
         dead = _observe(memory, agent, stream)
-        mended = _observe(memory, agent, stream, tuned=True)
+        recovered = _observe(memory, agent, stream, tuned=True)
     return SeedResult(
-        _summarize(watched, dead, mended),
+        _summarize(watched, dead, recovered),
         {
             "with the autotuner": watched.dormant,
             "without it": dead.dormant,
-            "dead, and tuned from then on": mended.dormant,
+            "dead, and tuned from then on": recovered.dormant,
         },
     )
 
@@ -104,10 +104,10 @@ def _observe(
 
 
 def _summarize(
-    watched: _Observations, dead: _Observations, mended: _Observations
+    watched: _Observations, dead: _Observations, recovered: _Observations
 ) -> dict[str, float]:
     windows = [slice(n, n + _TUNING_INTERVAL) for n in range(0, TURNS_AFTER, _TUNING_INTERVAL)]
-    all_of_it = (watched, dead, mended)
+    all_of_it = (watched, dead, recovered)
     return {
         "queries until the autotuner acts": _first_true(
             value > FORCED_HALF_LIFE for value in watched.half_life
@@ -115,7 +115,7 @@ def _summarize(
         "dormant share with it, most": max(watched.dormant),
         "dormant share without it, most": max(dead.dormant),
         "queries until it is out of range without it": _first_true(not well for well in dead.well),
-        "queries until a dead memory is in range again": _first_true(_stays_well(mended.well)),
+        "queries until a dead memory is in range again": _first_true(_stays_well(recovered.well)),
         "accuracy": float(np.mean([of.ours for of in all_of_it])),
         "accuracy of plain similarity": float(np.mean([of.plain for of in all_of_it])),
         "worst 25 queries against plain similarity": min(
@@ -141,7 +141,8 @@ def _judge(found: BySeed) -> ExperimentVerdict:
     seeds = len(found["accuracy"])
     reason = (
         f"the autotuner acts within {_DETECTION_LIMIT} queries in {quick} of {seeds} seeds and "
-        f"keeps the memory alive; without it the memory dies in {dies}; a dead one is in range again within "
+        f"keeps the memory alive; without it the memory dies in {dies}; a dead one is in range "
+        f"again within "
         f"{TURNS_AFTER} queries in {well}; accuracy never falls below plain similarity in {never}"
     )
     return ExperimentVerdict(
@@ -158,7 +159,9 @@ EXPERIMENT = Experiment(
         "In one memory the autotuner is on and looks every 25 lessons; in another one it is off, "
         "and looks only from the hundredth question after that on."
     ),
-    paper="[CrabPath] §5.4: every edge dormant at query 50, 93 % at 75, 87 % at 100, half-life at 200",
+    paper=(
+        "[CrabPath] §5.4: every edge dormant at query 50, 93 % at 75, 87 % at 100, half-life at 200"
+    ),
     must="detected within 25 questions, in range within 100, never below plain similarity",
     run=_run,
     verdict=_judge,

@@ -52,7 +52,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
 
 
 def _draw_workload(draws: np.random.Generator) -> list[AgentTask]:
-    """A few questions that come again and again."""
+    """A few questions, asked repeatedly."""
     wordings = draws.choice(QUESTIONS, _WORDINGS, replace=False)
     return [
         *(AgentTask(str(one), CHAIN) for one in wordings),
@@ -83,12 +83,15 @@ EXPERIMENT = Experiment(
     name="compression",
     title="Context compression",
     scene=(
-        "Ten questions come again and again, four about a deployment of four pages, six about "
+        "Ten questions are repeated, four about a deployment of four pages, six about "
         "single pages, among 34 pages. An agent reads what the memory is confident of; where that "
         "is not enough it asks for 6, 12 and 30 documents, until it succeeds. Of every answer it "
         "says only whether it succeeded. Read is what it has read in all until then."
     ),
-    paper="[OpenClawBrain] §4.3: nodes fired fall from 30 at query 1 to 2.7 at queries 91 to 100, by 91 %",
+    paper=(
+        "[OpenClawBrain] §4.3: nodes fired fall from 30 at query 1 to 2.7 at queries 91 to "
+        "100, by 91 %"
+    ),
     must="at most 2.7 documents at the end, enough at least as often as six without learning",
     run=_run,
     verdict=_judge,

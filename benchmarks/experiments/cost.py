@@ -115,15 +115,16 @@ EXPERIMENT = Experiment(
     title="Cost reduction",
     scene=(
         "34 pages; five wordings of a question about a deployment of four pages, and eight about "
-        "single pages, come again and again. An agent reads what the memory is confident of, asks "
+        "single pages, are repeated. An agent reads what the memory is confident of, asks "
         "for more where that is not enough, and says only whether it succeeded. Then the tokens "
         "of the context and its accuracy are taken for everything loaded, for the six nearest "
         "pages of plain Chroma, and for what the memory is confident of now; at last for questions "
         "about the same pages that it was never asked. Tokens are four characters, as in budgets."
     ),
     paper=(
-        "[CrabPath] §6.4: 6,066 tokens static, 744 with search, 297 with CrabPath; 63 to 99 % less than "
-        "static; no accuracy is told"
+        "[CrabPath] §6.4: 6,066 tokens static, 744 with search, 297 with CrabPath; 63 to 99 % "
+        "less than "
+        "static; no accuracy is reported"
     ),
     must="63 % less than everything, less than search, and not less accurate than search",
     run=_run,

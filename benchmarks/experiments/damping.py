@@ -111,7 +111,10 @@ EXPERIMENT = Experiment(
         "times, and λ is the only difference. Beside it the walk with the usual settings. No hop "
         f"means that D is an entry itself, {_HOPS + 1} hops that it was never reached."
     ),
-    paper="[OpenClawBrain] §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops in the cycle",
+    paper=(
+        "[OpenClawBrain] §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk "
+        "loops in the cycle"
+    ),
     must="D reached with λ = 0.3 and not with 1.0 in 9 of 10 seeds",
     run=_run,
     verdict=_judge,

@@ -110,7 +110,8 @@ def _judge(found: BySeed) -> ExperimentVerdict:
     good = np.mean([a and b for a, b in zip(sparse, right, strict=True)])
     reason = (
         f"at most {_MAX_CROSSING:.0%} of the learned edges cross in {sum(sparse)} of "
-        f"{len(sparse)} seeds, and they are the bridges and nothing else in {sum(right)}; from bare outcomes the share "
+        f"{len(sparse)} seeds, and they are the bridges and nothing else in {sum(right)}; from "
+        f"bare outcomes the share "
         f"is {np.mean(found['share of edges that cross, outcomes only']):.0%}, with wrong "
         "ones among them"
     )
@@ -128,7 +129,8 @@ EXPERIMENT = Experiment(
         "memory says only how it ended."
     ),
     paper=(
-        "[OpenClawBrain] §4.6: 5 cross-file edges, two clusters; [CrabPath] §3.3: 2 to 8 cross-file edges; §5.1: 0 to "
+        "[OpenClawBrain] §4.6: 5 cross-file edges, two clusters; [CrabPath] §3.3: 2 to 8 "
+        "cross-file edges; §5.1: 0 to "
         "15 % of the edges"
     ),
     must="at most 15 % of the learned edges cross, and all are right bridges, in 9 of 10 seeds",

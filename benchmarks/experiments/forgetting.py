@@ -125,7 +125,8 @@ EXPERIMENT = Experiment(
         "half-life of 80 turns, as in [CrabPath] §4.4."
     ),
     paper=(
-        "[CrabPath] §3.3: 87 to 95 % of the edges dormant, forgetting is reversible; [OpenClawBrain] §4.4: 93.3 % "
+        "[CrabPath] §3.3: 87 to 95 % of the edges dormant, forgetting is reversible; "
+        "[OpenClawBrain] §4.4: 93.3 % "
         "dormant from query 25 on, the 10 edges in use stay"
     ),
     must=(

@@ -134,7 +134,8 @@ EXPERIMENT = Experiment(
         "that the myopic rule would do what the full one does."
     ),
     paper=(
-        "[OpenClawBrain] §4.11: total weight 53.68 with the gradient against 71.20 with the heuristic, towards "
+        "[OpenClawBrain] §4.11: total weight 53.68 with the gradient against 71.20 with the "
+        "heuristic, towards "
         "distractors .3124 against .4226; both converge by query 2"
     ),
     must="less weight in all and towards distractors, with intervals of the differences below 0",

@@ -90,7 +90,7 @@ EXPERIMENT = Experiment(
         "Twenty-four pages of a wiki, a third of which came a second time, from an export that "
         "sets them otherwise. An agent asks questions that need two pages, has room for three "
         "documents, and says only whether it succeeded: forty questions before maintenance merges, "
-        "forty after. Then the merge is taken back."
+        "forty after. Then the merge is undone."
     ),
     paper="[OpenClawBrain] §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
     run=_run,

@@ -90,7 +90,8 @@ def _judge(found: BySeed) -> ExperimentVerdict:
     kept = [n == 0 for n in found["questions that lost one of both pages"]]
     reason = (
         f"below {_THRESHOLD} within {_MAX_CORRECTIONS} corrections in {sum(quick)} of "
-        f"{len(quick)} seeds, nothing against the good page in {sum(clean)}, no search hit lost in {sum(kept)}"
+        f"{len(quick)} seeds, nothing against the good page in {sum(clean)}, no search hit "
+        f"lost in {sum(kept)}"
     )
     good = all(quick) and all(clean) and all(kept)
     return ExperimentVerdict("reproduced" if good else "not reproduced", reason)
@@ -106,7 +107,10 @@ EXPERIMENT = Experiment(
         "questions the other one, by mistake), and says which one that was and whether it "
         "succeeded. It fails with the deprecated page; that is a correction."
     ),
-    paper="[OpenClawBrain] §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the good one at 1",
+    paper=(
+        "[OpenClawBrain] §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the "
+        "good one at 1"
+    ),
     must="below -.3 within 20 corrections, the good page untouched, no search hit lost",
     run=_run,
     verdict=_judge,

@@ -1,4 +1,4 @@
-"""Noise: how much of what is told may be wrong."""
+"""Noise: the share of wrong outcomes that learning tolerates."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings

@@ -88,7 +88,10 @@ EXPERIMENT = Experiment(
         "them, and says only whether it succeeded. Between two such questions it asks something "
         "else of the same memory."
     ),
-    paper="[CrabPath] §6.1: no edge at query 1, three of .46 at 25, .88, .82 and .82 at 50, no distractor",
+    paper=(
+        "[CrabPath] §6.1: no edge at query 1, three of .46 at 25, .88, .82 and .82 at 50, no "
+        "distractor"
+    ),
     must="all three edges reflex within 50 queries in 9 of 10 seeds, no distractor above .3",
     run=_run,
     verdict=_judge,

@@ -15,7 +15,7 @@ from crabpath_retrievers.evaluation.reporting.tables import format_interval, ren
 
 _HEAD = ("figure", "mean over seeds (95 %)", "least", "most")
 _ABOUT = """\
-What the papers claim, played with the retriever, the feedback and the maintenance that users have.
+Claims of the papers, reproduced with the retriever, feedback and maintenance that users have.
 `make experiments` writes these pages anew."""
 _COMMAND = "python -m benchmarks experiments {name} --seeds {seeds}"
 
@@ -27,11 +27,11 @@ def run_and_write(
     folder: Path | None = None,
     cache: Path | None = None,
 ) -> str:
-    """Play experiments and write their reports; each is written as soon as it is done.
+    """Run experiments and write their reports; each is written as soon as it is done.
 
     Args:
         wanted: Which.
-        seeds: How many times each is played, at least 1.
+        seeds: Number of runs of each, at least 1.
         folder: Directory for ``NAME.md``, ``NAME.json``, ``NAME.png`` and ``README.md``, which
             has a line for every report that lies there; None writes nothing.
         cache: Directory that keeps embeddings.
@@ -46,13 +46,13 @@ def run_and_write(
         msg = f"an experiment needs at least one seed, not {seeds}"
         raise InvalidInputError(msg)
     place = None if folder is None else make_folder(folder, "hold the reports")
-    embeddings, told = cached_embedder(cache=cache), list[str]()
+    embeddings, pages = cached_embedder(cache=cache), list[str]()
     for experiment in wanted:
         record = run_experiment(experiment, embeddings, seeds)
-        told.append(render_page(record))
+        pages.append(render_page(record))
         if place is not None:
             _write(record, place)
-    return "\n".join(told)
+    return "\n".join(pages)
 
 
 def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:

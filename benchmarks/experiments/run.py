@@ -1,4 +1,4 @@
-"""Plays experiments, each with every seed, and sums them up."""
+"""Run experiments, each with every seed, and summarize the results."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ _DIGITS = 4  # digits after the point
 
 
 def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
-    """Play one experiment with as many seeds, from 0 on.
+    """Run one experiment with seeds from 0 on.
 
     Args:
-        experiment: Which.
+        experiment: The experiment.
         embeddings: The embedder.
-        seeds: How often, at least 1.
+        seeds: Number of seeds, at least 1.
 
     Returns:
         A JSON-safe record: ``name``, ``title``, ``scene``, ``paper``, ``must``, ``seeds``,
@@ -35,9 +35,9 @@ def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -
             done(1)
     by_seed = _group_by_name(trial.figures for trial in trials)
     word, reason = experiment.verdict(by_seed)
-    told = ("name", "title", "scene", "paper", "must", "across", "up")
+    described = ("name", "title", "scene", "paper", "must", "across", "up")
     return {
-        **{name: getattr(experiment, name) for name in told},
+        **{name: getattr(experiment, name) for name in described},
         "seeds": seeds,
         "figures": {name: _summarize(values) for name, values in by_seed.items()},
         "curves": {

@@ -94,10 +94,13 @@ EXPERIMENT = Experiment(
     scene=(
         "One memory grows from 50 over 200 and 500 to 2,000 pages, each of which mentions two of "
         "those before it. The same eight questions are asked at every size, four times, of which "
-        "the fastest walk counts. Times are told as ratios to the smallest memory, because they "
+        "the fastest walk counts. Times are given as ratios to the smallest memory, because they "
         "depend on the machine."
     ),
-    paper="[OpenClawBrain] §4.11: 5 nodes fired from 50 to 2,000 nodes, .0962 → 1.8766 ms, 19.5 times as long",
+    paper=(
+        "[OpenClawBrain] §4.11: 5 nodes fired from 50 to 2,000 nodes, .0962 → 1.8766 ms, 19.5 "
+        "times as long"
+    ),
     must="at most 1.5 times as many nodes visited; time at most 4 times, judged on the median",
     run=_run,
     verdict=_judge,

@@ -100,7 +100,8 @@ EXPERIMENT = Experiment(
         "have room for four to six documents and say only whether they succeeded."
     ),
     paper=(
-        "[OpenClawBrain] §4.11: static, heuristic and gradient all find the path at query 1; learning raises "
+        "[OpenClawBrain] §4.11: static, heuristic and gradient all find the path at query 1; "
+        "learning raises "
         "its weights from .40 to 1.00 and changes the 5 fired nodes not"
     ),
     must="learning is not below static in 9 of 10 seeds",

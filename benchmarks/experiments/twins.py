@@ -1,4 +1,4 @@
-"""Twin brains: two namespaces of one memory grow apart with what they are used for."""
+"""Twin brains: two namespaces of one memory diverge with their use."""
 
 from collections.abc import Container, Iterable
 
@@ -78,7 +78,7 @@ def _edge_weights(
 
 
 def _count_differing(memory: CrabPath, pages: Iterable[str]) -> int:
-    """Edges whose weight is another one for the other twin; one that is not there weighs 0."""
+    """Number of edges whose weights differ between the twins; a missing edge weighs 0."""
     coder, guard = (_edge_weights(memory, pages, name) for name in (CODER, GUARD))
     return sum(
         abs(coder.get(edge, 0.0) - guard.get(edge, 0.0)) > _MIN_DIFFERENCE
@@ -103,7 +103,7 @@ def _answers_differ(memory: CrabPath, question: str) -> bool:
 
 
 def _namespace_state(memory: CrabPath, pages: Iterable[str], name: str) -> tuple[object, ...]:
-    """All that a namespace answers and walks by, to the last bit."""
+    """Answers and edge weights of a namespace, compared bit by bit."""
     answers = [_ask(memory, question, name) for question in SHARED_QUESTIONS]
     return answers, _edge_weights(memory, pages, name)
 
@@ -119,7 +119,8 @@ def _judge(found: BySeed) -> ExperimentVerdict:
     held = np.mean(good) >= _MIN_SEEDS and min(untouched) == 1.0 and min(apart) > 0
     reason = (
         f"{np.mean(apart):.0f} edges differ by more than {_MIN_DIFFERENCE} after {TURNS} questions "
-        f"each, shared questions bring each twin more of its own pages in {sum(good)} of {len(good)} "
+        f"each, shared questions bring each twin more of its own pages in {sum(good)} of "
+        f"{len(good)} "
         f"seeds, a third namespace is unchanged to the last bit in {int(sum(untouched))}"
     )
     return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
@@ -135,7 +136,8 @@ EXPERIMENT = Experiment(
         "namespace, that never asked, is compared with itself."
     ),
     paper=(
-        "[OpenClawBrain] §4.8: 27 of 306 edges differ by more than .05 after 50 queries; [CrabPath] §6.2: 8 against 2 "
+        "[OpenClawBrain] §4.8: 27 of 306 edges differ by more than .05 after 50 queries; "
+        "[CrabPath] §6.2: 8 against 2 "
         "cross-file edges, 5.3 % against 6.25 % reflex"
     ),
     must="each in favour of its own work in 9 of 10 seeds; a third namespace unchanged in all",

@@ -50,7 +50,7 @@ ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
 VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
     {
         "used": tuple(ABLATIONS),
-        # A bare outcome reaches documents through the walk only.
+        # An outcome alone reaches documents through the walk only.
         "outcome": (
             "all",
             "without policy_gradient",
@@ -64,20 +64,21 @@ VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
 
 
 def run_ablation(
-    pair: PairedLearners, told: Mapping[FeedbackKind, Sequence[str]] = VARIANTS_BY_FEEDBACK
+    pair: PairedLearners,
+    variants_by_kind: Mapping[FeedbackKind, Sequence[str]] = VARIANTS_BY_FEEDBACK,
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same stream of two passes, and the frozen twin.
 
     Args:
         pair: The data set; its frozen twin makes two passes.
-        told: Variants by kind of feedback, ``all`` first.
+        variants_by_kind: Variants by kind of feedback, ``all`` first.
 
     Yields:
         ``dataset``, ``feedback``, ``variant``, and ``parts``: ``first pass``, ``second half`` of
         it, ``second pass``, each with the ``mean`` of ``METRIC`` and its paired ``difference`` to
         ``all`` with ``ci95`` and ``p``.
     """
-    for kind, variants in told.items():
+    for kind, variants in variants_by_kind.items():
         everything = _split_scores(pair, _run_variant(pair, kind, "all"))
         yield _make_row(pair, kind, "all", everything, everything)
         yield _make_row(pair, kind, "frozen", _split_scores(pair, pair.run_frozen()), everything)

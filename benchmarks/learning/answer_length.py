@@ -28,7 +28,7 @@ ShortAnswerFunction = Callable[[str, Vector], list[str]]
 
 @dataclass(slots=True)
 class ShortAnswerRecorder:
-    """A learner whose short answers are noted before it is told about a question.
+    """A learner whose short answers are recorded before it gets feedback on a question.
 
     Attributes:
         learned: Who learns.
@@ -74,8 +74,8 @@ def measure_short_answers(pair: PairedLearners) -> Iterator[dict[str, Any]]:
                     yield _make_row(pair, "first", "learned", share, own, beside)
             yield _make_row(pair, asked, "dense", None, beside, beside)
             for share, memory in memories.items():
-                for method, whose in (("learned", namespace), ("frozen", _UNTAUGHT)):
-                    own = _collect_answers(pair, texts, _ask_confident(pair, memory, whose))
+                for method, asker in (("learned", namespace), ("frozen", _UNTAUGHT)):
+                    own = _collect_answers(pair, texts, _ask_confident(pair, memory, asker))
                     yield _make_row(pair, asked, method, share, own, beside)
 
 

@@ -50,7 +50,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
 
 @dataclass(slots=True)
 class TimedLearner:
-    """A learner whose every step is timed, beside its frozen twin.
+    """A learner with every step timed, beside its frozen twin.
 
     Attributes:
         learned: Who learns.
@@ -137,8 +137,8 @@ def run_endurance(
     """A long stream with ``used`` feedback on a memory of its own, so that its size is its own.
 
     Args:
-        dataset: Its questions come again and again, each time in a new order and with a fifth of
-            their words left out.
+        dataset: Its questions are repeated, each time in a new order and with 20 % of their words
+            left out.
         embeddings: The embedder; its cache holds documents only.
         k: Documents per question.
         turns: Length of the stream.

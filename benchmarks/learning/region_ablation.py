@@ -42,7 +42,7 @@ Scores = Mapping[str, Mapping[str, float]]
 def run_region_ablation(
     pair: PairedLearners,
     orders: int,
-    told: Sequence[FeedbackKind] = FEEDBACK_USED,
+    kinds: Sequence[FeedbackKind] = FEEDBACK_USED,
     variants: Sequence[str] = tuple(REGION_ABLATIONS),
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same streams of two passes.
@@ -50,16 +50,16 @@ def run_region_ablation(
     Args:
         pair: The data set.
         orders: Orders of the questions, seeds 0, 1, …
-        told: Kinds of feedback.
-        variants: Those that are measured; ``ON`` always is, as the others are compared with it.
+        kinds: Kinds of feedback.
+        variants: Variants to measure, beside ``REGIONS_ON``, with which all are compared.
 
     Yields:
         ``dataset``, ``feedback``, ``orders``, ``variant``, and ``parts``: ``first pass``,
         ``second half`` of it, ``second pass``, each with, by ``full@k``, the ``mean`` and the
-        paired ``difference`` to ``ON`` with ``ci95`` and ``p``. Each question counts once, with
-        its mean over the orders that have it in that part.
+        paired ``difference`` to ``REGIONS_ON`` with ``ci95`` and ``p``. Each question counts
+        once, with its mean over the orders that have it in that part.
     """
-    for kind in told:
+    for kind in kinds:
         beside: dict[str, Scores] = {}
         for variant in dict.fromkeys((REGIONS_ON, *variants)):
             own = _scores_by_part(pair, kind, variant, orders)

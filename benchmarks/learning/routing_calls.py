@@ -1,6 +1,6 @@
 """How often a chat model is asked on a stream that repeats, and whether learning converges.
 
-The model is simulated ([CrabPath] §6.X): it follows what shares words with the question, and
+The model is simulated ([CrabPath] §6): it follows what shares words with the question, and
 tosses a coin for three candidates in ten.
 """
 
@@ -38,7 +38,7 @@ ROUTING_VARIANTS: tuple[tuple[str, FeedbackKind, str | None, LearningSettings], 
     ("chat model", "outcome", MODEL, LearningSettings()),
     ("chat model, no episodes", "used", MODEL, _NO_EPISODES),
 )
-"""Who routes, what is told, the model, and what learns."""
+"""Router, kind of feedback, chat model, and learning settings."""
 
 
 @dataclass(slots=True)
@@ -55,12 +55,12 @@ class MeteredLearner(CrabPathLearner):
 
 
 def run_routing(pair: PairedLearners) -> Iterator[dict[str, Any]]:
-    """A stream of ``QUESTIONS`` that come ``ROUNDS`` times, a fifth of their words left out.
+    """A stream of ``QUESTIONS``, each asked ``ROUNDS`` times with 20 % of their words left out.
 
     Yields:
         ``dataset``, ``router``, ``feedback``, ``turns``; ``windows`` of ``WINDOW`` turns, each with
         ``calls`` and ``tokens`` per turn and ``METRIC``; ``calls_later``: calls per turn after
-        ``SETTLED`` turns; ``tokens_per_call``; ``failures``.
+        ``SETTLING_TURNS`` turns; ``tokens_per_call``; ``failures``.
     """
     dataset = _sample_questions(pair.dataset)
     for router, kind, model, learning in ROUTING_VARIANTS:

@@ -1,4 +1,4 @@
-"""``crabpath eval-learning``: data sets, parts, figures."""
+"""The study of learning: every part on every data set, as one record."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Fitting the ranker's prior on training files (``crabpath fit-prior``).
+"""Fitting the ranker's prior on training files (``python -m benchmarks fit-prior``).
 
 A conditional logit over each query's candidates (McFadden 1974; ListNet's top-one loss, Cao et al.
 2007, §4.2) orders documents; a logistic calibration of its scores then gives probabilities.

@@ -1,4 +1,5 @@
-"""``crabpath fit-prior``: the shipped prior with its provenance, from official training files."""
+"""``python -m benchmarks fit-prior``: the shipped prior with its provenance, from official "
+"training files."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -68,7 +69,7 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         "weights": weights | {"document": long["weight"]},
         "sources": dict(zip(SOURCE_FEATURES, ranker.sources.tolist(), strict=True)),
         "provenance": {
-            "command": "crabpath fit-prior",
+            "command": "python -m benchmarks fit-prior",
             "embedder": MODEL,
             "files": {name: _describe_file(path, found[name]) for name, path in paths.items()},
             "similarity alone": {name: measure_ranker(part, alone) for name, part in found.items()},

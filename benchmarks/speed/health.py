@@ -1,4 +1,4 @@
-"""``make bench-health``: how long it takes to tell the health of a large memory."""
+"""``make bench-health``: how long a health report of a large memory takes."""
 
 import statistics
 from collections.abc import Callable, Iterator

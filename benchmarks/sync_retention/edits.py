@@ -1,4 +1,4 @@
-"""A tree of Markdown files, and seeded edits of it of which one knows what became of what."""
+"""A tree of Markdown files, and seeded edits that record the fate of every section."""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NumberedSection:
-    """A section: its number stays the same whatever is done to it."""
+    """A section with a number that stays the same through all edits."""
 
     number: int
     text: str
@@ -85,7 +85,7 @@ def edit_tree(tree: SectionTree, rates: EditRates, seed: int) -> EditedTree:
     Args:
         tree: Before.
         rates: How much of each.
-        seed: The same one edits alike.
+        seed: Equal seeds give equal edits.
     """
     rng = random.Random(seed)  # noqa: S311  nothing is kept secret
     numbers = [piece.number for piece in _all_sections(tree)]

@@ -42,8 +42,8 @@ class EvaluationPlan:
         setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
         level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
         stream: ``prequential`` retrieves, scores, then learns, question by question.
-        feedback: What a stream's learners are told: ``used``, ``answer`` or ``outcome``.
-        noise: Share of what they are told that is flipped, in [0, 0.5].
+        feedback: Kind of feedback in a stream: ``used``, ``answer``, ``outcome`` or ``followed``.
+        noise: Share of the feedback that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
         router: Chat model of a further method ``routed``; None for none.

@@ -74,7 +74,7 @@ def generate_company(number: int, first: int = 0) -> dict[str, str]:
     """So many pages by title, each with a rule of its own house.
 
     Args:
-        number: At most ``MOST``.
+        number: At most ``PAGE_COUNT``.
         first: Which of them is the first, from 0 on; after the last one come those before it.
     """
     every = [f"{place} {unit}" for unit, place in product(_UNITS, _PLACES)]

@@ -7,7 +7,7 @@ Figures = Mapping[str, Any]
 """What :func:`crabpath_retrievers.evaluation.evaluate.evaluate` returns."""
 
 STREAM_NOTE = """\
-Each question was answered, scored, and only then were learners told how they did; the frozen twin
+Each question was answered and scored, and only then did learners get feedback; the frozen twin
 answered the same questions in the same order and learned nothing. Milliseconds are those of
 learning from one answer."""
 

@@ -1,4 +1,4 @@
-"""What learns in a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
+"""Learners of a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
 
 All work on one memory: the frozen twin and the trivial learners never write to it, and what
 CrabPath learns stays in a namespace of its own.
@@ -35,7 +35,7 @@ class RankedDocument(NamedTuple):
 
 
 class StreamLearner(Protocol):
-    """Answers questions, and is told afterwards how it did."""
+    """Answers questions, and gets feedback on each answer."""
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
@@ -43,7 +43,7 @@ class StreamLearner(Protocol):
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Learn from what became of the last answer."""
+        """Learn from the feedback on the last answer."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class FrozenLearner:
 
 @dataclass(slots=True)
 class CrabPathLearner:
-    """CrabPath that is told what became of every answer."""
+    """CrabPath that gets feedback on every answer."""
 
     memory: CrabPath
     distinct: bool
@@ -84,9 +84,9 @@ class CrabPathLearner:
 
     def learn(
         self,
-        vector: Vector,
-        ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,  # noqa: ARG002
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],  # noqa: ARG002
+        signal: SimulatedFeedback,
     ) -> None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
@@ -126,9 +126,9 @@ class BetaCounts(ReorderingLearner):
 
     def learn(
         self,
-        vector: Vector,
+        vector: Vector,  # noqa: ARG002
         ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,  # noqa: ARG002
+        signal: SimulatedFeedback,
     ) -> None:
         """Count uses and passes."""
         for document, credit in document_credits(ranked, signal).items():
@@ -148,9 +148,9 @@ class MovingAverage(ReorderingLearner):
 
     def learn(
         self,
-        vector: Vector,
+        vector: Vector,  # noqa: ARG002
         ranked: Sequence[RankedDocument],
-        signal: SimulatedFeedback,  # noqa: ARG002
+        signal: SimulatedFeedback,
     ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():

@@ -1,4 +1,4 @@
-"""A stream: every learner answers each question, is scored, and is then told how it did."""
+"""Prequential evaluation: a learner answers each question, is scored, and then gets feedback."""
 
 import time
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def run_stream(
         learner: Answers and learns.
         dataset: Its labels are read after each answer.
         embedder: Embeds questions; not timed.
-        simulator: Says what is reported.
+        simulator: Makes the feedback.
         schedule: Order and passes.
         k: Documents per question.
 
@@ -83,17 +83,17 @@ def run_stream(
             for place, query in enumerate(order):
                 text = schedule.reword(dataset.queries[query], epoch, place)
                 vector = embedder.query(text)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 found = learner.rank(text, vector, k)
-                ranked = time.perf_counter()
+                ranked_at = time.perf_counter()
                 gold = dataset.qrels[query]
                 shown = [item.chunk for item in found]
                 signal = simulator.simulate(shown, gold, dataset.answers.get(query), rng)
-                told = time.perf_counter()
+                learning_started = time.perf_counter()
                 learner.learn(vector, found, signal)
                 done.found[query] = found
-                done.rank_ms.append((ranked - begun) * 1000)
-                done.learn_ms.append((time.perf_counter() - told) * 1000)
+                done.rank_ms.append((ranked_at - started) * 1000)
+                done.learn_ms.append((time.perf_counter() - learning_started) * 1000)
                 advance(1)
             passes.append(done)
     return passes

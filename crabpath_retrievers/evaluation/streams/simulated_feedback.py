@@ -62,8 +62,8 @@ class FeedbackSimulator:
             rng: Draws the noise.
         """
         if self.kind == "used":
-            told = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
-            used = tuple(s.chunk for s, is_used in zip(shown, told, strict=True) if is_used)
+            flags = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
+            used = tuple(s.chunk for s, is_used in zip(shown, flags, strict=True) if is_used)
             return SimulatedFeedback(1.0 if used else -1.0, used)
         read = shown[: self.needed]
         success = gold <= {s.document for s in read}
