@@ -19,29 +19,32 @@ check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/deptry .
 
 bench: $(STAMP)  ## the figures of the README; DATA is a HotpotQA folder in BEIR format
-	$(BIN)/python -m crabpath_retrievers.evaluation.speed.bench $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks speed $(if $(DATA),--data $(DATA))
 
 bench-hosts: $(STAMP)  ## what LangChain, LangGraph and LlamaIndex add to a call; a hundred calls at once
-	$(BIN)/python -m crabpath_retrievers.evaluation.speed.hosts
+	$(BIN)/python -m benchmarks hosts
 
 bench-regions: $(STAMP)  ## what regions add to a query at 100,000 nodes; counts and memory over 5,000 turns
-	$(BIN)/python -m crabpath_retrievers.evaluation.speed.regions $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks regions $(if $(DATA),--data $(DATA))
 
-bench-health: $(STAMP)  ## how long health takes at 100,000 nodes and a million edges
-	$(BIN)/python -m crabpath_retrievers.evaluation.speed.health
+bench-health: $(STAMP)  ## how long a health report takes at 100,000 nodes and a million edges
+	$(BIN)/python -m benchmarks health
 
-bench-maintenance: $(STAMP)  ## how long maintenance takes at 100,000 nodes, what queries beside it notice, a kill
-	$(BIN)/python -m crabpath_retrievers.evaluation.speed.maintenance
+bench-maintenance: $(STAMP)  ## how long maintenance takes at 100,000 nodes, latency of queries beside it, resuming after a kill
+	$(BIN)/python -m benchmarks maintenance
 
-bench-sync: $(STAMP)  ## what is kept of what was learned when documents are edited; DOCS is a folder of Markdown files
-	$(BIN)/python -m crabpath_retrievers.evaluation.following.measure $(or $(DOCS),docs)
+bench-sync: $(STAMP)  ## learned weights kept when documents are edited and synced; DOCS is a folder of Markdown files
+	$(BIN)/python -m benchmarks sync $(or $(DOCS),docs)
 
 soak: $(STAMP)  ## break memories on purpose, and count what was lost; ONLY and RUNS for one check, SEED repeats
 	PYTHONPATH=tests/stubs $(BIN)/python tests/soak/run.py --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(RUNS),--runs $(RUNS)) $(if $(REPORT),--report $(REPORT))
 
-experiments: $(STAMP)  ## what the papers claim, played with ten seeds; writes docs/experiments
-	$(BIN)/crabpath experiment all --seeds $(or $(SEEDS),10) --report docs/experiments
+experiments: $(STAMP)  ## reproduce what the papers claim, with ten seeds; writes docs/experiments
+	$(BIN)/python -m benchmarks experiments all --seeds $(or $(SEEDS),10) --report docs/experiments
+
+prior: $(STAMP)  ## fit the ranker's prior; HOTPOTQA, TWO_WIKI and MUSIQUE are training files
+	$(BIN)/python -m benchmarks fit-prior --hotpotqa $(HOTPOTQA) --2wiki $(TWO_WIKI) --musique $(MUSIQUE) $(if $(CACHE),--cache $(CACHE))
 
 env: $(STAMP)
 

@@ -4,12 +4,10 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 
-from crabpath_retrievers.evaluation.datasets import Dataset, beir
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.explanation import Explanation
 from crabpath_retrievers.memory import CrabPath
 
@@ -37,20 +35,13 @@ class DemoResult:
     route: Explanation | None
 
 
-def sample() -> Dataset:
-    """The HotpotQA sample that ships with the package (CC BY-SA 4.0)."""
-    packaged = Path(str(files("crabpath_retrievers").joinpath("demo_data")))
-    checkout = Path(__file__).parent.parent / "examples" / "hotpotqa_sample"
-    return beir(packaged if packaged.exists() else checkout, "HotpotQA sample")
-
-
 def run_demo(say: Callable[[str], None]) -> DemoResult:
     """Index the sample and answer its questions both ways.
 
     Args:
         say: Receives one line per stage.
     """
-    data = sample()
+    data = load_sample()
     titles = {str(d.id): str(d.metadata["title"]) for d in data.documents}
     say(f"Indexing {len(data.documents)} Wikipedia paragraphs (embedder: all-MiniLM-L6-v2) …")
     begun = time.perf_counter()

@@ -15,14 +15,14 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import ChatModelRouter, CrabPathRetriever, RouterSettings
-from crabpath_retrievers.evaluation.datasets import beir
+from crabpath_retrievers.evaluation.datasets import load_beir
 
 SAMPLE = Path(__file__).parent / "hotpotqa_sample"
 
 
 def main() -> None:
     """Ask a few questions; the turn tells what the model decided and what that cost."""
-    data = beir(SAMPLE)
+    data = load_beir(SAMPLE)
     model = ChatOpenAI(
         model=os.environ.get("CHAT_MODEL", "llama3.2"),
         max_retries=0,  # the router retries itself, within its time limit

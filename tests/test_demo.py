@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.demo import sample
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_the_demo_shows_that_the_graph_finds_more():
 
 def test_the_sample_is_what_its_readme_says():
     """Sixty questions over six hundred passages; every gold passage is among them."""
-    data = sample()
+    data = load_sample()
     ids = {document.id for document in data.documents}
     assert (len(data.documents), len(data.queries)) == (600, 60)
     assert all(gold <= ids and len(gold) == 2 for gold in data.qrels.values())

@@ -13,13 +13,7 @@ from rich.table import Table
 
 from crabpath_retrievers.cli.ab import ab
 from crabpath_retrievers.cli.autotune import tune
-from crabpath_retrievers.cli.evaluation import (
-    eval_attribution,
-    eval_episodes,
-    eval_learning,
-    evaluate,
-)
-from crabpath_retrievers.cli.experiment import experiment
+from crabpath_retrievers.cli.evaluation import run_evaluation
 from crabpath_retrievers.cli.health import doctor, health
 from crabpath_retrievers.cli.history import (
     freeze,
@@ -77,11 +71,7 @@ for history in (undo, snapshot, restore, snapshots, freeze, unfreeze):
 for moving in (export, migrate, reindex, replay):
     app.command()(moving)
 app.command("import")(import_)
-app.command("eval")(evaluate)
-app.command("eval-attribution")(eval_attribution)
-app.command("eval-learning")(eval_learning)
-app.command("eval-episodes")(eval_episodes)
-app.command()(experiment)
+app.command("eval")(run_evaluation)
 
 
 @app.command()
@@ -260,20 +250,3 @@ def demo(as_json: AsJson = False) -> None:
         typer.echo(to_json(result))
     else:
         show_demo(result, out)
-
-
-@app.command("fit-prior")
-@handled
-def fit_prior(
-    hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
-    two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
-    musique: Annotated[Path, typer.Option(help="MuSiQue training file.")],
-    write: Annotated[Path, typer.Option(help="Where to write the prior.")] = Path("prior.json"),
-    cache: Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")] = None,
-) -> None:
-    """Fit the ranker's prior on training files, never on development files."""
-    from crabpath_retrievers.evaluation.fitting.fit_prior import fit_files
-
-    prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
-    write.write_text(json.dumps(prior, indent=2) + "\n", encoding="utf-8")
-    typer.echo(json.dumps(prior, indent=2))

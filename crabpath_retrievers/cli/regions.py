@@ -20,20 +20,19 @@ from crabpath_retrievers.cli.options import (
     out,
 )
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.evaluation.extra import require_eval_extra
+from crabpath_retrievers.evaluation.requirements import require_eval_extra
 from crabpath_retrievers.feedback.published import published, settings_of
 from crabpath_retrievers.query import label_of, namespace_of
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.regions.models import Models
 from crabpath_retrievers.regions.overview import Overview, RegionRow, overview
-from crabpath_retrievers.storage import GraphStore
 
 _BEST = 3  # actions of a region that a table shows
 _TITLE = 40
 
 
 @handled
-def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
+def regions(
     level: Annotated[
         int | None, typer.Option(help="Of the regions; none: the finest with experience.")
     ] = None,
@@ -44,9 +43,6 @@ def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw them: .png, .svg or .pdf.")
     ] = None,
-    quality: Annotated[
-        bool, typer.Option("--quality", help="How alike members are, beside k-means and chance.")
-    ] = False,
     store: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
@@ -55,7 +51,7 @@ def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
         msg = f"--most must be at least 1, not {most}"
         raise InvalidInputError(msg)
     wanted = None if task is None else label_of("--task", task)
-    if quality or plot:
+    if plot is not None:
         require_eval_extra()
     with existing_store(store) as opened:
         settings = settings_of(published(opened)).region
@@ -66,9 +62,6 @@ def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
                 "and about one document in sixteen becomes one"
             )
             raise NotFoundError(msg)
-        if quality:
-            _quality(opened, models, level, as_json=as_json)
-            return
         found = overview(models, namespace_of(namespace), level, wanted, most)
         if found is None:
             msg = (
@@ -78,7 +71,7 @@ def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
             raise NotFoundError(msg)
         counted = Counter(models.assignments(level).values()) if sizes else None
     if plot is not None:
-        from crabpath_retrievers.evaluation.regions.plot import write_plot
+        from crabpath_retrievers.cli.region_plot import write_plot
 
         write_plot(found, counted, plot)
     if as_json:
@@ -87,29 +80,6 @@ def regions(  # noqa: PLR0913, PLR0917  each is an option of the command
     _show(found, counted)
     if plot is not None:
         out.print(f"Drawn: {escape(str(plot))}", style="dim")
-
-
-def _quality(opened: GraphStore, models: Models, level: int | None, *, as_json: bool) -> None:
-    from crabpath_retrievers.evaluation.regions.quality import quality
-
-    found = quality(opened, models.hubs(level))
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    own = found["hash"]
-    table = Table("partition", "sizes", "largest", "cosine to mean", "to the others")
-    for name in ("hash", "kmeans", "random"):
-        of = found[name]
-        table.add_row(
-            name,
-            f"{of['smallest']} to {of['largest']}, median {of['median']:g}",
-            f"{of['largest_share']:.1%}",
-            f"{of['to_mean']:.3f}",
-            "-" if of["to_others"] is None else f"{of['to_others']:.3f}",
-        )
-    table.title = f"{own['regions']} regions of {found['nodes']} documents, level {found['level']}"
-    table.caption = f"cosine to the hub {own['to_hub']:.3f}"
-    out.print(table)
 
 
 def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:

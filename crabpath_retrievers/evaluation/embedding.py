@@ -7,11 +7,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.folders import usable_folder
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 
-def embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
+def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
     """An embedder that computes the vector of a text once.
 
     Args:
@@ -25,10 +25,10 @@ def embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
     from langchain_classic.storage import LocalFileStore
 
     stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
-        default_embeddings() if name == MODEL else _model(name),
+        default_embeddings() if name == MODEL else _load_model(name),
         InMemoryByteStore()
         if cache is None
-        else LocalFileStore(str(usable_folder(cache, "keep embeddings"))),
+        else LocalFileStore(str(make_folder(cache, "keep embeddings"))),
         # The default shares its cache with fit-prior.
         namespace="minilm" if name == MODEL else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
         query_embedding_cache=True,
@@ -37,7 +37,7 @@ def embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
     return stored
 
 
-def _model(name: str) -> Embeddings:
+def _load_model(name: str) -> Embeddings:
     from langchain_huggingface import HuggingFaceEmbeddings
 
     try:

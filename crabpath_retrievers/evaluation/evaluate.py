@@ -8,25 +8,35 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.asking import Run, Task, ask, tasks, vectors
+from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.embedding import embedder
-from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Found, chosen
-from crabpath_retrievers.evaluation.methods.routed import routed
-from crabpath_retrievers.evaluation.plan import LEARNERS, Plan
-from crabpath_retrievers.evaluation.results import by_document, comparisons, figures
-from crabpath_retrievers.evaluation.routing.models import model_of
-from crabpath_retrievers.evaluation.scoring.chunk_level import measured_chunks
-from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, measured
-from crabpath_retrievers.evaluation.streams.prequential import Course
-from crabpath_retrievers.evaluation.streams.signals import Judge
-from crabpath_retrievers.evaluation.streams.streaming import Stream, Streamed
+from crabpath_retrievers.evaluation.embedding import cached_embedder
+from crabpath_retrievers.evaluation.methods import (
+    CHUNKS_PER_DOCUMENT,
+    RetrievedChunk,
+    select_methods,
+)
+from crabpath_retrievers.evaluation.methods.routed import make_routed
+from crabpath_retrievers.evaluation.plan import LEARNER_NAMES, EvaluationPlan
+from crabpath_retrievers.evaluation.results import compare_methods, first_chunks, summarize_run
+from crabpath_retrievers.evaluation.run_methods import (
+    CorpusQuestions,
+    MethodRun,
+    embed_questions,
+    prepare_questions,
+    run_method,
+)
+from crabpath_retrievers.evaluation.scoring.chunk_level import score_chunks
+from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery, score_rankings
+from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+from crabpath_retrievers.evaluation.streams.stream import Stream, StreamResult
 
 _MIB = 1024 * 1024
 _READ = 5
 
 
-def evaluate(plan: Plan) -> dict[str, Any]:
+def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
     """Measure every method on the same questions, corpus, chunks, embedder and depth.
 
     Returns:
@@ -37,24 +47,24 @@ def evaluate(plan: Plan) -> dict[str, Any]:
         InvalidInputError: The data or the plan cannot be used.
     """
     begun = time.perf_counter()
-    asked_once = [name for name in plan.methods if name not in LEARNERS]
-    methods = chosen(asked_once) if asked_once or not plan.stream else {}
+    asked_once = [name for name in plan.methods if name not in LEARNER_NAMES]
+    methods = select_methods(asked_once) if asked_once or not plan.stream else {}
     if plan.router is not None:
-        methods["routed"] = routed(model_of(plan.router), plan.prices)
+        methods["routed"] = make_routed(load_chat_model(plan.router), plan.prices)
     dataset = plan.load()
-    embeddings = embedder(plan.embedding, plan.cache)
-    asked = vectors(dataset.queries, embeddings)
-    deep = depth(plan, dataset)
+    embeddings = cached_embedder(plan.embedding, plan.cache)
+    asked = embed_questions(dataset.queries, embeddings)
+    deep = retrieval_depth(plan, dataset)
     runs = {
-        name: ask(name, method, _tasks(plan, dataset, embeddings), asked, deep)
+        name: run_method(name, method, _prepare_questions(plan, dataset, embeddings), asked, deep)
         for name, method in methods.items()
     }
-    streams = _stream(plan, dataset, embeddings)
-    found = judged(plan, dataset, runs | {name: one.run for name, one in streams.items()})
+    streams = _run_streams(plan, dataset, embeddings)
+    found = score_runs(plan, dataset, runs | {name: one.run for name, one in streams.items()})
     for name, one in streams.items():
         found["methods"][name]["stream"] = one.figures
     return {
-        "dataset": described(plan, dataset),
+        "dataset": describe_run(plan, dataset),
         "embedding": plan.embedding,
         **found,
         "wall_s": round(time.perf_counter() - begun, 1),
@@ -62,34 +72,38 @@ def evaluate(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _stream(plan: Plan, dataset: Dataset, embeddings: Embeddings) -> dict[str, Streamed]:
+def _run_streams(
+    plan: EvaluationPlan, dataset: Dataset, embeddings: Embeddings
+) -> dict[str, StreamResult]:
     """What each learner answered in its stream; nothing without one."""
-    learners = tuple(name for name in plan.methods if name in LEARNERS)
+    learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
     if not learners:
         return {}
-    judge = Judge(plan.feedback, plan.noise, needed=_needed(plan))
-    course = Course(plan.epochs, plan.seed or 0, plan.dropped)
-    return Stream(learners, judge, course, plan.ks).run(dataset, embeddings)
+    simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
+    schedule = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
+    return Stream(learners, simulator, schedule, plan.ks).run(dataset, embeddings)
 
 
-def _needed(plan: Plan) -> int:
+def _documents_read(plan: EvaluationPlan) -> int:
     """Documents that a chain reads: five, or as many as are asked for."""
     return min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
 
 
-def _tasks(plan: Plan, dataset: Dataset, embeddings: Embeddings) -> Iterator[Task]:
+def _prepare_questions(
+    plan: EvaluationPlan, dataset: Dataset, embeddings: Embeddings
+) -> Iterator[CorpusQuestions]:
     closed, distinct = plan.setting == "closed", plan.level == "document" and dataset.split
-    return tasks(dataset, embeddings, closed=closed, distinct=distinct)
+    return prepare_questions(dataset, embeddings, closed=closed, distinct=distinct)
 
 
-def depth(plan: Plan, dataset: Dataset) -> int:
+def retrieval_depth(plan: EvaluationPlan, dataset: Dataset) -> int:
     """Chunks that each method is asked for, the same for all."""
     if plan.level == "chunk":
         return DEPTH
     return max(*plan.ks, DEPTH) * (CHUNKS_PER_DOCUMENT if dataset.split else 1)
 
 
-def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
+def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
     """What was asked of what."""
     unmapped = sorted({gold for lost in dataset.unmapped_gold.values() for gold in lost})
     return {
@@ -101,7 +115,7 @@ def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
         "level": plan.level,
         "limit": plan.limit,
         "seed": plan.seed,
-        "stream": _described_stream(plan),
+        "stream": _describe_stream(plan),
         "router": plan.router,
         "questions_left_out": dataset.left_out,
         "unmapped_gold": sum(map(len, dataset.unmapped_gold.values())),
@@ -109,38 +123,40 @@ def described(plan: Plan, dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _described_stream(plan: Plan) -> dict[str, Any] | None:
+def _describe_stream(plan: EvaluationPlan) -> dict[str, Any] | None:
     if plan.stream is None:
         return None
     names = ("feedback", "noise", "epochs", "dropped")
     return {"kind": plan.stream} | {name: getattr(plan, name) for name in names}
 
 
-def judged(plan: Plan, dataset: Dataset, runs: Mapping[str, Run]) -> dict[str, Any]:
+def score_runs(
+    plan: EvaluationPlan, dataset: Dataset, runs: Mapping[str, MethodRun]
+) -> dict[str, Any]:
     """Figures and comparisons: the only place where answers meet labels."""
     seed = plan.seed or 0
     scored: dict[str, PerQuery] = {}
     methods: dict[str, Any] = {}
     for name, run in runs.items():
-        scored[name], returned = _scored(plan, dataset, run)
-        methods[name] = figures(scored[name], run, returned, seed=seed)
+        scored[name], returned = _score_run(plan, dataset, run)
+        methods[name] = summarize_run(scored[name], run, returned, seed=seed)
     metrics = [f"{metric}@{k}" for k in plan.ks for metric in ("full", "recall")]
     if plan.level == "chunk":
         metrics = list(next(iter(scored.values())))
-    return {"methods": methods, "comparisons": comparisons(scored, metrics, seed=seed)}
+    return {"methods": methods, "comparisons": compare_methods(scored, metrics, seed=seed)}
 
 
-def _scored(
-    plan: Plan, dataset: Dataset, run: Run
-) -> tuple[PerQuery, Mapping[str, Sequence[Found]]]:
+def _score_run(
+    plan: EvaluationPlan, dataset: Dataset, run: MethodRun
+) -> tuple[PerQuery, Mapping[str, Sequence[RetrievedChunk]]]:
     """Scores per query, and what a caller would get."""
     if plan.level == "chunk":
         texts = {query: [chunk.text for chunk in found] for query, found in run.found.items()}
-        return measured_chunks(dataset.facts, texts), run.found
-    documents = {query: by_document(found) for query, found in run.found.items()}
+        return score_chunks(dataset.facts, texts), run.found
+    documents = {query: first_chunks(found) for query, found in run.found.items()}
     ranked = {query: [chunk.document for chunk in found] for query, found in documents.items()}
     returned = {query: found[: max(plan.ks)] for query, found in documents.items()}
-    return measured(dataset.qrels, ranked, plan.ks), returned
+    return score_rankings(dataset.qrels, ranked, plan.ks), returned
 
 
 def _peak_memory_mb() -> float:

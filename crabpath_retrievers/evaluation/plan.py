@@ -8,26 +8,26 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.signals import KINDS, Kind
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 from crabpath_retrievers.seeds.embedder import MODEL
 
 DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
     {
-        "hotpotqa": datasets.hotpotqa,
-        "multihoprag": datasets.multihoprag,
-        "2wiki": datasets.hotpotqa,
-        "musique": datasets.musique,
-        "beir": datasets.beir,
+        "hotpotqa": datasets.load_hotpotqa,
+        "multihoprag": datasets.load_multihoprag,
+        "2wiki": datasets.load_hotpotqa,
+        "musique": datasets.load_musique,
+        "beir": datasets.load_beir,
     }
 )
-LEARNERS = ("learned", "beta", "average", "cache")  # methods that only a stream has
+LEARNER_NAMES = ("learned", "beta", "average", "cache")  # methods that only a stream has
 STREAMS = ("prequential",)
 SETTINGS = ("pooled", "closed")
 LEVELS = ("document", "chunk")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class EvaluationPlan:
     """One run of the evaluation.
 
     Attributes:
@@ -42,8 +42,8 @@ class Plan:
         setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
         level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
         stream: ``prequential`` retrieves, scores, then learns, question by question.
-        feedback: What a stream's learners are told: ``used``, ``answer`` or ``outcome``.
-        noise: Share of what they are told that is flipped, in [0, 0.5].
+        feedback: Kind of feedback in a stream: ``used``, ``answer``, ``outcome`` or ``followed``.
+        noise: Share of the feedback that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
         router: Chat model of a further method ``routed``; None for none.
@@ -61,7 +61,7 @@ class Plan:
     setting: str = "pooled"
     level: str = "document"
     stream: str | None = None
-    feedback: Kind = "used"
+    feedback: FeedbackKind = "used"
     noise: float = 0.0
     epochs: int = 1
     dropped: float = 0.0
@@ -74,26 +74,25 @@ class Plan:
         Raises:
             InvalidInputError: An unknown data set, setting or level, or a negative seed.
         """
-        _require("data set", self.dataset, tuple(DATASETS))
-        _require("--setting", self.setting, SETTINGS)
-        _require("--level", self.level, LEVELS)
+        _require_known("data set", self.dataset, tuple(DATASETS))
+        _require_known("--setting", self.setting, SETTINGS)
+        _require_known("--level", self.level, LEVELS)
         if self.seed is not None and self.seed < 0:
             msg = f"--seed must be at least 0, not {self.seed}"
             raise InvalidInputError(msg)
         self._require_stream()
 
     def _require_stream(self) -> None:
-        _require("--feedback", self.feedback, KINDS)
+        _require_known("--feedback", self.feedback, FEEDBACK_KINDS)
         if self.stream is not None:
-            _require("--stream", self.stream, STREAMS)
-        learners = [name for name in self.methods if name in LEARNERS]
+            _require_known("--stream", self.stream, STREAMS)
+        learners = [name for name in self.methods if name in LEARNER_NAMES]
         if learners and self.stream is None:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
             raise InvalidInputError(msg)
         if self.stream and not learners:
-            msg = (
-                f"a stream needs somebody who learns: add one of {', '.join(LEARNERS)} to --methods"
-            )
+            known = ", ".join(LEARNER_NAMES)
+            msg = f"a stream needs a method that learns: add one of {known} to --methods"
             raise InvalidInputError(msg)
         if self.stream and (self.setting, self.level) != ("pooled", "document"):
             msg = "a stream is measured on pooled documents: leave out --setting and --level"
@@ -113,7 +112,7 @@ class Plan:
         Raises:
             InvalidInputError: It cannot be read, or does not allow what is planned.
         """
-        dataset = labelled(self.dataset, self.data, self.limit, self.seed)
+        dataset = load_labelled(self.dataset, self.data, self.limit, self.seed)
         if self.setting == "closed" and not dataset.candidates:
             msg = (
                 f"{self.data} does not tell which paragraphs belong to a question: "
@@ -137,7 +136,7 @@ class Plan:
             raise InvalidInputError(msg)
 
 
-def labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
+def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
     """A data set with questions whose relevant documents are known.
 
     Args:
@@ -159,12 +158,12 @@ def labelled(name: str, data: Path, limit: int | None, seed: int | None = None) 
     return dataset
 
 
-def names(text: str) -> tuple[str, ...]:
+def split_names(text: str) -> tuple[str, ...]:
     """Names with commas between, each once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def prices(text: str) -> tuple[float, float]:
+def parse_prices(text: str) -> tuple[float, float]:
     """Two prices with a comma between: of input and of output.
 
     Raises:
@@ -180,13 +179,13 @@ def prices(text: str) -> tuple[float, float]:
     return given, taken
 
 
-def cut_offs(text: str) -> tuple[int, ...]:
+def parse_cutoffs(text: str) -> tuple[int, ...]:
     """Whole numbers with commas between, rising.
 
     Raises:
         InvalidInputError: One of them is no whole number of at least 1.
     """
-    given = names(text)
+    given = split_names(text)
     wrong = [part for part in given if not part.isdecimal() or int(part) < 1]
     if wrong or not given:
         what = repr(wrong[0]) if wrong else "nothing"
@@ -195,7 +194,7 @@ def cut_offs(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in given}))
 
 
-def _require(what: str, value: str, allowed: tuple[str, ...]) -> None:
+def _require_known(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         msg = f"there is no {what} {value!r}: choose among {', '.join(allowed)}"
         raise InvalidInputError(msg)

@@ -6,25 +6,36 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.evaluation.asking import Run
-from crabpath_retrievers.evaluation.methods import Found
-from crabpath_retrievers.evaluation.scoring.comparison import compared, interval
+from crabpath_retrievers.evaluation.methods import RetrievedChunk
+from crabpath_retrievers.evaluation.run_methods import MethodRun
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.speed.timing import percentiles
+from crabpath_retrievers.evaluation.scoring.statistics import (
+    bootstrap_interval,
+    compare_paired,
+    percentiles,
+)
 
-OWN = ("cold", "routed", "learned")  # methods of this project, each compared with all others
+OWN_METHODS = (
+    "cold",
+    "routed",
+    "learned",
+)  # methods of this project, each compared with all others
 
 
-def by_document(found: Sequence[Found]) -> list[Found]:
+def first_chunks(found: Sequence[RetrievedChunk]) -> list[RetrievedChunk]:
     """The first chunk of each document, in the order of the chunks."""
-    first: dict[str, Found] = {}
+    first: dict[str, RetrievedChunk] = {}
     for chunk in found:
         first.setdefault(chunk.document, chunk)
     return list(first.values())
 
 
-def figures(
-    per_query: PerQuery, run: Run, returned: Mapping[str, Sequence[Found]], *, seed: int
+def summarize_run(
+    per_query: PerQuery,
+    run: MethodRun,
+    returned: Mapping[str, Sequence[RetrievedChunk]],
+    *,
+    seed: int,
 ) -> dict[str, Any]:
     """Means with 95 % intervals, and what the answers cost.
 
@@ -37,17 +48,17 @@ def figures(
     means: dict[str, Any] = {}
     for name, values in per_query.items():
         means[name] = round(float(np.mean(values)), 4)
-        means[f"{name}_ci95"] = interval(values, seed=seed)
+        means[f"{name}_ci95"] = bootstrap_interval(values, seed=seed)
     return means | {
         "documents_returned": round(float(np.mean([len(f) for f in returned.values()])), 2),
-        "context_tokens": round(float(np.mean([_tokens(f) for f in returned.values()])), 1),
+        "context_tokens": round(float(np.mean([_count_tokens(f) for f in returned.values()])), 1),
         **_model_costs(run),
         "latency_ms": percentiles(run.milliseconds),
         "indexing_s": round(run.indexing_s, 2),
     }
 
 
-def _model_costs(run: Run) -> dict[str, float]:
+def _model_costs(run: MethodRun) -> dict[str, float]:
     """What chat models took, per question."""
     used, asked = run.usage, len(run.found)
     return {
@@ -60,18 +71,18 @@ def _model_costs(run: Run) -> dict[str, float]:
     }
 
 
-def _tokens(found: Sequence[Found]) -> float:
+def _count_tokens(found: Sequence[RetrievedChunk]) -> float:
     return sum(len(f.text) for f in found) / Settings().rank.characters_per_token
 
 
-def comparisons(
+def compare_methods(
     scored: Mapping[str, PerQuery], metrics: Sequence[str], *, seed: int
 ) -> list[dict[str, Any]]:
     """Every method of this project against each other one, query by query; each pair once."""
-    own_names = [name for name in OWN if name in scored]
+    own_names = [name for name in OWN_METHODS if name in scored]
     return [
         {"a": own, "b": other, "metric": metric}
-        | compared(scored[own][metric], scored[other][metric], seed=seed)
+        | compare_paired(scored[own][metric], scored[other][metric], seed=seed)
         for place, own in enumerate(own_names)
         for other in scored
         if other not in own_names[: place + 1]

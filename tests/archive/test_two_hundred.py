@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers import CrabPath, Feedback, migrate
-from crabpath_retrievers.demo import sample
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
 ASKED = 30  # questions whose passages are held; the others miss theirs
 
@@ -25,7 +25,7 @@ def answers(memory, asked):
 @pytest.fixture(scope="module")
 def travelled(tmp_path_factory, embeddings):
     """A memory that has learned, what it answers, and its archive."""
-    data, place = sample(), tmp_path_factory.mktemp("real")
+    data, place = load_sample(), tmp_path_factory.mktemp("real")
     held = set().union(*list(data.qrels.values())[:ASKED])
     passages = [document for document in data.documents if document.id in held]
     titles = [str(document.metadata["title"]) for document in passages]

@@ -7,13 +7,13 @@ import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.evaluate import evaluate
-from crabpath_retrievers.evaluation.plan import Plan
+from crabpath_retrievers.evaluation.plan import EvaluationPlan
 
 
 @pytest.fixture(scope="module")
 def plan(beir_folder, cache):
     """Twelve questions over eighty-odd paragraphs."""
-    return Plan(dataset="hotpotqa", data=beir_folder, ks=(2, 5), limit=12, cache=cache)
+    return EvaluationPlan(dataset="hotpotqa", data=beir_folder, ks=(2, 5), limit=12, cache=cache)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,9 @@ def test_a_closed_setting_searches_a_questions_own_paragraphs_only(write):
             ]
         )
     ]
-    closed = Plan(dataset="hotpotqa", data=write("dev.json", rows), ks=(1,), setting="closed")
+    closed = EvaluationPlan(
+        dataset="hotpotqa", data=write("dev.json", rows), ks=(1,), setting="closed"
+    )
     found = evaluate(closed)
     assert found["dataset"]["setting"] == "closed"
     assert {of["full@1"] for of in found["methods"].values()} == {1.0}
@@ -110,7 +112,7 @@ def news(write):
 
 def test_chunks_are_collapsed_to_documents(news):
     """Dozens of chunks, two documents, both found by every method."""
-    found = evaluate(Plan(dataset="multihoprag", data=news, ks=(2,)))
+    found = evaluate(EvaluationPlan(dataset="multihoprag", data=news, ks=(2,)))
     assert (found["dataset"]["documents"], found["dataset"]["questions_left_out"]) == (2, 1)
     for of in found["methods"].values():
         assert (of["full@2"], of["documents_returned"]) == (1.0, 2.0)
@@ -119,7 +121,7 @@ def test_chunks_are_collapsed_to_documents(news):
 
 def test_chunk_level_uses_the_measures_of_the_data_set(news):
     """Each fact in a chunk of its own at ranks 1 and 2: (1 + 1/2) / 2."""
-    found = evaluate(Plan(dataset="multihoprag", data=news, ks=(2,), level="chunk"))
+    found = evaluate(EvaluationPlan(dataset="multihoprag", data=news, ks=(2,), level="chunk"))
     for of in found["methods"].values():
         assert (of["hits@4"], of["map@10"], of["mrr@10"]) == (1.0, 0.75, 1.0)
     assert {row["metric"] for row in found["comparisons"]} == {

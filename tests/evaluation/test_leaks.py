@@ -11,11 +11,20 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers.evaluation.asking import ask, tasks, vectors
-from crabpath_retrievers.evaluation.datasets import beir, hotpotqa, multihoprag, musique
+from crabpath_retrievers.evaluation.datasets import (
+    load_beir,
+    load_hotpotqa,
+    load_multihoprag,
+    load_musique,
+)
 from crabpath_retrievers.evaluation.methods import METHODS
-from crabpath_retrievers.evaluation.results import by_document
-from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.evaluation.results import first_chunks
+from crabpath_retrievers.evaluation.run_methods import (
+    embed_questions,
+    prepare_questions,
+    run_method,
+)
+from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 
 LABEL = "zzsecretzz"
 ALLOWED = {"title", "url"}
@@ -49,8 +58,10 @@ def rows_of(small, *, turn):
 
 def answers(dataset, embeddings, method="cold"):
     """What a method returns for each question, chunk by chunk."""
-    asked = vectors(dataset.queries, embeddings)
-    return ask(method, METHODS[method], tasks(dataset, embeddings), asked, 10).found
+    asked = embed_questions(dataset.queries, embeddings)
+    return run_method(
+        method, METHODS[method], prepare_questions(dataset, embeddings), asked, 10
+    ).found
 
 
 def leaking(dataset):
@@ -70,13 +81,15 @@ def replace_text(document, text):
 
 def test_permuted_labels_give_identical_cold_rankings(small, cached, write):
     """The same questions and paragraphs with other labels: equal answers, other scores."""
-    labelled = hotpotqa(write("true/dev.json", rows_of(small, turn=0)))
-    permuted = hotpotqa(write("permuted/dev.json", rows_of(small, turn=2)))
+    labelled = load_hotpotqa(write("true/dev.json", rows_of(small, turn=0)))
+    permuted = load_hotpotqa(write("permuted/dev.json", rows_of(small, turn=2)))
     assert all(labelled.qrels[q] != permuted.qrels[q] for q in labelled.qrels)
     found = answers(labelled, cached)
     assert found == answers(permuted, cached)
     ranked = {q: [f.document for f in of] for q, of in found.items()}
-    assert measured(labelled.qrels, ranked, (5,)) != measured(permuted.qrels, ranked, (5,))
+    assert score_rankings(labelled.qrels, ranked, (5,)) != score_rankings(
+        permuted.qrels, ranked, (5,)
+    )
     assert answers(leaking(labelled), cached) != answers(leaking(permuted), cached)
 
 
@@ -95,22 +108,22 @@ def official(write, name):
         facts = {"supporting_facts": [[LABEL, 0]], "evidences": [[LABEL] * 3]}
         facts |= {"answer": LABEL, "type": LABEL, "level": LABEL, "answer_id": LABEL}
         row = {"_id": "q", "question": LABEL, "context": [["A", ["The text of A."]]]}
-        return hotpotqa(write("dev.json", [{**row, **facts}]))
+        return load_hotpotqa(write("dev.json", [{**row, **facts}]))
     if name == "musique":
         own = {"title": "A", "paragraph_text": "The text of A.", "idx": 0, "is_supporting": True}
         parts = [{"question": LABEL, "answer": LABEL, "paragraph_support_idx": 0}]
         row = {"id": "q", "question": LABEL, "answer": LABEL, "answer_aliases": [LABEL]}
         row |= {"paragraphs": [own], "question_decomposition": parts}
-        return musique(write("dev.jsonl", [row]))
+        return load_musique(write("dev.jsonl", [row]))
     if name == "multihoprag":
         given = {"title": "A", "fact": LABEL, "url": "https://x/a", "author": LABEL}
         row = {"query": LABEL, "answer": LABEL, "evidence_list": [given]}
         write("corpus.json", [{**titled, "category": LABEL, "source": LABEL, "author": LABEL}])
-        return multihoprag(write("MultiHopRAG.json", [row]).parent)
+        return load_multihoprag(write("MultiHopRAG.json", [row]).parent)
     entry = {"_id": "d", "title": "A", "text": "The text of A.", "metadata": {"gold": LABEL}}
     write("corpus.jsonl", [entry])
     write("queries.jsonl", [{"_id": LABEL, "text": LABEL, "metadata": {"answer": LABEL}}])
-    return beir(write("qrels/test.tsv", f"q\td\ts\n{LABEL}\td\t1\n").parent.parent)
+    return load_beir(write("qrels/test.tsv", f"q\td\ts\n{LABEL}\td\t1\n").parent.parent)
 
 
 @pytest.mark.parametrize("name", ["hotpotqa", "musique", "multihoprag", "beir"])
@@ -142,10 +155,10 @@ def reachable(root):
 @pytest.mark.parametrize("closed", [False, True])
 def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, closed):
     """Neither qrels, nor one of their sets, nor an answer, followed through every reference."""
-    dataset = hotpotqa(write("dev.json", rows_of(small, turn=0)))
+    dataset = load_hotpotqa(write("dev.json", rows_of(small, turn=0)))
     labels = {id(dataset), id(dataset.qrels), *map(id, dataset.qrels.values())}
     labels |= {id(dataset.answers), *map(id, dataset.answers.values())}
-    given = list(tasks(dataset, DeterministicFakeEmbedding(size=4), closed=closed))
+    given = list(prepare_questions(dataset, DeterministicFakeEmbedding(size=4), closed=closed))
     assert len(given) == (len(dataset.queries) if closed else 1)
     for task in given:
         assert not labels & reachable(task.corpus)
@@ -159,8 +172,8 @@ def test_no_label_can_be_reached_from_what_a_method_is_given(small, write, close
 def quality(dataset, embeddings, method):
     """Mean measures and rankings."""
     found = answers(dataset, embeddings, method)
-    ranked = {q: [f.document for f in by_document(of)] for q, of in found.items()}
-    scores = measured(dataset.qrels, ranked, (5,))
+    ranked = {q: [f.document for f in first_chunks(of)] for q, of in found.items()}
+    scores = score_rankings(dataset.qrels, ranked, (5,))
     return {name: sum(values) / len(values) for name, values in scores.items()}, ranked
 
 

@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.plan import Plan, cut_offs, names
+from crabpath_retrievers.evaluation.plan import EvaluationPlan, parse_cutoffs, split_names
 
 
 def test_lists_of_names_and_numbers():
     """Spaces and repetitions do not matter; cut-offs rise."""
-    assert names(" dense, cold,dense,") == ("dense", "cold")
-    assert cut_offs("10, 2,5,5") == (2, 5, 10)
+    assert split_names(" dense, cold,dense,") == ("dense", "cold")
+    assert parse_cutoffs("10, 2,5,5") == (2, 5, 10)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "5,two", "1.5", "", ",", "²"])
 def test_cut_offs_that_are_no_whole_numbers(text):
     """The sentence shows a right one."""
     with pytest.raises(InvalidInputError, match="whole numbers of at least 1, such as 2,5,10"):
-        cut_offs(text)
+        parse_cutoffs(text)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_cut_offs_that_are_no_whole_numbers(text):
 def test_what_there_is_not(wrong, sentence):
     """Each with what there is."""
     with pytest.raises(InvalidInputError, match=sentence):
-        Plan(**{"dataset": "beir", "data": Path("x")} | wrong)
+        EvaluationPlan(**{"dataset": "beir", "data": Path("x")} | wrong)

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback
-from crabpath_retrievers.evaluation.routing.models import model_of
+from crabpath_retrievers.evaluation.chat_models import load_chat_model
 
 STEPS = ("checking the pipeline", "reading the manifest", "approving", "shipping", "verifying")
 KINDS = {"current": "in use", "former": "in use until last year", "urgent": "for emergencies"}
@@ -60,7 +60,7 @@ def right_shares(memory):
 @pytest.mark.parametrize("model", ["simulated:0.3", "simulated:1", None])
 def test_wrong_steps_disappear(pages, embeddings, model):
     """With a router that errs, with one that only tosses coins, and without one."""
-    router = None if model is None else ChatModelRouter(model_of(model))
+    router = None if model is None else ChatModelRouter(load_chat_model(model))
     with CrabPath.open(embeddings=embeddings, router=router) as memory:
         memory.add_documents(pages)
         shares = right_shares(memory)

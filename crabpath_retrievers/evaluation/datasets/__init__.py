@@ -4,10 +4,17 @@ Labels stay in ``qrels``, ``facts`` and ``answers``; documents carry a title and
 else.
 """
 
-from crabpath_retrievers.evaluation.datasets.beir import beir
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage
-from crabpath_retrievers.evaluation.datasets.hotpotqa import hotpotqa
-from crabpath_retrievers.evaluation.datasets.multihoprag import multihoprag
-from crabpath_retrievers.evaluation.datasets.musique import musique
+from crabpath_retrievers.evaluation.datasets.beir import load_beir
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, make_passage
+from crabpath_retrievers.evaluation.datasets.hotpotqa import load_hotpotqa
+from crabpath_retrievers.evaluation.datasets.multihoprag import load_multihoprag
+from crabpath_retrievers.evaluation.datasets.musique import load_musique
 
-__all__ = ["Dataset", "beir", "hotpotqa", "multihoprag", "musique", "passage"]
+__all__ = [
+    "Dataset",
+    "load_beir",
+    "load_hotpotqa",
+    "load_multihoprag",
+    "load_musique",
+    "make_passage",
+]

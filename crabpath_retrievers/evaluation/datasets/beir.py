@@ -6,8 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage, require_new
-from crabpath_retrievers.evaluation.datasets.reading import lines, text
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, make_passage, require_unique_id
+from crabpath_retrievers.evaluation.datasets.files import read_json_lines, read_text
 
 _COLUMNS = 3
 
@@ -34,12 +34,12 @@ class _Document(_Query):
 _DOCUMENT, _QUESTION = TypeAdapter(_Document), TypeAdapter(_Question)
 
 
-def is_beir(path: Path) -> bool:
+def is_beir_folder(path: Path) -> bool:
     """Whether a path is a folder with a corpus in BEIR form."""
     return any((path / name).exists() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
-def beir(folder: Path, name: str = "") -> Dataset:
+def load_beir(folder: Path, name: str = "") -> Dataset:
     """A folder with ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/test.tsv`` (BEIR format).
 
     Entries are retrieved whole, as BEIR does; empty ones are left out of the corpus, and queries
@@ -49,14 +49,14 @@ def beir(folder: Path, name: str = "") -> Dataset:
     Raises:
         InvalidInputError: A file is missing, truncated or of another format.
     """
-    rows = lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
-    documents = [passage(row.id, row.title, row.text) for row in rows]
-    relevant = _relevant(folder / "qrels" / "test.tsv")
+    rows = read_json_lines(folder / "corpus.jsonl", _DOCUMENT, "a BEIR corpus")
+    documents = [make_passage(row.id, row.title, row.text) for row in rows]
+    relevant = _read_qrels(folder / "qrels" / "test.tsv")
     queries: dict[str, str] = {}
     answers: dict[str, str] = {}
-    for row in lines(folder / "queries.jsonl", _QUESTION, "a list of BEIR queries"):
+    for row in read_json_lines(folder / "queries.jsonl", _QUESTION, "a list of BEIR queries"):
         if row.id in relevant:
-            require_new(row.id, queries)
+            require_unique_id(row.id, queries)
             queries[row.id] = row.text
             if row.answer is not None:
                 answers[row.id] = row.answer
@@ -69,10 +69,10 @@ def beir(folder: Path, name: str = "") -> Dataset:
     )
 
 
-def _relevant(path: Path) -> dict[str, set[str]]:
+def _read_qrels(path: Path) -> dict[str, set[str]]:
     """Ids of the documents with a score above 0, by query id."""
     found: dict[str, set[str]] = {}
-    for number, line in enumerate(text(path).splitlines()):
+    for number, line in enumerate(read_text(path).splitlines()):
         row = line.split("\t")
         if not line.strip() or (number == 0 and not _is_number(row[-1])):
             continue

@@ -42,9 +42,9 @@ class Dataset:
         lost = {query: tuple(sorted(gold - known)) for query, gold in self.qrels.items()}
         return {query: gold for query, gold in lost.items() if gold}
 
-    def first(self, queries: int | None) -> "Dataset":
+    def head(self, queries: int | None) -> "Dataset":
         """The same corpus with the first queries only."""
-        return self._asking(list(self.queries)[:queries])
+        return self._with_queries(list(self.queries)[:queries])
 
     def sample(self, limit: int | None, seed: int | None = None) -> "Dataset":
         """Fewer questions, and of pooled contexts those that belong to them.
@@ -65,13 +65,13 @@ class Dataset:
         if seed is not None and limit < len(asked):
             chosen = set(random.Random(seed).sample(asked, limit))  # noqa: S311  no secret
             asked = [query for query in asked if query in chosen]
-        fewer = self._asking(asked[:limit])
+        fewer = self._with_queries(asked[:limit])
         if not self.candidates:
             return fewer
         kept = {document for own in fewer.candidates.values() for document in own}
         return replace(fewer, documents=tuple(d for d in self.documents if d.id in kept))
 
-    def _asking(self, queries: Iterable[str]) -> "Dataset":
+    def _with_queries(self, queries: Iterable[str]) -> "Dataset":
         kept = list(queries)
         return replace(
             self,
@@ -83,7 +83,7 @@ class Dataset:
         )
 
 
-class Question(NamedTuple):
+class ContextQuestion(NamedTuple):
     """One question of a format that gives each its own paragraphs.
 
     Attributes:
@@ -101,18 +101,18 @@ class Question(NamedTuple):
     answer: str | None = None
 
 
-def passage(document_id: str, title: str, text: str, **metadata: str) -> Document:
+def make_passage(document_id: str, title: str, text: str, **metadata: str) -> Document:
     """A passage as a document; the title leads the text, as it would on a page."""
     content = f"{title}\n{text}" if title else text
     return Document(id=document_id, page_content=content, metadata={"title": title, **metadata})
 
 
-def unmapped(name: str) -> str:
+def unmapped_id(name: str) -> str:
     """An id for gold that no document answers to."""
     return f"unmapped:{name}"
 
 
-def pooled(name: str, questions: Iterable[Question]) -> Dataset:
+def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
     """Join the paragraphs of all questions into one corpus, equal ones once.
 
     Raises:
@@ -126,21 +126,21 @@ def pooled(name: str, questions: Iterable[Question]) -> Dataset:
     left_out = 0
     for question in questions:
         own = [ids.setdefault(context, f"p{len(ids)}") for context in question.contexts]
-        gold = {own[place] for place in question.gold} | set(map(unmapped, question.lost))
+        gold = {own[place] for place in question.gold} | set(map(unmapped_id, question.lost))
         if not gold:
             left_out += 1
             continue
-        require_new(question.id, queries)
+        require_unique_id(question.id, queries)
         queries[question.id] = question.text
         qrels[question.id] = frozenset(gold)
         candidates[question.id] = tuple(dict.fromkeys(own))
         if question.answer is not None:
             answers[question.id] = question.answer
-    documents = tuple(passage(document_id, *key) for key, document_id in ids.items())
+    documents = tuple(make_passage(document_id, *key) for key, document_id in ids.items())
     return Dataset(name, documents, queries, qrels, candidates, answers=answers, left_out=left_out)
 
 
-def require_new(query_id: str, known: Mapping[str, str]) -> None:
+def require_unique_id(query_id: str, known: Mapping[str, str]) -> None:
     """Refuse a query id that stands twice in a file: one of them would be lost.
 
     Raises:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from crabpath_retrievers.evaluation.datasets.beir import beir, is_beir
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
-from crabpath_retrievers.evaluation.datasets.reading import one_file, whole
+from crabpath_retrievers.evaluation.datasets.beir import is_beir_folder, load_beir
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, Dataset, pool_questions
+from crabpath_retrievers.evaluation.datasets.files import find_file, read_json
 
 
 class _Row(BaseModel):
@@ -21,7 +21,7 @@ class _Row(BaseModel):
 _ROWS = TypeAdapter(list[_Row])
 
 
-def hotpotqa(path: Path) -> Dataset:
+def load_hotpotqa(path: Path) -> Dataset:
     """Official HotpotQA distractor or 2WikiMultihopQA JSON, all contexts pooled.
 
     Args:
@@ -30,17 +30,17 @@ def hotpotqa(path: Path) -> Dataset:
     Raises:
         InvalidInputError: The file is missing, truncated or of another format.
     """
-    if is_beir(path):
-        return beir(path)
-    file = one_file(path, ".json")
-    rows = whole(file, _ROWS, "JSON of HotpotQA's distractor setting")
-    return pooled(file.parent.name or file.stem, map(_question, rows))
+    if is_beir_folder(path):
+        return load_beir(path)
+    file = find_file(path, ".json")
+    rows = read_json(file, _ROWS, "JSON of HotpotQA's distractor setting")
+    return pool_questions(file.parent.name or file.stem, map(_parse_question, rows))
 
 
-def _question(row: _Row) -> Question:
+def _parse_question(row: _Row) -> ContextQuestion:
     gold = {title for title, _ in row.supporting_facts}
     titles = [title for title, _ in row.context]
-    return Question(
+    return ContextQuestion(
         row.id,
         row.question,
         [(title, text if isinstance(text, str) else "".join(text)) for title, text in row.context],

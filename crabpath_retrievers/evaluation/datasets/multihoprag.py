@@ -6,8 +6,8 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, passage, unmapped
-from crabpath_retrievers.evaluation.datasets.reading import whole
+from crabpath_retrievers.evaluation.datasets.dataset import Dataset, make_passage, unmapped_id
+from crabpath_retrievers.evaluation.datasets.files import read_json
 
 
 class _Article(BaseModel):
@@ -31,7 +31,7 @@ class _Row(BaseModel):
 _ARTICLES, _ROWS = TypeAdapter(list[_Article]), TypeAdapter(list[_Row])
 
 
-def multihoprag(folder: Path) -> Dataset:
+def load_multihoprag(folder: Path) -> Dataset:
     """A folder with the official ``corpus.json`` and ``MultiHopRAG.json``.
 
     Null queries, which have no evidence, are left out. Of an article only title, body and, when
@@ -43,20 +43,22 @@ def multihoprag(folder: Path) -> Dataset:
     if not folder.is_dir():
         msg = f"{folder} is not a folder: give the folder with corpus.json and MultiHopRAG.json"
         raise InvalidInputError(msg)
-    articles = whole(folder / "corpus.json", _ARTICLES, "the corpus of MultiHop-RAG")
-    rows = whole(folder / "MultiHopRAG.json", _ROWS, "the list of questions of MultiHop-RAG")
+    articles = read_json(folder / "corpus.json", _ARTICLES, "the corpus of MultiHop-RAG")
+    rows = read_json(folder / "MultiHopRAG.json", _ROWS, "the list of questions of MultiHop-RAG")
     addressed = all(article.url for article in articles)
     documents = tuple(
-        passage(f"a{n}", article.title, article.body, **({"url": article.url} if addressed else {}))
+        make_passage(
+            f"a{n}", article.title, article.body, **({"url": article.url} if addressed else {})
+        )
         for n, article in enumerate(articles)
     )
-    places = _Places(articles, by_url=addressed)
+    evidence = _EvidenceIndex(articles, by_url=addressed)
     asked = {f"q{n}": row for n, row in enumerate(rows) if row.evidence_list}
     return Dataset(
         folder.name,
         documents,
         {query: row.query for query, row in asked.items()},
-        {query: places.of(row.evidence_list) for query, row in asked.items()},
+        {query: evidence.documents_of(row.evidence_list) for query, row in asked.items()},
         facts={q: tuple(item.fact for item in row.evidence_list) for q, row in asked.items()},
         answers={q: row.answer for q, row in asked.items() if row.answer is not None},
         left_out=len(rows) - len(asked),
@@ -64,7 +66,7 @@ def multihoprag(folder: Path) -> Dataset:
     )
 
 
-class _Places:
+class _EvidenceIndex:
     """Which article a piece of evidence stands in: by address, else by a title that is unique."""
 
     def __init__(self, articles: Sequence[_Article], *, by_url: bool) -> None:
@@ -73,11 +75,11 @@ class _Places:
         for number, article in enumerate(articles):
             self._by_title.setdefault(article.title, []).append(f"a{number}")
 
-    def of(self, evidence: Iterable[_Evidence]) -> frozenset[str]:
+    def documents_of(self, evidence: Iterable[_Evidence]) -> frozenset[str]:
         return frozenset(map(self._document, evidence))
 
     def _document(self, evidence: _Evidence) -> str:
         if evidence.url in self._by_url:
             return self._by_url[evidence.url]
         titled = self._by_title.get(evidence.title, [])
-        return titled[0] if len(titled) == 1 else unmapped(evidence.title)
+        return titled[0] if len(titled) == 1 else unmapped_id(evidence.title)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pooled
-from crabpath_retrievers.evaluation.datasets.reading import lines, one_file
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, Dataset, pool_questions
+from crabpath_retrievers.evaluation.datasets.files import find_file, read_json_lines
 
 
 class _Paragraph(BaseModel):
@@ -24,19 +24,19 @@ class _Row(BaseModel):
 _ROW = TypeAdapter(_Row)
 
 
-def musique(path: Path) -> Dataset:
+def load_musique(path: Path) -> Dataset:
     """Official MuSiQue JSONL, all paragraphs pooled.
 
     Raises:
         InvalidInputError: The file is missing, truncated or of another format.
     """
-    file = one_file(path, ".jsonl")
-    rows = lines(file, _ROW, "MuSiQue JSON lines")
-    return pooled(file.parent.name or file.stem, map(_question, rows))
+    file = find_file(path, ".jsonl")
+    rows = read_json_lines(file, _ROW, "MuSiQue JSON lines")
+    return pool_questions(file.parent.name or file.stem, map(_parse_question, rows))
 
 
-def _question(row: _Row) -> Question:
-    return Question(
+def _parse_question(row: _Row) -> ContextQuestion:
+    return ContextQuestion(
         row.id,
         row.question,
         [(paragraph.title, paragraph.paragraph_text) for paragraph in row.paragraphs],

@@ -6,24 +6,32 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
-    Corpus,
-    Found,
+    EvaluationCorpus,
     Method,
-    Rank,
+    RankFunction,
+    RetrievedChunk,
 )
-from crabpath_retrievers.evaluation.methods.cold import cold
-from crabpath_retrievers.evaluation.methods.dense import dense
-from crabpath_retrievers.evaluation.methods.hybrid import hybrid
-from crabpath_retrievers.evaluation.methods.lexical import lexical
+from crabpath_retrievers.evaluation.methods.cold import open_cold
+from crabpath_retrievers.evaluation.methods.dense import open_dense
+from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
+from crabpath_retrievers.evaluation.methods.lexical import open_lexical
 
-__all__ = ["CHUNKS_PER_DOCUMENT", "METHODS", "Corpus", "Found", "Method", "Rank", "chosen"]
+__all__ = [
+    "CHUNKS_PER_DOCUMENT",
+    "METHODS",
+    "EvaluationCorpus",
+    "Method",
+    "RankFunction",
+    "RetrievedChunk",
+    "select_methods",
+]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
-    {"dense": dense, "lexical": lexical, "hybrid": hybrid, "cold": cold}
+    {"dense": open_dense, "lexical": open_lexical, "hybrid": open_hybrid, "cold": open_cold}
 )
 
 
-def chosen(names: Sequence[str]) -> dict[str, Method]:
+def select_methods(names: Sequence[str]) -> dict[str, Method]:
     """The methods of these names, in this order.
 
     Raises:

@@ -16,7 +16,7 @@ from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
 CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
 
 
-class Found(NamedTuple):
+class RetrievedChunk(NamedTuple):
     """A chunk that was retrieved: the document it is of, and the text that is returned."""
 
     document: str
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class EvaluationCorpus:
     """All that a method may see before it is asked.
 
     Attributes:
@@ -33,7 +33,7 @@ class Corpus:
         chunks: What the documents are cut into; the same for every method.
         embeddings: The embedder; the same for every method.
         distinct: Whether documents are asked for rather than chunks.
-        shown: Whether indexing shows its progress; False below another progress bar.
+        show_progress: Whether indexing shows its progress; False below another progress bar.
     """
 
     documents: tuple[Document, ...]
@@ -41,30 +41,30 @@ class Corpus:
     chunks: tuple[Node, ...]
     embeddings: Embeddings
     distinct: bool = False
-    shown: bool = True
+    show_progress: bool = True
 
     @classmethod
-    def of(
+    def from_documents(
         cls,
         documents: Iterable[Document],
         embeddings: Embeddings,
         *,
         split: bool,
         distinct: bool = False,
-        shown: bool = True,
+        show_progress: bool = True,
     ) -> Self:
         """Cut documents as an ingest with default settings does."""
         given = tuple(documents)
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
-        return cls(given, split, tuple(nodes), embeddings, distinct, shown)
+        return cls(given, split, tuple(nodes), embeddings, distinct, show_progress)
 
     def texts(self) -> list[str]:
         """What an index reads of each chunk: its text, led by its title where that is missing."""
         return [embedded_text(chunk) for chunk in self.chunks]
 
 
-Rank = Callable[[str, Vector, int], list[Found]]
+RankFunction = Callable[[str, Vector, int], list[RetrievedChunk]]
 """Ranks chunks, best first, for a query, its unit vector of shape ``[d]``, and a depth."""
 
-Method = Callable[[Corpus], AbstractContextManager[Rank]]
+Method = Callable[[EvaluationCorpus], AbstractContextManager[RankFunction]]
 """Indexes a corpus and gives the ranking; releases the index at the end."""

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crabpath_retrievers.evaluation.methods.base import CHUNKS_PER_DOCUMENT, Corpus, Found, Rank
+from crabpath_retrievers.evaluation.methods.base import (
+    CHUNKS_PER_DOCUMENT,
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
@@ -12,27 +17,31 @@ from crabpath_retrievers.routing.policy import Router
 
 
 @contextmanager
-def cold(corpus: Corpus) -> Iterator[Rank]:
+def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """A temporary memory with default settings; asking leaves no trace in it."""
-    with indexed(corpus) as memory:
+    with open_indexed(corpus) as memory:
 
-        def rank(query: str, vector: Vector, depth: int) -> list[Found]:
-            answer = memory.retrieve(query, vector=vector, record=False, **asked(corpus, depth))
-            return [Found(item.node.document, item.node.content) for item in answer.documents]
+        def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
+            answer = memory.retrieve(
+                query, vector=vector, record=False, **retrieve_options(corpus, depth)
+            )
+            return [
+                RetrievedChunk(item.node.document, item.node.content) for item in answer.documents
+            ]
 
         yield rank
 
 
 @contextmanager
-def indexed(corpus: Corpus, router: Router | None = None) -> Iterator[CrabPath]:
+def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iterator[CrabPath]:
     """A temporary memory that holds a corpus."""
     with CrabPath.open(embeddings=corpus.embeddings, router=router) as memory:
-        shown = bar if corpus.shown else None
+        shown = bar if corpus.show_progress else None
         memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
         yield memory
 
 
-def asked(corpus: Corpus, depth: int) -> dict[str, Any]:
+def retrieve_options(corpus: EvaluationCorpus, depth: int) -> dict[str, Any]:
     """How many documents are asked for, for a depth in chunks."""
     k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
     return {"k": k, "distinct": corpus.distinct}

@@ -11,7 +11,11 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 
@@ -19,29 +23,31 @@ _BATCH = 1000
 # As the project's own index, but searched wide enough to miss no neighbour.
 _EXACT = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 400}
 
-Nearest = Callable[[Vector, int], list[int]]
+VectorSearch = Callable[[Vector, int], list[int]]
 """Places of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
 
 
 @contextmanager
-def dense(corpus: Corpus) -> Iterator[Rank]:
+def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """A collection of the chunks, gone afterwards."""
-    with nearest(corpus) as near:
+    with open_vector_search(corpus) as near:
 
-        def rank(_query: str, vector: Vector, depth: int) -> list[Found]:
+        def rank(_query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
             chunks = [corpus.chunks[place] for place in near(vector, depth)]
-            return [Found(chunk.document, chunk.content) for chunk in chunks]
+            return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
 
         yield rank
 
 
 @contextmanager
-def nearest(corpus: Corpus) -> Iterator[Nearest]:
+def open_vector_search(corpus: EvaluationCorpus) -> Iterator[VectorSearch]:
     """Search of the chunks by vector."""
     texts = corpus.texts()
-    with _collection(corpus.embeddings) as store:
+    with _open_collection(corpus.embeddings) as store:
         silent = nullcontext(lambda _units: None)
-        progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+        progress = (
+            bar(len(texts), description="dense: indexing") if corpus.show_progress else silent
+        )
         with progress as advance:
             for start in range(0, len(texts), _BATCH):
                 part = texts[start : start + _BATCH]
@@ -58,7 +64,7 @@ def nearest(corpus: Corpus) -> Iterator[Nearest]:
 
 
 @contextmanager
-def _collection(embeddings: Embeddings) -> Iterator[Chroma]:
+def _open_collection(embeddings: Embeddings) -> Iterator[Chroma]:
     """An empty collection in a temporary directory: in-memory clients of a process share theirs."""
     with TemporaryDirectory(prefix="crabpath-eval-", ignore_cleanup_errors=True) as folder:
         client = chromadb.PersistentClient(folder, settings=Settings(anonymized_telemetry=False))

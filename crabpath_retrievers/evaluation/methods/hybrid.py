@@ -7,32 +7,36 @@ from langchain_classic.retrievers import EnsembleRetriever
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnablePassthrough
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
-from crabpath_retrievers.evaluation.methods.dense import nearest
-from crabpath_retrievers.evaluation.methods.lexical import matching
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
+from crabpath_retrievers.evaluation.methods.dense import open_vector_search
+from crabpath_retrievers.evaluation.methods.lexical import build_word_search
 from crabpath_retrievers.graph import Vector
 
 _PLACE = "place"
 
 
 @contextmanager
-def hybrid(corpus: Corpus) -> Iterator[Rank]:
+def open_hybrid(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """Both rankings to the same depth, with equal votes."""
-    match = matching(corpus)
+    match = build_word_search(corpus)
     # Only its fusion is used: its own way of asking would embed the query a second time.
     fusion = EnsembleRetriever(
         retrievers=[RunnablePassthrough()] * 2, weights=[0.5, 0.5], c=60, id_key=_PLACE
     )
-    with nearest(corpus) as near:
+    with open_vector_search(corpus) as near:
 
-        def rank(query: str, vector: Vector, depth: int) -> list[Found]:
+        def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
             lists = [near(vector, depth), match(query, depth)]
-            fused = fusion.weighted_reciprocal_rank([_documents(places) for places in lists])
+            fused = fusion.weighted_reciprocal_rank([_place_documents(places) for places in lists])
             chunks = [corpus.chunks[document.metadata[_PLACE]] for document in fused[:depth]]
-            return [Found(chunk.document, chunk.content) for chunk in chunks]
+            return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
 
         yield rank
 
 
-def _documents(places: list[int]) -> list[Document]:
+def _place_documents(places: list[int]) -> list[Document]:
     return [Document("", metadata={_PLACE: place}) for place in places]

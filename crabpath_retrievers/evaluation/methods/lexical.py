@@ -5,27 +5,31 @@ from contextlib import contextmanager
 
 import bm25s
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Rank
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.text import tokens
 
-Matching = Callable[[str, int], list[int]]
+WordSearch = Callable[[str, int], list[int]]
 """Places of the chunks that match best, for a query and a depth."""
 
 
 @contextmanager
-def lexical(corpus: Corpus) -> Iterator[Rank]:
+def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """The chunks in the words that the project itself searches by."""
-    match = matching(corpus)
+    match = build_word_search(corpus)
 
-    def rank(query: str, _vector: Vector, depth: int) -> list[Found]:
+    def rank(query: str, _vector: Vector, depth: int) -> list[RetrievedChunk]:
         chunks = [corpus.chunks[place] for place in match(query, depth)]
-        return [Found(chunk.document, chunk.content) for chunk in chunks]
+        return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
 
     yield rank
 
 
-def matching(corpus: Corpus) -> Matching:
+def build_word_search(corpus: EvaluationCorpus) -> WordSearch:
     """Search of the chunks by words; chunks that share none with the query are not found."""
     index = bm25s.BM25()
     index.index([tokens(text) for text in corpus.texts()], show_progress=False)

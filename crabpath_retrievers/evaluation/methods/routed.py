@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, Found, Method, Rank
-from crabpath_retrievers.evaluation.methods.cold import asked, indexed
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
+from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
@@ -16,7 +21,7 @@ from crabpath_retrievers.usage import Usage
 
 
 @dataclass(slots=True)
-class Routed:
+class RoutedRanking:
     """A ranking that knows what it cost.
 
     Attributes:
@@ -24,18 +29,18 @@ class Routed:
     """
 
     memory: CrabPath
-    corpus: Corpus
+    corpus: EvaluationCorpus
     usage: Usage = field(default_factory=Usage)
 
-    def __call__(self, query: str, vector: Vector, depth: int) -> list[Found]:
+    def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
         """Chunks, best first."""
-        options = asked(self.corpus, depth)
+        options = retrieve_options(self.corpus, depth)
         answer = self.memory.retrieve(query, vector=vector, record=False, **options)
         self.usage += answer.turn.usage
-        return [Found(item.node.document, item.node.content) for item in answer.documents]
+        return [RetrievedChunk(item.node.document, item.node.content) for item in answer.documents]
 
 
-def routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
+def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
     """The method for one model.
 
     Args:
@@ -44,9 +49,9 @@ def routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
     """
 
     @contextmanager
-    def method(corpus: Corpus) -> Iterator[Rank]:
+    def method(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
         router = ChatModelRouter(model, RouterSettings(prices=prices))
-        with indexed(corpus, router) as memory:
-            yield Routed(memory, corpus)
+        with open_indexed(corpus, router) as memory:
+            yield RoutedRanking(memory, corpus)
 
     return method

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
-from crabpath_retrievers.evaluation.reporting.streams import streams_of
+from crabpath_retrievers.evaluation.reporting.tables import Figures, metric_names, stream_figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,19 +24,19 @@ def write_plots(figures: Figures, folder: Path) -> dict[str, str]:
         Titles by name of the file.
     """
     plots: dict[str, tuple[str, Callable[[Axes, Figures], None]]] = {
-        "quality.png": ("Quality with 95 % intervals", _quality),
-        "latency.png": ("Milliseconds per question, embedding excluded", _latency),
+        "quality.png": ("Quality with 95 % intervals", _draw_quality),
+        "latency.png": ("Milliseconds per question, embedding excluded", _draw_latency),
     }
     if figures["comparisons"]:
-        plots["differences.png"] = ("Paired differences with 95 % intervals", _differences)
-    if streams_of(figures):
-        plots["learning.png"] = ("Learning, in tenths of a pass", _learning)
+        plots["differences.png"] = ("Paired differences with 95 % intervals", _draw_differences)
+    if stream_figures(figures):
+        plots["learning.png"] = ("Learning, in tenths of a pass", _draw_learning)
     for name, (title, draw) in plots.items():
-        _drawn(folder / name, title, figures, draw)
+        _draw(folder / name, title, figures, draw)
     return {name: title for name, (title, _) in plots.items()}
 
 
-def _drawn(
+def _draw(
     path: Path, title: str, figures: Figures, draw: "Callable[[Axes, Figures], None]"
 ) -> None:
     from matplotlib.figure import Figure
@@ -49,10 +48,10 @@ def _drawn(
     figure.savefig(path, dpi=DPI)
 
 
-def _learning(axes: "Axes", figures: Figures) -> None:
+def _draw_learning(axes: "Axes", figures: Figures) -> None:
     """One line per learner and one for the frozen twin, over the questions asked so far."""
-    streams = streams_of(figures)
-    metric = [name for name in metrics_of(figures) if name.startswith("full@")][-1]
+    streams = stream_figures(figures)
+    metric = [name for name in metric_names(figures) if name.startswith("full@")][-1]
     checkpoints = next(iter(streams.values()))["checkpoints"]
     asked = [point["asked"] for point in checkpoints]
     frozen = [point["frozen"][metric] for point in checkpoints]
@@ -65,8 +64,8 @@ def _learning(axes: "Axes", figures: Figures) -> None:
     axes.legend()
 
 
-def _quality(axes: "Axes", figures: Figures) -> None:
-    metrics = metrics_of(figures)
+def _draw_quality(axes: "Axes", figures: Figures) -> None:
+    metrics = metric_names(figures)
     methods: Mapping[str, Any] = figures["methods"]
     width = _WIDTH / len(methods)
     for number, (name, of) in enumerate(methods.items()):
@@ -74,13 +73,13 @@ def _quality(axes: "Axes", figures: Figures) -> None:
         values = [of[metric] for metric in metrics]
         intervals = [of[f"{metric}_ci95"] for metric in metrics]
         axes.bar(places, values, width, label=name)
-        axes.errorbar(places, values, reach(values, intervals), fmt="none", ecolor="black")
+        axes.errorbar(places, values, error_bars(values, intervals), fmt="none", ecolor="black")
     axes.set_xticks(range(len(metrics)), metrics, rotation=30)
     axes.set_ylim(0, 1)
     axes.legend(ncols=len(methods), loc="lower center", bbox_to_anchor=(0.5, -0.3))
 
 
-def _latency(axes: "Axes", figures: Figures) -> None:
+def _draw_latency(axes: "Axes", figures: Figures) -> None:
     methods: Mapping[str, Any] = figures["methods"]
     places = range(len(methods))
     for percentile, shift in (("p50", -0.2), ("p95", 0.2)):
@@ -92,18 +91,18 @@ def _latency(axes: "Axes", figures: Figures) -> None:
     axes.legend()
 
 
-def _differences(axes: "Axes", figures: Figures) -> None:
+def _draw_differences(axes: "Axes", figures: Figures) -> None:
     rows = figures["comparisons"]
     places = range(len(rows))
     values = [row["difference"] for row in rows]
-    ends = reach(values, [row["ci95"] for row in rows])
+    ends = error_bars(values, [row["ci95"] for row in rows])
     axes.errorbar(values, places, xerr=ends, fmt="o", capsize=3)
     axes.axvline(0, color="grey", linewidth=1)
     axes.set_yticks(places, [f"{r['a']} − {r['b']}, {r['metric']}" for r in rows], fontsize=7)
     axes.invert_yaxis()
 
 
-def reach(
+def error_bars(
     values: Sequence[float], intervals: Sequence[Sequence[float] | None]
 ) -> list[list[float]]:
     """Distances to both ends of the intervals, rows below and above; 0 without interval."""

@@ -6,10 +6,19 @@ from typing import Any
 
 from scipy.stats import false_discovery_control
 
-from crabpath_retrievers.evaluation.reporting.figures import Figures, metrics_of
+from crabpath_retrievers.evaluation.evaluate import evaluate
+from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
+from crabpath_retrievers.evaluation.plan import EvaluationPlan
 from crabpath_retrievers.evaluation.reporting.plots import write_plots
-from crabpath_retrievers.evaluation.reporting.streams import STREAM_NOTE, streams_of, streams_table
-from crabpath_retrievers.evaluation.reporting.tables import table, with_interval
+from crabpath_retrievers.evaluation.reporting.tables import (
+    STREAM_NOTE,
+    Figures,
+    format_interval,
+    metric_names,
+    render_streams,
+    render_table,
+    stream_figures,
+)
 
 _NAMED = 10  # most missing documents that are named
 _PROTOCOL = """\
@@ -25,27 +34,56 @@ the returned texts over 4; of a document that was cut, the chunk that was found 
 calls, calls that a cache answered, LLM tokens and dollars are per question."""
 
 
+def evaluate_and_write(
+    plan: EvaluationPlan, *, json_file: Path | None = None, folder: Path | None = None
+) -> str:
+    """Run an evaluation and write its figures and report.
+
+    Args:
+        plan: What to measure.
+        json_file: File for all figures.
+        folder: Directory for ``report.md`` and its plots.
+
+    Returns:
+        The tables, as Markdown.
+
+    Raises:
+        InvalidInputError: The plan, the data or a place to write to cannot be used.
+    """
+    check_outputs(json_file, folder)
+    with report_damaged_cache(plan.cache):
+        figures = evaluate(plan)
+    write_json(figures, json_file)
+    if folder is not None:
+        write_report(figures, folder)
+    return render_summary(figures)
+
+
 def write_report(figures: Figures, folder: Path) -> None:
     """Write ``report.md`` and its plots into a directory that exists."""
     shown = [f"![{title}]({name})" for name, title in write_plots(figures, folder).items()]
-    text = "\n\n".join([summary(figures), *shown])
+    text = "\n\n".join([render_summary(figures), *shown])
     (folder / "report.md").write_text(text + "\n", encoding="utf-8")
 
 
-def summary(figures: Figures) -> str:
+def render_summary(figures: Figures) -> str:
     """The tables."""
     dataset = figures["dataset"]
-    parts = [f"# {dataset['name']}: {dataset['queries']} questions", _facts(figures), _PROTOCOL]
-    parts += ["## Quality", _quality(figures)]
+    parts = [
+        f"# {dataset['name']}: {dataset['queries']} questions",
+        _render_facts(figures),
+        _PROTOCOL,
+    ]
+    parts += ["## Quality", _render_quality(figures)]
     if figures["comparisons"]:
-        parts += ["## Differences", _differences(figures["comparisons"]), _TEST_NOTE]
-    if streams_of(figures):
-        parts += ["## Streams", streams_table(figures), STREAM_NOTE]
-    parts += ["## Cost", _costs(figures), _COST_NOTE]
+        parts += ["## Differences", _render_differences(figures["comparisons"]), _TEST_NOTE]
+    if stream_figures(figures):
+        parts += ["## Streams", render_streams(figures), STREAM_NOTE]
+    parts += ["## Cost", _render_costs(figures), _COST_NOTE]
     return "\n\n".join(parts)
 
 
-def _facts(figures: Figures) -> str:
+def _render_facts(figures: Figures) -> str:
     dataset = figures["dataset"]
     drawn = "the first" if dataset["seed"] is None else f"drawn with seed {dataset['seed']}"
     lines = [
@@ -64,32 +102,32 @@ def _facts(figures: Figures) -> str:
     return "\n".join(lines)
 
 
-def _quality(figures: Figures) -> str:
-    metrics = metrics_of(figures)
+def _render_quality(figures: Figures) -> str:
+    metrics = metric_names(figures)
     rows = (
-        [name, *(with_interval(of[metric], of[f"{metric}_ci95"]) for metric in metrics)]
+        [name, *(format_interval(of[metric], of[f"{metric}_ci95"]) for metric in metrics)]
         for name, of in figures["methods"].items()
     )
-    return table(["method", *metrics], rows)
+    return render_table(["method", *metrics], rows)
 
 
-def _differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
+def _render_differences(comparisons: Sequence[Mapping[str, Any]]) -> str:
     # Equal runs are not tested; they are certainly no discovery.
     tested = [1.0 if row["p"] is None else row["p"] for row in comparisons]
     rows = (
         [
             f"{row['a']} − {row['b']}",
             row["metric"],
-            with_interval(row["difference"], row["ci95"], sign="+"),
+            format_interval(row["difference"], row["ci95"], sign="+"),
             "–" if row["p"] is None else f"{row['p']:.4f}",
             f"{q:.4f}",
         ]
         for row, q in zip(comparisons, false_discovery_control(tested), strict=True)
     )
-    return table(["methods", "measure", "difference", "p", "q"], rows)
+    return render_table(["methods", "measure", "difference", "p", "q"], rows)
 
 
-def _costs(figures: Figures) -> str:
+def _render_costs(figures: Figures) -> str:
     rows = (
         [
             name,
@@ -106,4 +144,4 @@ def _costs(figures: Figures) -> str:
         for name, of in figures["methods"].items()
     )
     head = ["method", "ms p50", "ms p95", "documents", "tokens", "indexing s"]
-    return table([*head, "LLM calls", "cached", "LLM tokens", "US $"], rows)
+    return render_table([*head, "LLM calls", "cached", "LLM tokens", "US $"], rows)

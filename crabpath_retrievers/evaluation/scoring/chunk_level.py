@@ -11,30 +11,28 @@ from crabpath_retrievers.evaluation.scoring.measures import DEPTH, PerQuery
 _HITS = (4, 10)
 
 
-def measured_chunks(
-    facts: Mapping[str, Sequence[str]], run: Mapping[str, Sequence[str]]
-) -> PerQuery:
+def score_chunks(facts: Mapping[str, Sequence[str]], run: Mapping[str, Sequence[str]]) -> PerQuery:
     """hits@4, hits@10, map@10 and mrr@10 per query, in the order of ``facts``.
 
     Args:
         facts: Gold sentences by query, at least one each.
         run: Texts of the chunks by query, best first.
     """
-    rows = [_one(gold, run.get(query, ())) for query, gold in facts.items()]
+    rows = [_score_query(gold, run.get(query, ())) for query, gold in facts.items()]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
-def _one(facts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
+def _score_query(facts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
     """The measures of one query.
 
     ``map@10 = Σ_r new(r) / r / min(|facts|, 10)`` with ``new(r)`` the facts that stand in the
     chunk at rank r and in none before.
     """
-    gold = [_bare(fact) for fact in facts]
+    gold = [_strip_whitespace(fact) for fact in facts]
     ranks: list[int] = []
     seen: set[str] = set()
     precision = 0.0
-    for rank, text in enumerate(map(_bare, texts[:DEPTH]), start=1):
+    for rank, text in enumerate(map(_strip_whitespace, texts[:DEPTH]), start=1):
         inside = {fact for fact in gold if fact in text}
         if inside:
             ranks.append(rank)
@@ -47,6 +45,6 @@ def _one(facts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _bare(text: str) -> str:
+def _strip_whitespace(text: str) -> str:
     """A text without spaces and line breaks: chunking moves them."""
     return text.replace(" ", "").replace("\n", "")

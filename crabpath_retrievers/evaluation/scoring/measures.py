@@ -15,7 +15,7 @@ PerQuery = dict[str, list[float]]
 """Scores in [0, 1] by name of the measure, one per query, in the order of the qrels."""
 
 
-def measured(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) -> PerQuery:
+def score_rankings(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) -> PerQuery:
     """recall@K and full@K (all gold among the first K) for each K, mrr@10 and ndcg@10.
 
     Args:
@@ -23,19 +23,19 @@ def measured(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[int]) 
         run: Documents by query, best first, each once; a query without any scores 0.
         ks: Cut-offs.
     """
-    found = _per_query(
+    found = _score_queries(
         {f"recall@{k}": R @ k for k in ks}
         | {f"mrr@{DEPTH}": RR @ DEPTH, f"ndcg@{DEPTH}": nDCG @ DEPTH},
         qrels,
         run,
     )
-    return found | {f"full@{k}": _full(found[f"recall@{k}"]) for k in ks}
+    return found | {f"full@{k}": _full_evidence(found[f"recall@{k}"]) for k in ks}
 
 
-def _per_query(
+def _score_queries(
     measures: Mapping[str, Measure], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> PerQuery:
-    """Any measures by name, as :func:`measured`."""
+    """Any measures by name, as :func:`score_rankings`."""
     judged = {query: dict.fromkeys(relevant, 1) for query, relevant in qrels.items()}
     ranked = {
         query: {document: float(-place) for place, document in enumerate(run.get(query, ()))}
@@ -51,6 +51,6 @@ def _per_query(
     }
 
 
-def _full(recall: Sequence[float]) -> list[float]:
+def _full_evidence(recall: Sequence[float]) -> list[float]:
     """1 where all gold was found, else 0."""
     return [float(value > _WHOLE) for value in recall]

@@ -1,4 +1,4 @@
-"""What learns in a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
+"""Learners of a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
 
 All work on one memory: the frozen twin and the trivial learners never write to it, and what
 CrabPath learns stays in a namespace of its own.
@@ -11,7 +11,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from crabpath_retrievers.evaluation.streams.signals import Shown, Signal
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    ReturnedChunk,
+    SimulatedFeedback,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
@@ -19,164 +22,187 @@ from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.trajectory import Turn
 
 NAMESPACE = "learned"
-_DEEPER = 3  # how many more documents trivial learners reorder than are returned
-_FORGETTING = 0.3  # of the moving average
+_DEPTH_FACTOR = 3  # how many more documents trivial learners reorder than are returned
+_STEP_SIZE = 0.3  # of the moving average
 
 
-class Ranked(NamedTuple):
+class RankedDocument(NamedTuple):
     """A returned document with its text and the frozen ranker's log-odds of relevance."""
 
-    shown: Shown
+    chunk: ReturnedChunk
     text: str
     odds: float
 
 
-class Learner(Protocol):
-    """Answers questions, and is told afterwards how it did."""
+class StreamLearner(Protocol):
+    """Answers questions, and gets feedback on each answer."""
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
-        """Learn from what became of the last answer."""
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
+        """Learn from the feedback on the last answer."""
 
 
 @dataclass(slots=True)
-class Frozen:
+class FrozenLearner:
     """CrabPath as it is before any feedback."""
 
     memory: CrabPath
     distinct: bool
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
-        return ranked(
+        return ranked_documents(
             self.memory.retrieve(query, k=k, vector=vector, distinct=self.distinct, record=False)
         )
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
         """Learn nothing."""
 
 
 @dataclass(slots=True)
-class Learned:
-    """CrabPath that is told what became of every answer."""
+class CrabPathLearner:
+    """CrabPath that gets feedback on every answer."""
 
     memory: CrabPath
     distinct: bool
     namespace: str = NAMESPACE
     turn: Turn | None = None
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         answer = self.memory.retrieve(
             query, k=k, vector=vector, distinct=self.distinct, namespace=self.namespace
         )
         self.turn = answer.turn
-        return ranked(answer)
+        return ranked_documents(answer)
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:  # noqa: ARG002
+    def learn(
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],  # noqa: ARG002
+        signal: SimulatedFeedback,
+    ) -> None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
         self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
 
 
 @dataclass(slots=True)
-class Reordering:
+class ReorderingLearner:
     """The frozen ranking, reordered by what a trivial learner adds to its log-odds."""
 
-    frozen: Frozen
+    frozen: FrozenLearner
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
-        found = self.frozen.rank(query, vector, k * _DEEPER)
-        added = self.added(vector, found)
+        found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
+        added = self.log_odds_bonus(vector, found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
-    def added(self, vector: Vector, found: Sequence[Ranked]) -> list[float]:
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
         """What is added to the log-odds of each document."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
-class BetaCounts(Reordering):
+class BetaCounts(ReorderingLearner):
     """How often each document was used when it was returned: a Beta posterior each."""
 
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
-    def added(self, vector: Vector, found: Sequence[Ranked]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """Log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
-        documents = [r.shown.document for r in found]
+        documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:  # noqa: ARG002
+    def learn(
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,
+    ) -> None:
         """Count uses and passes."""
-        for document, credit in credits_of(ranked, signal).items():
+        for document, credit in document_credits(ranked, signal).items():
             counts = self.wins if credit > 0 else self.losses
             counts[document] += 1.0
 
 
 @dataclass(slots=True)
-class MovingAverage(Reordering):
+class MovingAverage(ReorderingLearner):
     """An exponential moving average of the credit of each document."""
 
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def added(self, vector: Vector, found: Sequence[Ranked]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """The average, in log-odds."""
-        return [2.0 * self.averages[r.shown.document] for r in found]
+        return [2.0 * self.averages[r.chunk.document] for r in found]
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:  # noqa: ARG002
+    def learn(
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,
+    ) -> None:
         """Move the averages."""
-        for document, credit in credits_of(ranked, signal).items():
-            self.averages[document] += _FORGETTING * (credit - self.averages[document])
+        for document, credit in document_credits(ranked, signal).items():
+            self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
 
 
 @dataclass(slots=True)
-class QueryCache(Reordering):
+class QueryCache(ReorderingLearner):
     """What was used for the most similar past question comes first, when it is similar enough."""
 
     least: float = 0.8
     queries: list[Vector] = field(default_factory=list)
-    used: list[dict[str, Ranked]] = field(default_factory=list)
+    used: list[dict[str, RankedDocument]] = field(default_factory=list)
 
-    def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
+    def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The cached documents, then the frozen ranking."""
-        found = {r.shown.document: r for r in self.frozen.rank(query, vector, k)}
-        return list({**self._cached(vector), **found}.values())[:k]
+        found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
+        return list({**self._look_up(vector), **found}.values())[:k]
 
-    def _cached(self, vector: Vector) -> dict[str, Ranked]:
+    def _look_up(self, vector: Vector) -> dict[str, RankedDocument]:
         if not self.queries:
             return {}
         cosines = np.stack(self.queries) @ vector
         best = int(cosines.argmax())
         return self.used[best] if cosines[best] >= self.least else {}
 
-    def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
+    def learn(
+        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+    ) -> None:
         """Remember what a success used."""
-        credit = credits_of(ranked, signal)
-        used = {r.shown.document: r for r in ranked if credit.get(r.shown.document, 0.0) > 0}
+        credit = document_credits(ranked, signal)
+        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
         if used:
             self.queries.append(vector)
             self.used.append(used)
 
 
-def credits_of(ranked: Sequence[Ranked], signal: Signal) -> dict[str, float]:
+def document_credits(
+    ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+) -> dict[str, float]:
     """Credit by document: what is known of each, else the outcome for all (trivial learners)."""
     if signal.used is None:
-        return {r.shown.document: signal.outcome for r in ranked}
+        return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)
-    return {r.shown.document: signal.outcome if r.shown.chunk in used else 0.0 for r in ranked}
+    return {r.chunk.document: signal.outcome if r.chunk.chunk in used else 0.0 for r in ranked}
 
 
-def ranked(answer: Answer) -> list[Ranked]:
+def ranked_documents(answer: Answer) -> list[RankedDocument]:
     """An answer as the learners of a stream see it."""
     return [
-        Ranked(
-            Shown(item.node.id, item.node.document),
+        RankedDocument(
+            ReturnedChunk(item.node.id, item.node.document),
             item.node.content,
             float(np.log(item.score + 1e-9) - np.log1p(1e-9 - item.score)),
         )

@@ -2,7 +2,12 @@
 
 import pytest
 
-from crabpath_retrievers.evaluation.datasets import beir, hotpotqa, multihoprag, musique
+from crabpath_retrievers.evaluation.datasets import (
+    load_beir,
+    load_hotpotqa,
+    load_multihoprag,
+    load_musique,
+)
 
 ROW = {
     "_id": "q1",
@@ -24,7 +29,7 @@ def test_hotpotqa_contexts_are_pooled_and_gold_is_mapped(write, name, folder):
     """Two questions sharing a paragraph give one document for it."""
     second = {**ROW, "_id": "q2", "context": ROW["context"][:1], "supporting_facts": [["A", 0]]}
     path = write(name, [ROW, second])
-    data = hotpotqa(path.parent if folder else path)
+    data = load_hotpotqa(path.parent if folder else path)
     text = texts(data)
     assert sorted(text.values()) == ["A\nA is. By B.", "B\nB lives.", "C\nC in one string."]
     assert {text[i][0] for i in data.qrels["q1"]} == {"A", "B"}
@@ -36,14 +41,14 @@ def test_hotpotqa_contexts_are_pooled_and_gold_is_mapped(write, name, folder):
 
 def test_gold_outside_the_context_is_a_miss_and_reported(write):
     """A supporting title that no paragraph has stays in the qrels and finds no document."""
-    data = hotpotqa(write("dev.json", [{**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}]))
+    data = load_hotpotqa(write("dev.json", [{**ROW, "supporting_facts": [["A", 0], ["Z", 0]]}]))
     assert data.unmapped_gold == {"q1": ("unmapped:Z",)}
     assert len(data.qrels["q1"]) == 2
 
 
 def test_questions_without_gold_are_left_out_and_counted(write):
     """There is nothing to find for them; their paragraphs stay in the corpus."""
-    data = hotpotqa(write("dev.json", [ROW, {**ROW, "_id": "q2", "supporting_facts": []}]))
+    data = load_hotpotqa(write("dev.json", [ROW, {**ROW, "_id": "q2", "supporting_facts": []}]))
     assert (list(data.queries), data.left_out, len(data.documents)) == (["q1"], 1, 3)
 
 
@@ -54,7 +59,7 @@ def test_musique_gold_is_told_apart_by_place(write):
         {"title": "A", "paragraph_text": "second", "is_supporting": True},
     ]
     row = {"id": "q", "question": "?", "paragraphs": paragraphs}
-    data = musique(write("train.jsonl", [row, {**row, "id": "r", "answer": "B"}]))
+    data = load_musique(write("train.jsonl", [row, {**row, "id": "r", "answer": "B"}]))
     assert [texts(data)[i] for i in data.qrels["q"]] == ["A\nsecond"]
     assert data.answers == {"r": "B"}
 
@@ -68,10 +73,10 @@ def test_beir_answers_come_from_the_metadata_of_queries(write, metadata, answers
     folder = write("corpus.jsonl", [{"_id": "d", "title": "", "text": "t"}]).parent
     write("queries.jsonl", [{"_id": "q", "text": "?", "metadata": metadata}])
     write("qrels/test.tsv", "q\td\t1\n")
-    assert beir(folder).answers == answers
+    assert load_beir(folder).answers == answers
 
 
-@pytest.mark.parametrize("load", [beir, hotpotqa])
+@pytest.mark.parametrize("load", [load_beir, load_hotpotqa])
 @pytest.mark.parametrize("header", ["query-id\tcorpus-id\tscore\n", ""])
 def test_beir_folders_are_read_and_unjudged_queries_left_out(write, load, header):
     """Scores of 0 are not relevant; hotpotqa reads its own BEIR form; empty entries are skipped."""
@@ -97,7 +102,7 @@ def articles(write, *rows, **evidence_lists):
         {"query": f"{name}?", "answer": "yes", "question_type": "x", "evidence_list": given}
         for name, given in evidence_lists.items()
     ]
-    return multihoprag(write("MultiHopRAG.json.gz", questions).parent)
+    return load_multihoprag(write("MultiHopRAG.json.gz", questions).parent)
 
 
 def test_multihoprag_gold_is_the_titles_of_the_evidence(write):

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.methods import METHODS, Corpus, chosen
-from crabpath_retrievers.evaluation.methods.dense import dense
-from crabpath_retrievers.evaluation.methods.hybrid import hybrid
-from crabpath_retrievers.evaluation.methods.lexical import lexical
+from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus, select_methods
+from crabpath_retrievers.evaluation.methods.dense import open_dense
+from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
+from crabpath_retrievers.evaluation.methods.lexical import open_lexical
 from crabpath_retrievers.seeds.embedder import unit
 
 
 @pytest.fixture(scope="module")
 def corpus(small, cached):
     """Paragraphs of the sample."""
-    return Corpus.of(small.documents, cached, split=False)
+    return EvaluationCorpus.from_documents(small.documents, cached, split=False)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def test_dense_is_exact_cosine_search(corpus, question, cached):
     _, vector = question
     cosines = np.stack([unit(v) for v in cached.embed_documents(corpus.texts())]) @ vector
     expected = [corpus.chunks[i].document for i in np.argsort(-cosines, kind="stable")[:20]]
-    with dense(corpus) as rank:
+    with open_dense(corpus) as rank:
         assert [found.document for found in rank(*question, 20)] == expected
 
 
 def test_lexical_finds_shared_words_only(cached):
     """Of three, two share a word with the question, the rarer word wins."""
     corpus = of(cached, a="the sky is blue", b="the grass is green", c="green apples, green pears")
-    with lexical(corpus) as rank:
+    with open_lexical(corpus) as rank:
         assert documents(rank, "Pears, green?") == ["c", "b"]
         assert documents(rank, "nothing of it") == []
         assert documents(rank, "?!") == []
@@ -58,7 +58,7 @@ def test_hybrid_adds_reciprocal_ranks(cached):
     corpus = of(cached, a="a green apple", b="green", c="the apple tree", d="quantum physics")
     text = "green apple"
     vector = unit(cached.embed_query(text))
-    with dense(corpus) as first, lexical(corpus) as second, hybrid(corpus) as both:
+    with open_dense(corpus) as first, open_lexical(corpus) as second, open_hybrid(corpus) as both:
         scores = {}
         for ranking in (first(text, vector, 4), second(text, vector, 4)):
             for place, found in enumerate(ranking, start=1):
@@ -84,9 +84,9 @@ def test_long_documents_are_cut_alike_for_all(cached):
 def test_unknown_methods_are_refused():
     """With the names that there are."""
     with pytest.raises(InvalidInputError, match=r"no method 'magic': choose among dense, lexical"):
-        chosen(["cold", "magic"])
+        select_methods(["cold", "magic"])
     with pytest.raises(InvalidInputError, match="no method is named"):
-        chosen([])
+        select_methods([])
 
 
 def of(embeddings, *, split=False, **texts):
@@ -94,7 +94,7 @@ def of(embeddings, *, split=False, **texts):
     from langchain_core.documents import Document
 
     documents = [Document(id=name, page_content=text) for name, text in texts.items()]
-    return Corpus.of(documents, embeddings, split=split)
+    return EvaluationCorpus.from_documents(documents, embeddings, split=split)
 
 
 def documents(rank, text):

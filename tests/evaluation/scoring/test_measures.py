@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from crabpath_retrievers.evaluation.scoring.measures import measured
+from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 
 
 def test_by_hand():
     """q1 finds its two at ranks 1 and 3; q2 its only one at rank 2; q3 has no answer."""
     qrels = {"q1": frozenset("ab"), "q2": frozenset("c"), "q3": frozenset("d")}
-    found = measured(qrels, {"q1": ["a", "x", "b"], "q2": ["y", "c"]}, (2, 3))
+    found = score_rankings(qrels, {"q1": ["a", "x", "b"], "q2": ["y", "c"]}, (2, 3))
     assert found["recall@2"] == [0.5, 1.0, 0.0]
     assert found["full@2"] == [0.0, 1.0, 0.0]
     assert found["full@3"] == [1.0, 1.0, 0.0]
@@ -21,12 +21,12 @@ def test_by_hand():
 
 def test_gold_that_is_in_no_corpus_is_a_miss():
     """Of three gold documents one cannot be found: recall 2/3, never full."""
-    found = measured({"q": frozenset(["a", "b", "unmapped:z"])}, {"q": ["a", "b"]}, (10,))
+    found = score_rankings({"q": frozenset(["a", "b", "unmapped:z"])}, {"q": ["a", "b"]}, (10,))
     assert found["recall@10"] == [pytest.approx(2 / 3)]
     assert found["full@10"] == [0.0]
 
 
 def test_many_gold_documents_can_be_full():
     """Seven sevenths are all, whatever the rounding."""
-    found = measured({"q": frozenset("abcdefg")}, {"q": list("gfedcba")}, (7,))
+    found = score_rankings({"q": frozenset("abcdefg")}, {"q": list("gfedcba")}, (7,))
     assert found["full@7"] == [1.0]

@@ -7,14 +7,14 @@ import pytest
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
-    Frozen,
-    Learned,
+    CrabPathLearner,
+    FrozenLearner,
     MovingAverage,
     QueryCache,
 )
-from crabpath_retrievers.evaluation.streams.prequential import Course, follow
-from crabpath_retrievers.evaluation.streams.signals import Judge
-from crabpath_retrievers.evaluation.streams.streaming import Stream
+from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+from crabpath_retrievers.evaluation.streams.stream import Stream
 from crabpath_retrievers.memory import CrabPath
 
 
@@ -46,17 +46,19 @@ class Watching:
         self.seen.append(("learn", self.last))
 
 
-def course(small, memory, learner, **options):
+def schedule(small, memory, learner, **options):
     """The passes of one learner."""
-    judge = Judge("used", 0.0, 3)
-    return follow("test", learner, small, memory.embedder, judge, Course(**options), 3)
+    simulator = FeedbackSimulator("used", 0.0, 3)
+    return run_stream(
+        "test", learner, small, memory.embedder, simulator, StreamSchedule(**options), 3
+    )
 
 
 def test_every_answer_is_given_before_its_feedback(small, memory):
     """Rank, learn, rank, learn; each question once a pass."""
-    watching = Watching(Frozen(memory, distinct=False))
+    watching = Watching(FrozenLearner(memory, distinct=False))
     watching.seen.clear()
-    course(small, memory, watching, epochs=2)
+    schedule(small, memory, watching, epochs=2)
     kinds = [kind for kind, _ in watching.seen]
     assert kinds == ["rank", "learn"] * 24
     asked = [query for kind, query in watching.seen if kind == "rank"]
@@ -66,26 +68,26 @@ def test_every_answer_is_given_before_its_feedback(small, memory):
 
 def test_all_learners_meet_the_same_questions(small, memory):
     """The order depends on the seed alone."""
-    one = course(small, memory, Frozen(memory, distinct=False), seed=3)
-    other = course(small, memory, Learned(memory, distinct=False), seed=3)
-    third = course(small, memory, Frozen(memory, distinct=False), seed=4)
+    one = schedule(small, memory, FrozenLearner(memory, distinct=False), seed=3)
+    other = schedule(small, memory, CrabPathLearner(memory, distinct=False), seed=3)
+    third = schedule(small, memory, FrozenLearner(memory, distinct=False), seed=4)
     assert list(one[0].found) == list(other[0].found) != list(third[0].found)
 
 
 def test_the_frozen_twin_and_trivial_learners_leave_no_trace(small, memory):
     """Nothing is recorded, so nothing can be learned."""
-    frozen = Frozen(memory, distinct=False)
+    frozen = FrozenLearner(memory, distinct=False)
     before = memory.info()
     for learner in (frozen, BetaCounts(frozen), MovingAverage(frozen), QueryCache(frozen)):
-        course(small, memory, learner)
+        schedule(small, memory, learner)
     assert memory.info() == before
 
 
 def test_words_are_dropped_in_later_passes_only(small, memory):
     """The first pass asks questions as they are."""
-    watching = Watching(Frozen(memory, distinct=False))
+    watching = Watching(FrozenLearner(memory, distinct=False))
     watching.seen.clear()
-    course(small, memory, watching, epochs=2, dropped=0.5)
+    schedule(small, memory, watching, epochs=2, dropped=0.5)
     asked = [query for kind, query in watching.seen if kind == "rank"]
     assert set(asked[:12]) == set(small.queries.values())
     assert set(asked[12:]) != set(asked[:12])
@@ -94,7 +96,7 @@ def test_words_are_dropped_in_later_passes_only(small, memory):
 @pytest.mark.parametrize("name", ["learned", "cache", "beta", "average"])
 def test_figures_stand_beside_those_of_the_frozen_twin(small, cached, name):
     """Per pass, for the second half and at checkpoints."""
-    stream = Stream((name,), Judge("used", 0.0, 2), Course(epochs=2), (2,))
+    stream = Stream((name,), FeedbackSimulator("used", 0.0, 2), StreamSchedule(epochs=2), (2,))
     figures = stream.run(small, cached)[name].figures
     assert len(figures["epochs"]) == len(figures["frozen_epochs"]) == 2
     assert set(figures["second_half"]) >= {"full@2", "recall@2"}

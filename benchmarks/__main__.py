@@ -1,0 +1,5 @@
+"""``python -m benchmarks NAME``."""
+
+from benchmarks.commands import app
+
+app(prog_name="python -m benchmarks")

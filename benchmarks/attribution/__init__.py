@@ -1,0 +1,1 @@
+"""Whether answers are attributed to the documents that they came from."""

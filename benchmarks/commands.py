@@ -1,0 +1,289 @@
+"""The benchmarks by name. Each prints Markdown or JSON; modules are imported when they are run."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, cast
+
+import typer
+
+from crabpath_retrievers.cli.options import handled
+from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
+from crabpath_retrievers.evaluation.requirements import EVAL_PACKAGES, require_packages
+
+_PACKAGES = (*EVAL_PACKAGES, "psutil", "sklearn")
+
+Cache = Annotated[Path | None, typer.Option(help="Directory that keeps embeddings.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Where to write the figures.")
+]
+BeirFolder = Annotated[
+    Path | None, typer.Option(help="HotpotQA folder in BEIR format; none: the shipped sample.")
+]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+@handled
+def check_packages() -> None:
+    """Benchmarks, experiments and studies of CrabPath. Run them from a checkout, after make env."""
+    require_packages(_PACKAGES, "make env")
+
+
+# Studies
+
+
+@app.command("experiments")
+@handled
+def run_experiments(
+    names: Annotated[str, typer.Argument(help="One or several, with commas; all for all.")],
+    seeds: Annotated[int, typer.Option(help="How often each is run.")] = 10,
+    report: Annotated[
+        Path | None, typer.Option(help="Directory for a page, a plot and the figures of each.")
+    ] = None,
+    cache: Cache = None,
+) -> None:
+    """Reproduce phenomena that the papers claim; see docs/experiments."""
+    from benchmarks.experiments.registry import select_experiments
+    from benchmarks.experiments.report import run_and_write
+
+    typer.echo(run_and_write(select_experiments(names), seeds, folder=report, cache=cache))
+
+
+@app.command("learning")
+@handled
+def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
+    hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")] = None,
+    two_wiki: Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")] = None,
+    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
+    part: Annotated[
+        str,
+        typer.Option(
+            help="What to measure: grid, ablation, compression, endurance, routing, contamination, "
+            "regions."
+        ),
+    ] = "grid,ablation,compression,endurance",
+    limit: Annotated[int | None, typer.Option(help="Most questions; the first ones.")] = None,
+    feedback: Annotated[
+        str, typer.Option(help="Grid and regions: kinds of feedback.")
+    ] = "used,answer,outcome",
+    noise: Annotated[
+        str | None,
+        typer.Option(help="Shares that are flipped; none: grid 0,0.1,0.2, contamination 0.2."),
+    ] = None,
+    variants: Annotated[
+        str | None, typer.Option(help="Regions: what is compared with the default; none: all.")
+    ] = None,
+    orders: Annotated[
+        int | None,
+        typer.Option(help="Orders of the questions; none: grid and regions 3, contamination 5."),
+    ] = None,
+    turns: Annotated[int, typer.Option(help="Endurance: length of the stream.")] = 10_000,
+    cache: Cache = None,
+    json_file: JsonFile = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Directory for a report with tables and plots.")
+    ] = None,
+) -> None:
+    """Measure what learning gives: whether it ever hurts, what adds to it, what it saves."""
+    from benchmarks.learning.plan import LearningPlan, parse_shares
+    from benchmarks.learning.report import render_learning, write_learning_report
+    from benchmarks.learning.study import measure_learning
+    from crabpath_retrievers.evaluation.plan import split_names
+
+    given = {"hotpotqa": hotpotqa, "2wiki": two_wiki, "multihoprag": multihoprag}
+    plan = LearningPlan(
+        paths={name: path for name, path in given.items() if path is not None},
+        parts=split_names(part),
+        limit=limit,
+        feedback=cast("Any", split_names(feedback)),
+        variants=None if variants is None else split_names(variants),
+        noise=None if noise is None else parse_shares(noise),
+        orders=orders,
+        turns=turns,
+        cache=cache,
+    )
+    check_outputs(json_file, report)
+    with report_damaged_cache(cache):
+        # Written after every figure, so that an interrupted run leaves those that it has.
+        figures = measure_learning(plan, partial(write_json, file=json_file))
+    if report is not None:
+        write_learning_report(figures, report)
+    typer.echo(render_learning(figures))
+
+
+@app.command("attribution")
+@handled
+def study_attribution(
+    hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
+    multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
+    cache: Cache = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure whether gold answers are attributed to the gold documents that were returned."""
+    from benchmarks.attribution.study import evaluate_attribution
+    from benchmarks.attribution.tables import render_attribution
+
+    given = {"hotpotqa": hotpotqa, "multihoprag": multihoprag}
+    check_outputs(json_file)
+    paths = {name: path for name, path in given.items() if path is not None}
+    figures = evaluate_attribution(paths, cache=cache)
+    write_json(figures, json_file)
+    typer.echo(render_attribution(figures))
+
+
+@app.command("episodes")
+@handled
+def study_episodes(
+    tau_bench: Annotated[Path, typer.Option(help="Trajectories of tau-bench, JSON lines.")],
+    cache: Cache = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Measure what the region MDP predicts of episodes: how they end, and what is done next."""
+    from benchmarks.episodes.study import evaluate_episodes
+    from benchmarks.episodes.tables import render_episodes
+
+    check_outputs(json_file)
+    with report_damaged_cache(cache):
+        figures = evaluate_episodes(tau_bench, cache=cache)
+    write_json(figures, json_file)
+    typer.echo(render_episodes(figures))
+
+
+@app.command("region-quality")
+@handled
+def study_region_quality(
+    store: Annotated[str, typer.Option("--store", "-s", help="Directory or database URL.")],
+    level: Annotated[int | None, typer.Option(help="Of the regions; none: the finest.")] = None,
+) -> None:
+    """Compare the regions of a memory with k-means and with random regions of the same sizes."""
+    from benchmarks.region_quality import measure_store
+
+    _print_json(measure_store(store, level))
+
+
+@app.command("sync")
+@handled
+def study_sync(
+    docs: Annotated[Path, typer.Argument(help="A folder of Markdown files; it is copied.")],
+    seeds: Annotated[int, typer.Option(help="How many edits are tried, each on its own.")] = 3,
+    questions: Annotated[int, typer.Option(help="Turns that each namespace learns from.")] = 60,
+) -> None:
+    """Measure what is kept of what was learned when documents are edited and synced."""
+    from benchmarks.sync_retention.study import measure_retention
+    from crabpath_retrievers.seeds.embedder import default_embeddings
+
+    embeddings = default_embeddings()
+    _print_json([measure_retention(docs, seed, embeddings, questions) for seed in range(seeds)])
+
+
+@app.command("fit-prior")
+@handled
+def fit_prior_files(
+    hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
+    two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
+    musique: Annotated[Path, typer.Option(help="MuSiQue training file.")],
+    write: Annotated[Path, typer.Option(help="Where to write the prior.")] = Path("prior.json"),
+    cache: Cache = None,
+) -> None:
+    """Fit the ranker's prior on training files, never on development files."""
+    from benchmarks.prior.fit_files import fit_files
+
+    prior = fit_files({"hotpotqa": hotpotqa, "2wiki": two_wiki, "musique": musique}, cache)
+    write_json(prior, write)
+    _print_json(prior)
+
+
+# Speed
+
+
+@app.command("speed")
+@handled
+def time_retrieval(
+    data: BeirFolder = None,
+    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 300,
+    nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 100_000,
+) -> None:
+    """Measure quality, latency, ingest and size, each against plain Chroma in one run."""
+    from benchmarks.speed.retrieval import measure_retrieval
+
+    dataset = _load_hotpotqa(data)
+    _print_measured(lambda folder: measure_retrieval(dataset, folder, limit=limit, nodes=nodes))
+
+
+@app.command("hosts")
+@handled
+def time_hosts() -> None:
+    """Measure what each host framework adds to a call, and a hundred calls at once."""
+    from benchmarks.speed.hosts import measure_hosts
+
+    _print_json(measure_hosts(_load_hotpotqa(None)))
+
+
+@app.command("regions")
+@handled
+def time_regions(
+    data: BeirFolder = None,
+    limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 200,
+    nodes: Annotated[int, typer.Option(help="Size of the large store.")] = 100_000,
+    turns: Annotated[int, typer.Option(help="Turns that are learned from.")] = 5000,
+) -> None:
+    """Measure what regions add to a query on a large store, and whether their counts grow."""
+    from benchmarks.speed.regions import measure_regions
+
+    dataset = _load_hotpotqa(data)
+    _print_measured(
+        lambda folder: measure_regions(dataset, folder, limit=limit, nodes=nodes, turns=turns)
+    )
+
+
+@app.command("health")
+@handled
+def time_health(
+    nodes: Annotated[int, typer.Option(help="Document chunks.")] = 100_000,
+    degree: Annotated[int, typer.Option(help="Edges of the text per chunk.")] = 10,
+    learned: Annotated[
+        int, typer.Option(help="Learned weights, and twice as many pairs.")
+    ] = 50_000,
+    rounds: Annotated[int, typer.Option(help="Measurements after the first one.")] = 9,
+) -> None:
+    """Measure how long a health report of a large memory takes."""
+    from benchmarks.speed.health import measure_health
+
+    _print_measured(
+        partial(measure_health, nodes=nodes, degree=degree, learned=learned, rounds=rounds)
+    )
+
+
+@app.command("maintenance")
+@handled
+def time_maintenance(
+    nodes: Annotated[int, typer.Option(help="Document chunks, ten edges each.")] = 100_000,
+    learned: Annotated[int, typer.Option(help="Learned weights.")] = 50_000,
+    turns: Annotated[int, typer.Option(help="Turns on record; 5,000 stay.")] = 8_000,
+) -> None:
+    """Measure how long maintenance of a large memory takes, beside queries and after a kill."""
+    from benchmarks.speed.maintenance import measure_maintenance
+
+    _print_measured(partial(measure_maintenance, nodes=nodes, learned=learned, turns=turns))
+
+
+def _load_hotpotqa(folder: Path | None) -> Any:
+    """HotpotQA from a folder in BEIR format, or the shipped sample."""
+    from crabpath_retrievers.evaluation.datasets import load_beir
+    from crabpath_retrievers.evaluation.datasets.sample import load_sample
+
+    return load_beir(folder, "HotpotQA") if folder else load_sample()
+
+
+def _print_measured(measure: Callable[[Path], Any]) -> None:
+    """Run a benchmark that needs a temporary folder, and print its figures."""
+    with TemporaryDirectory(prefix="crabpath-bench-", ignore_cleanup_errors=True) as folder:
+        _print_json(measure(Path(folder)))
+
+
+def _print_json(figures: Any) -> None:
+    typer.echo(json.dumps(figures, indent=2))

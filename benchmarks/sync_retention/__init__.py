@@ -1,0 +1,1 @@
+"""How much learned knowledge survives when the source documents are edited and synced."""

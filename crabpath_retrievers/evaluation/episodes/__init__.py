@@ -1,1 +1,0 @@
-"""Episodes of agents: what the region MDP foretells of them."""

@@ -1,1 +1,0 @@
-"""Whether a memory follows its sources as they change."""

@@ -1,1 +1,0 @@
-"""How good regions are as a division of a corpus, and how they are drawn."""

@@ -1,0 +1,67 @@
+"""Intervals of means and paired comparisons, by scipy; percentiles, by numpy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, permutation_test
+
+_SEED = 0
+_RESAMPLES = 9999
+_BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
+
+
+def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED) -> dict[str, Any]:
+    """Paired difference a − b with 95 % BCa bootstrap interval and permutation p.
+
+    Args:
+        a: Scores per query.
+        b: Scores of the same queries in the same order.
+        seed: Of both resamplings.
+    """
+    difference = np.asarray(a) - np.asarray(b)
+    ci95 = bootstrap_interval(difference, seed=seed)
+    p = None
+    if ci95 is not None:
+        test = permutation_test(
+            (difference,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=_RESAMPLES,
+            batch=_batch_size(difference),
+            rng=seed,
+        )
+        p = round(float(test.pvalue), 4)
+    return {"difference": round(float(difference.mean()), 4), "ci95": ci95, "p": p}
+
+
+def bootstrap_interval(
+    values: Sequence[float] | NDArray[np.float64], *, seed: int = _SEED
+) -> list[float] | None:
+    """95 % BCa bootstrap interval of the mean; None where it cannot be estimated.
+
+    All values being equal is one such case, too few of them another.
+
+    Args:
+        values: One per query.
+        seed: Of the resampling.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if not np.any(given != given[0]):
+        return None
+    found = bootstrap(
+        (given,), np.mean, method="BCa", n_resamples=_RESAMPLES, batch=_batch_size(given), rng=seed
+    ).confidence_interval
+    ends = [round(float(end), 4) for end in found]
+    return ends if np.all(np.isfinite(ends)) else None
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """Median and 95th percentile, as ``p50`` and ``p95``."""
+    p50, p95 = np.percentile(milliseconds, [50, 95])
+    return {"p50": round(float(p50), 2), "p95": round(float(p95), 2)}
+
+
+def _batch_size(values: NDArray[np.float64]) -> int:
+    return max(1, _BATCH_NUMBERS // values.size)

@@ -1,0 +1,95 @@
+"""``python -m benchmarks attribution`` as a user runs it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.commands import app
+
+TOWN = ["Leland", ["Leland is a town in Carolina. ", "The film Overdrive was shot in Leland."]]
+FILM = ["Overdrive", ["Overdrive is a film directed by Stephen King."]]
+OTHERS = [[f"Village {n}", [f"Village {n} is a village of {n} farmers."]] for n in range(8)]
+ROW = {
+    "_id": "q1",
+    "question": "Who directed the film that was shot in Leland?",
+    "answer": "Stephen King",
+    "supporting_facts": [["Leland", 1], ["Overdrive", 0]],
+    "context": [TOWN, FILM, *OTHERS],
+}
+POLAR = {
+    **ROW,
+    "_id": "q2",
+    "question": "Are Village 1 and Village 2 both villages?",
+    "answer": "Yes",
+    "supporting_facts": [["Village 1", 0], ["Village 2", 0]],
+}
+ARTICLE = {"title": "Leland", "body": "The film Overdrive was shot in Leland by Stephen King."}
+
+
+@pytest.fixture
+def run(cache):
+    """Runs the command."""
+
+    def _run(*arguments):
+        fixed = ("attribution", "--cache", str(cache))
+        return CliRunner().invoke(app, [*fixed, *map(str, arguments)])
+
+    return _run
+
+
+def test_table_and_json(run, write, tmp_path):
+    """Answers lead to gold documents; kinds of answers stand apart."""
+    file = tmp_path / "out" / "figures.json"
+    result = run("--hotpotqa", write("train.json", [ROW, POLAR]), "--json", file)
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(file.read_text())["datasets"]["hotpotqa"]
+    assert (figures["k"], figures["documents"]) == (5, 10)
+    for kind, questions in (("all", 2), ("yes/no", 1), ("other", 1)):
+        part = figures[kind]
+        assert (part["questions"], part["attributed"]) == (questions, questions)
+        assert (part["precision"]["mean"], part["recall"]["mean"]) == (1.0, 1.0)
+    assert figures["other"]["foreign"] == 0
+    assert "| hotpotqa, k=5 | yes/no | 1 of 1 |" in result.stdout
+
+
+def test_multihoprag_gold_is_of_documents(run, write):
+    """A chunk is gold when its article is."""
+    evidence = [{"title": "Leland", "fact": "?"}]
+    row = {"query": "Who shot Overdrive?", "answer": "Stephen King", "evidence_list": evidence}
+    bodies = [{"title": t, "body": texts[0] * 30} for t, texts in OTHERS]
+    write("corpus.json", [ARTICLE, *bodies])
+    result = run("--multihoprag", write("MultiHopRAG.json", [row]).parent)
+    assert result.exit_code == 0, result.stderr
+    assert "| multihoprag, k=10 | other | 1 of 1 | 0 | 1.000 (n=1) | 1.000 (n=1)" in result.stdout
+
+
+def test_wrong_answers_lower_the_figures(run, write):
+    """The measure can fail: the answer stands in a document that is not gold."""
+    result = run("--hotpotqa", write("train.json", [{**ROW, "answer": "4 farmers"}]))
+    assert result.exit_code == 0, result.stderr
+    assert "0.000 (n=1)" in result.stdout or "none" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "there is nothing to measure: give --hotpotqa or --multihoprag"),
+        (("--hotpotqa", "none.json"), "does not exist"),
+        (("--multihoprag", __file__), "is not a folder"),
+        (("--hotpotqa", "none.json", "--json", "."), "is a directory"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(run, arguments, sentence):
+    """Each says what to do."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
+
+
+def test_a_file_without_answers(run, write):
+    """There is nothing to attribute."""
+    row = {key: value for key, value in ROW.items() if key != "answer"}
+    result = run("--hotpotqa", write("test.json", [row]))
+    assert result.exit_code == 2
+    assert "holds no answers to attribute" in " ".join(result.stderr.split())

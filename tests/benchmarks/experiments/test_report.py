@@ -1,0 +1,108 @@
+"""Experiments are played seed by seed, summed up, written down, and asked for by name."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.commands import app
+from benchmarks.experiments import report as reporting
+from benchmarks.experiments.experiment import Experiment, ExperimentVerdict, SeedResult
+from benchmarks.experiments.registry import EXPERIMENTS, select_experiments
+from benchmarks.experiments.run import run_experiment
+from crabpath_retrievers.errors import InvalidInputError
+
+REPORTS = Path(__file__).parents[3] / "docs" / "experiments"
+
+
+def judged(found):
+    """Better where the mean is above one."""
+    mean = sum(found["score"]) / len(found["score"])
+    return ExperimentVerdict("better" if mean > 1 else "not reproduced", f"the mean is {mean}")
+
+
+TOY = Experiment(
+    name="toy",
+    title="A toy",
+    scene="Nothing happens.",
+    paper="[CrabPath] §0: 1",
+    must="above 1",
+    run=lambda _, seed: SeedResult({"score": float(seed)}, {"curve": [seed, 2.0 * seed]}),
+    verdict=judged,
+)
+
+
+def test_figures_are_summed_up_over_seeds():
+    """Seeds 0 to 3 by hand: mean 1.5; the curve of the mean is 1.5, 3."""
+    record = run_experiment(TOY, None, 4)
+    figure = record["figures"]["score"]
+    assert (figure["mean"], figure["least"], figure["most"]) == (1.5, 0.0, 3.0)
+    assert figure["by_seed"] == [0.0, 1.0, 2.0, 3.0]
+    assert figure["ci95"][0] < 1.5 < figure["ci95"][1]
+    assert record["curves"]["curve"] == {"mean": [1.5, 3.0], "least": [0, 0], "most": [3, 6]}
+    assert (record["verdict"], record["reason"]) == ("better", "the mean is 1.5")
+    json.dumps(record, allow_nan=False)
+
+
+def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, monkeypatch):
+    """And says what the paper says, how we did, and how it was asked for."""
+    monkeypatch.setattr(reporting, "cached_embedder", lambda cache: None)
+    page = reporting.play_and_write([TOY], 2, folder=tmp_path)
+    assert page in (tmp_path / "toy.md").read_text().replace("\n![A toy](toy.png)\n", "")
+    assert "**Not reproduced**: the mean is 0.5." in page
+    assert "python -m benchmarks experiments toy --seeds 2" in page
+    assert "| score | 0.500" in page
+    assert json.loads((tmp_path / "toy.json").read_text())["seeds"] == 2
+    assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+    overview = (tmp_path / "README.md").read_text()
+    assert "[A toy](toy.md)" in overview
+    reporting.play_and_write([TOY], 4, folder=tmp_path)
+    assert (tmp_path / "README.md").read_text().count("toy.md") == 1
+
+
+def test_all_and_several_are_asked_for_by_name():
+    """In the order in which they are asked for, none twice."""
+    assert [one.name for one in select_experiments("all")] == list(EXPERIMENTS)
+    assert [one.name for one in select_experiments("noise, merge,noise")] == ["noise", "merge"]
+
+
+@pytest.mark.parametrize("names", ["", " , ", "nothing", "noise,nothing", "all,noise"])
+def test_what_there_is_not_is_refused(names):
+    """With what there is."""
+    with pytest.raises(InvalidInputError, match="procedural"):
+        select_experiments(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "there is no experiment 'nothing'"),
+        (["noise", "--seeds", "0"], "at least one seed"),
+    ],
+)
+def test_the_command_refuses_in_one_sentence(arguments, message):
+    """Before anything is embedded."""
+    result = CliRunner().invoke(app, ["experiments", *arguments])
+    assert result.exit_code != 0
+    assert message in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_says_what_the_paper_says(name):
+    """And where it says so."""
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    assert experiment.paper.startswith(("[CrabPath] §", "[OpenClawBrain] §"))
+    assert len(experiment.scene) > 50
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_every_experiment_has_its_report_in_the_docs(name):
+    """With ten seeds, and a line in the overview."""
+    record = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["seeds"] == 10
+    assert (REPORTS / f"{name}.md").read_text(encoding="utf-8") == reporting.page(
+        record, f"{name}.png" if record["curves"] else None
+    )
+    assert f"({name}.md)" in (REPORTS / "README.md").read_text(encoding="utf-8")

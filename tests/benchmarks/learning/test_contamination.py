@@ -1,0 +1,193 @@
+"""The experiment of [CVX RFC-013]: variants differ in what they remember, and in nothing else."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.commands import app
+from benchmarks.learning import contamination
+from benchmarks.learning.contamination import (
+    CLAIMED_ORDER,
+    DEFAULT,
+    EPOCHS,
+    FROZEN,
+    VARIANTS,
+    RecordingLearner,
+    check_claimed_order,
+    run_contamination,
+)
+from benchmarks.learning.paired_learners import DOCUMENTS_READ, open_paired_learners
+from crabpath_retrievers import Feedback, Settings
+from crabpath_retrievers.evaluation.streams.simulated_feedback import (
+    FeedbackSimulator,
+    SimulatedFeedback,
+)
+
+ALL = "all experience, blind decay"
+
+
+@pytest.fixture(scope="module")
+def pair(small, cached):
+    """Six questions in a memory."""
+    with open_paired_learners("small", small.head(6), cached, (DOCUMENTS_READ,)) as pair:
+        yield pair
+
+
+@pytest.fixture
+def taught(pair):
+    """A memory of a variant that was told about its first answer, and the turn of the next one."""
+    with pair.namespace("taught"):
+
+        def _taught(variant, outcome, followed):
+            memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+            question = next(iter(pair.dataset.queries.values()))
+            answer = memory.retrieve(question, k=DOCUMENTS_READ, namespace="taught")
+            nodes = [answer.documents[place].node.id for place in followed]
+            memory.record(Feedback(answer.turn.id, outcome, used=nodes))
+            # Without its last word it is a similar question.
+            similar = question.rsplit(" ", 1)[0]
+            after = memory.retrieve(similar, k=4 * DOCUMENTS_READ, namespace="taught").turn
+            return nodes, {item.node: item.features for item in after.returned}
+
+        yield _taught
+
+
+def spoken_for(features):
+    """Whether an episode speaks for a document."""
+    return features.get("episode", 0.0) > 0 or features.get("again", 0.0) > 0
+
+
+def test_who_keeps_all_experience_brings_back_what_failed(taught):
+    """The followed document is episode evidence for a similar question."""
+    (followed,), found = taught(ALL, -1.0, [2])
+    assert spoken_for(found[followed])
+    assert not found[followed].get("passed")
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != ALL])
+def test_who_keeps_wins_alone_does_not(taught, variant):
+    """Nothing that failed speaks to other questions; by default several documents do to their own.
+
+    One that was followed alone is to blame.
+    """
+    for followed, speaks in (([2], False), ([1, 2], variant == DEFAULT)):
+        _, found = taught(variant, -1.0, followed)
+        assert not any(features.get("episode", 0.0) > 0 for features in found.values())
+        assert any(features.get("again", 0.0) > 0 for features in found.values()) is speaks
+
+
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_a_success_is_remembered_by_all(taught, variant):
+    """What it followed speaks for itself."""
+    (followed,), found = taught(variant, 1.0, [2])
+    assert spoken_for(found[followed])
+
+
+@pytest.mark.parametrize(
+    ("variant", "punished"),
+    [
+        (ALL, DOCUMENTS_READ),
+        ("wins only, blind decay", DOCUMENTS_READ),
+        (DEFAULT, 1),
+        ("wins only, no decay", 0),
+    ],
+)
+def test_a_failure_punishes_as_the_variant_says(pair, taught, variant, punished):
+    """Blindly all that was returned, else what was followed alone, or nothing."""
+    nodes, _ = taught(variant, -1.0, [2])
+    learned, namespace = pair.memory.store.learned, pair.memory.store.walk.clock("taught").key
+    everything = [document.id for document in pair.dataset.documents]
+    keys = learned.keys(everything)
+    decayed = {
+        key for key, use in learned.usage(namespace, list(keys.values())).items() if use.decay
+    }
+    assert len(decayed) == punished
+    assert not punished or keys[nodes[0]] in decayed
+
+
+def test_all_variants_are_told_wrong_in_the_same_turns(pair):
+    """Whatever they returned: the noise is a draw per turn."""
+    wrong = {}
+    for variant, learning in VARIANTS.items():
+        memory = pair.with_settings(replace(Settings(), learning=learning))
+        with pair.namespace("paired") as namespace:
+            told = RecordingLearner(memory, pair.dataset.split, namespace)
+            simulator, schedule = (
+                FeedbackSimulator("followed", 0.4, DOCUMENTS_READ),
+                pair.schedule(EPOCHS, 1),
+            )
+            done = pair.run_stream("paired", told, simulator, schedule)
+        true = [full for one in done for full in pair.score_pass(one)[f"full@{DOCUMENTS_READ}"]]
+        signals = [signal.outcome > 0 for signal in told.signals]
+        wrong[variant] = [bool(t) != said for t, said in zip(true, signals, strict=True)]
+    assert len({tuple(flips) for flips in wrong.values()}) == 1
+    assert 0 < sum(wrong[DEFAULT]) < len(wrong[DEFAULT])
+
+
+def test_every_variant_has_a_row_and_leaves_nothing_behind(pair):
+    """The default first; the frozen twin remembers nothing."""
+    before = pair.memory.info()
+    rows = list(run_contamination(pair, 0.2, 2))
+    assert {row["variant"] for row in rows} == {*VARIANTS, FROZEN}
+    assert rows[0]["variant"] == DEFAULT
+    for row in rows:
+        assert (row["dataset"], row["noise"], row["orders"]) == ("small", 0.2, 2)
+        assert len(row["epochs"]) == EPOCHS
+        assert set(row["change"]) == set(row["late"]) == {"difference", "ci95", "p"}
+        shares = [epoch["successes"] for epoch in row["epochs"]]
+        assert all(s is None if row["variant"] == FROZEN else 0 <= s <= 1 for s in shares)
+    assert all(epoch["difference"] == 0 for epoch in rows[0]["epochs"])
+    assert pair.memory.info() == before
+
+
+def test_successes_are_counted_among_what_speaks_for_documents():
+    """A failure counts for who remembers it; who followed nothing says nothing."""
+    signals = [
+        SimulatedFeedback(1.0, ("a",)),
+        SimulatedFeedback(-1.0, ("a",)),
+        SimulatedFeedback(1.0, ()),
+        SimulatedFeedback(1.0, ("b",)),
+    ]
+    true = [[1.0, 0.0], [1.0, 0.0]]
+    assert contamination._count_supporting(signals, true, failures=False) == [(1, 1), (1, 0)]
+    assert contamination._count_supporting(signals, true, failures=True) == [(2, 1), (1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("means", "claimed"),
+    [((0.1, 0.2, 0.3), True), ((0.2, 0.1, 0.3), False), ((0.2, 0.2, 0.2), True)],
+)
+def test_the_order_of_the_three_is_judged_by_the_last_pass(means, claimed):
+    """Worst first; other variants do not matter, and two of the three are not enough."""
+    rows = [
+        {"dataset": "d", "noise": 0.2, "variant": name, "epochs": [{"mean": 9.0}, {"mean": mean}]}
+        for name, mean in zip((*CLAIMED_ORDER, FROZEN), (*means, 0.0), strict=True)
+    ]
+    (found,) = check_claimed_order(rows)
+    assert found["claimed"] is claimed
+    assert found["order"] == sorted(
+        CLAIMED_ORDER, key=dict(zip(CLAIMED_ORDER, means, strict=True)).get
+    )
+    assert check_claimed_order(rows[1:]) == []
+
+
+def test_the_command_reports_both_parts(beir_folder, cache, tmp_path):
+    """Tables, a plot, JSON; another number of orders and other shares of noise are taken."""
+    file, folder = tmp_path / "figures.json", tmp_path / "report"
+    fixed = ("learning", "--cache", cache, "--hotpotqa", beir_folder, "--limit", "3")
+    parts = ("--part", "contamination,regions", "--orders", "1", "--noise", "0,0.4")
+    result = CliRunner().invoke(
+        app, [*map(str, (*fixed, *parts, "--json", file, "--report", folder))]
+    )
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(file.read_text())
+    rows = figures["contamination"]["rows"]
+    assert len(rows) == 2 * (len(VARIANTS) + 1)
+    assert [of["noise"] for of in figures["contamination"]["ordered"]] == [0.0, 0.4]
+    assert figures["plan"]["orders"] == {"contamination": 1, "regions": 1}
+    report = (folder / "report.md").read_text()
+    for name in (*VARIANTS, FROZEN, "regions off", "## Contamination", "## Regions"):
+        assert name in report
+    assert (folder / "contamination.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,87 @@
+"""Region MDP on against off: every variant on the same streams."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.learning import region_ablation
+from benchmarks.learning.paired_learners import open_paired_learners
+from benchmarks.learning.plan import REGION_VARIANTS, LearningPlan
+from benchmarks.learning.region_ablation import (
+    FEEDBACK_USED,
+    REGION_ABLATIONS,
+    REGIONS_ON,
+    run_region_ablation,
+)
+from crabpath_retrievers import InvalidInputError, Settings
+from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
+
+
+@pytest.fixture(scope="module")
+def rows(small, cached):
+    """Five questions in two orders."""
+    with open_paired_learners("small", small.head(5), cached, (2, 5)) as pair:
+        before = pair.memory.info()
+        found = list(run_region_ablation(pair, 2))
+        assert pair.memory.info() == before
+    return found
+
+
+def test_every_variant_has_a_row_of_each_kind_of_feedback(rows):
+    """The default first, as the others are compared with it."""
+    assert [(r["feedback"], r["variant"]) for r in rows] == [
+        (k, v) for k in FEEDBACK_USED for v in REGION_ABLATIONS
+    ]
+    for row in rows:
+        assert list(row["parts"]) == ["first pass", "second half", "second pass"]
+        for part in row["parts"].values():
+            assert list(part) == ["full@2", "full@5"]
+        if row["variant"] == REGIONS_ON:
+            assert row["parts"]["second pass"]["full@2"]["difference"] == 0
+
+
+def test_few_variants_can_be_chosen(small, cached):
+    """The default is always measured; a plan knows the names without the machinery behind them."""
+    assert (REGIONS_ON, *REGION_VARIANTS) == tuple(REGION_ABLATIONS)
+    with open_paired_learners("small", small.head(2), cached, (5,)) as pair:
+        found = list(run_region_ablation(pair, 1, ["used"], ["regions off"]))
+    assert [(row["feedback"], row["variant"]) for row in found] == [
+        ("used", REGIONS_ON),
+        ("used", "regions off"),
+    ]
+
+
+def test_variants_that_are_none_are_refused(tmp_path):
+    """With those that there are."""
+    with pytest.raises(InvalidInputError, match="choose among regions off"):
+        LearningPlan(paths={"hotpotqa": tmp_path}, variants=("mdp off",))
+
+
+def test_each_variant_changes_one_setting():
+    """So that a difference has one cause."""
+    changed = {
+        name: [
+            field
+            for field in of.__slots__
+            if getattr(of, field) != getattr(REGION_ABLATIONS[REGIONS_ON], field)
+        ]
+        for name, of in REGION_ABLATIONS.items()
+    }
+    assert changed.pop(REGIONS_ON) == []
+    assert all(len(fields) == 1 for fields in changed.values())
+
+
+def test_a_question_counts_with_its_mean_over_the_orders_that_have_it():
+    """Second halves of two orders hold different questions."""
+    orders = [{"m": {"a": 1.0, "b": 0.0}}, {"m": {"b": 1.0}}]
+    assert region_ablation._mean_over_orders(orders) == {"m": {"a": 1.0, "b": 0.5}}
+
+
+@pytest.mark.parametrize(("variant", "counted"), [(REGIONS_ON, True), ("regions off", False)])
+def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
+    """So there is something to compare."""
+    with open_paired_learners("small", small.head(3), cached, (5,)) as pair:
+        memory = pair.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
+        with pair.namespace("steps") as namespace:
+            pair.run_learning(namespace, FeedbackSimulator("used", 0.0, 5), pair.schedule(), memory)
+            assert bool(memory.store.regions.all_steps(namespace, 0)) is counted

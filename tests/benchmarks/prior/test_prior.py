@@ -1,0 +1,117 @@
+"""Fitting the prior: it recovers what made documents relevant, and reads training files only."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.prior.conditional_logit import (
+    TrainingQuery,
+    cross_validate,
+    fit_ranker,
+    make_hand_ranker,
+    measure_ranker,
+)
+from benchmarks.prior.fit_files import fit_files
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
+from crabpath_retrievers.offer import Option
+from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit
+from crabpath_retrievers.terms import Information
+from crabpath_retrievers.traversal import Arrival
+
+
+def head(key):
+    """A node whose name nobody mentions."""
+    return NodeHead(key, f"n{key}", "", 0, np.zeros(2, dtype=np.float32), b"")
+
+
+def made_up(count, seed=0):
+    """Rankings whose relevance follows 4 · similarity + 2 · link back, plus Gumbel noise.
+
+    The walk tells of a strength for each pointer; its source is none of the candidates.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(count):
+        similarity, name, back = rng.random((3, 30))
+        hits = [Hit(head(i), similarity[i], name=name[i]) for i in range(30)]
+        pointers = [Pointer(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
+        options = [Option(pointer, 0.5, 0.0, Tier.HABITUAL) for pointer in pointers]
+        arrivals = [Arrival(head(99), o, b, 1) for o, b in zip(options, back, strict=True)]
+        odds = 4 * similarity + 2 * back
+        relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
+        evidence = Evidence.of(hits, arrivals, {}, Information.of({}))
+        found.append(TrainingQuery(evidence, relevant, 1, "made up"))
+    return found
+
+
+def weights_of(ranker):
+    """Weights by feature name."""
+    return dict(zip(FEATURES, ranker.weights, strict=True))
+
+
+def test_the_weights_that_made_the_data_come_back_in_proportion():
+    """4 : 2 : 0, up to the ridge and the noise of 600 draws."""
+    weights = weights_of(fit_ranker(made_up(600)))
+    assert weights["similarity"] / weights["mentioned_by"] == pytest.approx(2.0, rel=0.35)
+    assert weights["name"] < 0.15 * weights["similarity"]
+
+
+def test_probabilities_are_calibrated():
+    """The mean probability of all candidates equals the share of relevant ones, 1 in 30."""
+    rankings = made_up(600)
+    ranker = fit_ranker(rankings)
+    chances = [ranker.probabilities(ranker.ranked(r.evidence, 10)[1]) for r in rankings]
+    assert float(np.mean(np.concatenate(chances))) == pytest.approx(1 / 30, rel=0.05)
+
+
+def test_evidence_never_gets_a_negative_weight():
+    """A feature that stands against relevance by chance is ignored, not turned around."""
+    rankings = made_up(50)
+    against = [
+        replace(
+            ranking,
+            evidence=replace(
+                ranking.evidence,
+                pool=[
+                    hit._replace(name=float(not relevant))
+                    for hit, relevant in zip(ranking.evidence.pool, ranking.relevant, strict=True)
+                ],
+            ),
+        )
+        for ranking in rankings
+    ]
+    assert weights_of(fit_ranker(against))["name"] == 0.0
+
+
+def test_full_at_k_counts_gold_that_search_never_found():
+    """One of two gold documents among the candidates is not full evidence."""
+    evidence = Evidence.of([Hit(head(i), 0.5) for i in range(3)], [], {}, Information.of({}))
+    ranker = fit_ranker(made_up(20))
+    half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
+    assert measure_ranker([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
+    whole = TrainingQuery(evidence, np.array([True, True, False]), 2, "x")
+    assert measure_ranker([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
+
+
+def test_weights_by_hand_rank_by_what_they_weigh():
+    """Similarity alone orders by similarity: the less similar one comes second."""
+    evidence = Evidence.of([Hit(head(0), 0.2), Hit(head(1), 0.5)], [], {}, Information.of({}))
+    ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
+    assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0
+    assert measure_ranker([ranking], make_hand_ranker(similarity=-1.0), k=1)["full@1"] == 1.0
+
+
+def test_held_out_figures_come_per_data_set():
+    """Five folds over everything, reported for each set on its own."""
+    found = cross_validate(made_up(40))
+    assert set(found) == {"made up"}
+    assert 0 < found["made up"]["recall@5"] <= 1
+
+
+@pytest.mark.parametrize("name", ["dev_sample.json", "hotpot_test.json"])
+def test_development_files_are_refused(tmp_path, name):
+    """The prior may never see what it is later judged on."""
+    with pytest.raises(InvalidInputError, match="training files only"):
+        fit_files({"hotpotqa": tmp_path / name})

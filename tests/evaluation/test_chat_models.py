@@ -1,0 +1,73 @@
+"""The simulated model reads what a real one would read, and is understood as a real one is."""
+
+import numpy as np
+import pytest
+from langchain_openai import ChatOpenAI
+
+from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.evaluation.chat_models import (
+    SimulatedChatModel,
+    load_chat_model,
+    shares_long_words,
+)
+from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, Pointer
+from crabpath_retrievers.routing.chat_model import ChatModelRouter
+from crabpath_retrievers.routing.policy import Choice, RoutingRequest
+
+TEXTS = {"n1": "The harbour of Lisbon is old.", "n2": "Grass.", "n3": "Lisbon harbour dates."}
+
+
+@pytest.fixture
+def request_to_route():
+    """Three unclear pointers; two lead to texts that share words with the question."""
+    heads = [NodeHead(i, f"n{i}", "", 0, np.zeros(2, dtype=np.float32)) for i in (1, 2, 3)]
+    half = np.full(3, 0.25)
+    pointers = tuple(Pointer(0, head, EdgeKind.LINK, 0.25, 0.25) for head in heads)
+    nodes = {name: Node(name, name, "s", text) for name, text in TEXTS.items()}
+    choice = Choice("n0", pointers, half, half, 0.0)
+    query = "How old is the harbour of Lisbon?"
+    return RoutingRequest(query, (choice,), 6, read=lambda ids: {i: nodes[i] for i in ids})
+
+
+def followed(model, request):
+    """What is followed, and what was used."""
+    routed = ChatModelRouter(model).route(request)
+    return set(routed.decisions[0].followed), routed.usage
+
+
+def test_it_follows_what_its_judge_prefers(request_to_route):
+    """Here: what shares words with the question."""
+    found, usage = followed(load_chat_model("simulated"), request_to_route)
+    assert found == {0, 2}
+    assert (usage.calls, usage.failures) == (1, 0)
+    assert usage.input_tokens > 100
+
+
+def test_with_errors_a_coin_decides(request_to_route):
+    """Over many calls every set of candidates comes up, and the same again with the same seed."""
+    runs = [[], []]
+    for run in runs:
+        model = SimulatedChatModel(rule=shares_long_words, errors=1.0, rng=np.random.default_rng(3))
+        run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 8
+
+
+def test_real_models_are_named_as_langchain_names_them(monkeypatch):
+    """Provider and model."""
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    assert isinstance(load_chat_model("openai:gpt-x"), ChatOpenAI)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("simulated:much", "simulated: takes a share of random decisions from 0 to 1, not 'much'"),
+        ("simulated:2", "not '2'"),
+        ("nobody:none", "the chat model 'nobody:none' cannot be used: "),
+    ],
+)
+def test_names_that_name_no_model(name, sentence):
+    """One sentence says so."""
+    with pytest.raises(InvalidInputError, match=sentence):
+        load_chat_model(name)
