@@ -28,8 +28,8 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
         if not path.exists():
             msg = f"{path} does not exist: give a text file or a directory"
             raise InvalidInputError(msg)
-        for file in _files(path):
-            text = decoded(_bytes(file))
+        for file in _list_files(path):
+            text = decoded(_read_bytes(file))
             if text is None:
                 skipped.append(file)
             else:
@@ -37,7 +37,7 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
     return documents, skipped
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
@@ -47,7 +47,7 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _bytes(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:

@@ -15,7 +15,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.files import decoded, document_of
 
 _ATTEMPTS = 3  # to read a file that is being written
-_MEMORY = "graph.sqlite"  # a directory that holds it is a memory, not a source
+_GRAPH_FILE = "graph.sqlite"  # a directory that holds it is a memory, not a source
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> Fol
     """
     try:
         require_path(path)
-        folder = _read(path, Folder(_spelled(path, held)), largest)
+        folder = _read_files(path, Folder(_choose_root(path, held)), largest)
     except OSError as error:
         _refuse(error)
     if path.is_file() and folder.skipped:
@@ -71,11 +71,11 @@ def require_path(path: Path) -> None:
         raise InvalidInputError(msg)
 
 
-def _read(path: Path, folder: Folder, largest: int) -> Folder:
-    for file in _files(path):
+def _read_files(path: Path, folder: Folder, largest: int) -> Folder:
+    for file in _list_source_files(path):
         below = file.relative_to(path).as_posix()
         source = folder.root if file == path else f"{folder.root}/{below}"
-        data = _bytes(file, largest)
+        data = _read_unchanged(file, largest)
         text = None if data is None else decoded(data)
         if text is None:
             folder.skipped.append(source)
@@ -88,7 +88,7 @@ def _read(path: Path, folder: Folder, largest: int) -> Folder:
     return folder
 
 
-def _spelled(path: Path, held: Callable[[str], bool]) -> str:
+def _choose_root(path: Path, held: Callable[[str], bool]) -> str:
     """The root as the memory knows it already: the same folder may be written in several ways."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
     here = Path.cwd()
@@ -99,7 +99,7 @@ def _spelled(path: Path, held: Callable[[str], bool]) -> str:
     return next(filter(held, named), named[0])
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _list_source_files(path: Path) -> Iterator[Path]:
     """The files of a directory; links to directories are not followed, memories left out."""
     if path.is_file():
         yield path
@@ -108,7 +108,7 @@ def _files(path: Path) -> Iterator[Path]:
         msg = f"{path} is neither a file nor a directory: give a text file or a directory"
         raise InvalidInputError(msg)
     for place, folders, names in os.walk(path, onerror=_refuse):
-        if _MEMORY in names:
+        if _GRAPH_FILE in names:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -121,20 +121,20 @@ def _refuse(error: OSError) -> NoReturn:
     raise InvalidInputError(msg) from error
 
 
-def _bytes(file: Path, largest: int) -> bytes | None:
+def _read_unchanged(file: Path, largest: int) -> bytes | None:
     """What a file holds, read while nobody wrote it; None where it is too large."""
     for _ in range(_ATTEMPTS):
         before = file.stat()
         if before.st_size > largest:
             return None
         data = file.read_bytes()
-        if _state(before) == _state(file.stat()) and len(data) == before.st_size:
+        if _get_state(before) == _get_state(file.stat()) and len(data) == before.st_size:
             return data
     msg = f"{file} changes while it is read: run sync again when it is complete"
     raise InvalidInputError(msg)
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
+def _get_state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 

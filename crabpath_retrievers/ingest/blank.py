@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 
 _log = logging.getLogger(__name__)
-_NAMED = 5  # the others are counted
-_LONGEST = 200  # characters of a name that are shown; the end of a path tells more
+_MAX_NAMED = 5  # the others are counted
+_MAX_LABEL_CHARS = 200  # characters of a name that are shown; the end of a path tells more
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
@@ -21,11 +21,11 @@ def describe_document(document: Document, node_id: str | None, number: int) -> s
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
     page = metadata.get("page_label", metadata.get("page"))
-    label = repr(str(name)[-_LONGEST:]) if name else f"number {number}"
-    return label if page is None else f"{label} page {_shown(page)}"
+    label = repr(str(name)[-_MAX_LABEL_CHARS:]) if name else f"number {number}"
+    return label if page is None else f"{label} page {_format_page(page)}"
 
 
-def _shown(page: object) -> str:
+def _format_page(page: object) -> str:
     text = str(page)[:20]
     return text if text.isprintable() else repr(text)
 
@@ -38,6 +38,6 @@ def warn_of_blank(labels: Sequence[str], total: int) -> None:
         total: How many documents were given.
     """
     if labels:
-        more = len(labels) - _NAMED
-        named = ", ".join(labels[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(labels) - _MAX_NAMED
+        named = ", ".join(labels[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
         _log.warning("%d of %d documents have no text, left out: %s", len(labels), total, named)

@@ -29,9 +29,9 @@ from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.query import text_of
 from crabpath_retrievers.text import is_blank, names_of, storable
 
-_LONGEST_KEY = 600
-_CUT_AT = ("h1", "h2", "h3", "h4")
-_MARKDOWN = (".md", ".markdown", ".mdx")
+_MAX_KEY_CHARS = 600
+_SPLIT_TAGS = ("h1", "h2", "h3", "h4")
+_MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +72,18 @@ class Chunking:
             raise InvalidInputError(msg)
         found: dict[str, Node] = {}
         order: Counter[str] = Counter()
-        named = list(_identified(given, ids))
+        named = list(_pair_with_ids(given, ids))
         blank = [
             number for number, document in enumerate(given, 1) if is_blank(document.page_content)
         ]
         warn_of_blank(
             [describe_document(*named[number - 1], number) for number in blank], len(given)
         )
-        for document, node_id in _unique(
+        for document, node_id in _drop_repeated_ids(
             pair for pair in named if not is_blank(pair[0].page_content)
         ):
             for node in self._cut(document, node_id):
-                chunk = _apart(node, found) if node.id != node_id else node
+                chunk = _with_own_id(node, found) if node.id != node_id else node
                 if chunk.id not in found:
                     found[chunk.id] = replace(chunk, position=order[chunk.document])
                     order[chunk.document] += 1
@@ -105,18 +105,18 @@ class Chunking:
         for number, (heading, piece) in enumerate(pieces):
             name = title if number == 0 else heading
             aliases = metadata.get("aliases") if number == 0 else ()
-            yield self._node(
+            yield self._make_node(
                 node_id=node_id if whole and node_id else _digest(document_key, piece),
                 document=document_key,
                 source=source,
                 content=piece,
-                title=title if number == 0 or not heading else _joined(title, heading),
-                names=names_of(name, _strings(aliases)),
+                title=title if number == 0 or not heading else _join_headings(title, heading),
+                names=names_of(name, _to_strings(aliases)),
                 head=number == 0,
                 metadata=metadata,
             )
 
-    def _node(
+    def _make_node(
         self,
         *,
         node_id: str,
@@ -141,7 +141,7 @@ class Chunking:
             references=(*references_in(content, source), *(shared if head else ())),
             metadata=metadata,
             # When the head of a document goes, the next chunk takes over its names and addresses.
-            digest=_digest(content, title, str((names, addresses)), _sorted(metadata)),
+            digest=_digest(content, title, str((names, addresses)), _dump_sorted(metadata)),
             vector=self.vectors.get(node_id),
         )
 
@@ -154,18 +154,18 @@ class Chunking:
         elif self.splitter is not None:
             yield from (("", piece) for piece in self.splitter.split_text(text))
         elif is_markdown(source, metadata):
-            yield from self._by_heading(text)
+            yield from self._split_by_heading(text)
         elif len(text) <= self.settings.chunk_size:
             yield "", text
         else:
-            yield from (("", piece) for piece in self._by_size().split_text(text))
+            yield from (("", piece) for piece in self._make_size_splitter().split_text(text))
 
-    def _by_heading(self, text: str) -> Iterator[tuple[str, str]]:
+    def _split_by_heading(self, text: str) -> Iterator[tuple[str, str]]:
         for heading, section in sections(text):
-            for piece in self._by_size().split_text(section):
+            for piece in self._make_size_splitter().split_text(section):
                 yield heading, piece
 
-    def _by_size(self) -> RecursiveCharacterTextSplitter:
+    def _make_size_splitter(self) -> RecursiveCharacterTextSplitter:
         return RecursiveCharacterTextSplitter(
             chunk_size=self.settings.chunk_size, chunk_overlap=self.settings.chunk_overlap
         )
@@ -186,7 +186,7 @@ def document_id(document: Document, given: str | None) -> str | None:
 
 def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
     """The ids that the caller gave to documents with text, cleaned."""
-    named = _identified(documents, ids)
+    named = _pair_with_ids(documents, ids)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
     }
@@ -194,7 +194,7 @@ def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[s
 
 def id_with_metadata(node: Node) -> str:
     """The id of a chunk where another one of its document has its text but other metadata."""
-    return _digest(node.document, node.content, _sorted(node.metadata))
+    return _digest(node.document, node.content, _dump_sorted(node.metadata))
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
@@ -211,7 +211,7 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
         for token, content in pairwise(parsed)
         if token.type == "heading_open"
         and token.map
-        and token.tag in _CUT_AT
+        and token.tag in _SPLIT_TAGS
         # A text underlined with dashes is more often front matter than a heading.
         and token.markup != "-"
     ]
@@ -224,7 +224,7 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
     """Whether a document is Markdown, by file name or declared type."""
     declared = str(metadata.get("content_type") or metadata.get("mime_type") or "")
-    return source.lower().endswith(_MARKDOWN) or "markdown" in declared
+    return source.lower().endswith(_MARKDOWN_SUFFIXES) or "markdown" in declared
 
 
 def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         InvalidInputError: It contains itself.
     """
     try:
-        return {storable(str(key)): _plain(value) for key, value in metadata.items()}
+        return {storable(str(key)): _to_plain(value) for key, value in metadata.items()}
     except RecursionError as error:
         msg = "the metadata of a document contains itself: pass plain values"
         raise InvalidInputError(msg) from error
@@ -245,21 +245,21 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(msg) from error
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):
         return json_safe(value)
     if isinstance(value, (set, frozenset)):
         # The order of a set differs from run to run; the fingerprint must not.
-        return sorted(map(_plain, value), key=str)
+        return sorted(map(_to_plain, value), key=str)
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     data = to_json(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     found = from_json(data)
-    return _plain(found) if isinstance(found, (str, dict, list)) else found
+    return _to_plain(found) if isinstance(found, (str, dict, list)) else found
 
 
 def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
@@ -281,29 +281,29 @@ def title_of_path(path: str) -> str:
 
 def _require_short(what: str, value: str) -> None:
     """Databases index texts of bounded length only."""
-    if len(value) > _LONGEST_KEY:
+    if len(value) > _MAX_KEY_CHARS:
         msg = (
             f"the {what} {value[:40]!r}… has {len(value)} characters: "
-            f"give the document one of at most {_LONGEST_KEY}"
+            f"give the document one of at most {_MAX_KEY_CHARS}"
         )
         raise InvalidInputError(msg)
 
 
-def _joined(title: str, heading: str) -> str:
+def _join_headings(title: str, heading: str) -> str:
     return heading if not title or heading == title else f"{title} › {heading}"
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def _to_strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
-def _sorted(metadata: Mapping[str, Any]) -> str:
+def _dump_sorted(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True)
 
 
-def _apart(node: Node, found: Mapping[str, Node]) -> Node:
+def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
     """A chunk under an id of its own if another one has its text but other metadata."""
     if node.id not in found:
         return node
@@ -317,7 +317,7 @@ def _digest(*values: str) -> str:
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
 
 
-def _identified(
+def _pair_with_ids(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
     """Documents with the ids that the caller gave them."""
@@ -325,7 +325,7 @@ def _identified(
         yield document, document_id(document, None if ids is None else ids[index])
 
 
-def _unique(
+def _drop_repeated_ids(
     documents: Iterable[tuple[Document, str | None]],
 ) -> Iterator[tuple[Document, str | None]]:
     """Documents with their ids, once per id."""

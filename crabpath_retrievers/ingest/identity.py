@@ -61,11 +61,11 @@ def settled(
             return False
         return name not in kept or id_with_metadata(kept[name]) == id_with_metadata(node)
 
-    def chosen(node: Node) -> str:
+    def choose_id(node: Node) -> str:
         names = (node.id, id_with_metadata(node))
         return next((name for name in names if is_free(name, node)), uuid4().hex)
 
-    found = [(node, own_id or chosen(node)) for node, own_id in zip(nodes, own, strict=True)]
+    found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
     return [node if node.id == name else replace(node, id=name) for node, name in found]
 
 

@@ -48,8 +48,8 @@ from crabpath_retrievers.text import is_blank, shown
 _log = logging.getLogger(__name__)
 
 Cleanup = Literal["incremental", "full"] | None
-_FIRST = 16
-_INDEXED_AT_ONCE = 2048
+_FIRST_BATCH = 16
+_INDEX_BATCH = 2048
 
 
 class Progress(Protocol):
@@ -138,7 +138,7 @@ class Ingest:
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
-                for part in self._batches(plan):
+                for part in self._make_batches(plan):
                     self.publish(part)
                     advance(len(part.nodes))
             self._move(plan)
@@ -163,21 +163,21 @@ class Ingest:
             # A record without text can be searched, but nothing can be read off it.
             blank = {document.id for document in given if is_blank(document.page_content)}
             nodes = chunking.nodes(given)
-            parts = self._parts(nodes)
+            parts = self._find_split_parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
             held = self.index.held(plan.gone) or ()  # type: ignore[attr-defined]
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
-            for part in self._batches(plan):
+            for part in self._make_batches(plan):
                 # In one transaction: what a kill left staged would be written to the index.
-                embedded = self._embedded(part)
+                embedded = self._embed(part)
                 self.store.apply([embedded, PublishStaged(), EmptyTrash(part.removed)])
                 self._finish()
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
-    def _parts(self, nodes: Sequence[Node]) -> set[str]:
+    def _find_split_parts(self, nodes: Sequence[Node]) -> set[str]:
         """Those of the nodes that maintenance has split off others of the store."""
         wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
         known = self.store.catalog.known(ids=set(wholes.values()), owners=WHOLES)
@@ -209,9 +209,9 @@ class Ingest:
             self._index_all(advance)
 
     def _index_all(self, advance: Advance) -> None:
-        while waiting := self.store.catalog.unindexed(_INDEXED_AT_ONCE):
+        while waiting := self.store.catalog.unindexed(_INDEX_BATCH):
             missing = waiting
-            if self._foreign:
+            if self._is_foreign:
                 held = self.index.held([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
                 missing = [node for node in waiting if node.id not in held]
             self._upsert(missing)
@@ -219,14 +219,14 @@ class Ingest:
             advance(len(waiting))
 
     @property
-    def _foreign(self) -> bool:
+    def _is_foreign(self) -> bool:
         """Whether the index holds documents of somebody else, which only they take away."""
         return bool(getattr(self.index, "foreign", False))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
         """What changes; to ``growing`` documents is only added, others become what is given."""
         sources = {node.source for node in nodes} if cleanup == "incremental" else set()
-        nodes, known = self._settled(nodes, growing, sources)
+        nodes, known = self._resolve_ids(nodes, growing, sources)
         self.refuse_notes(nodes)
         given = {node.id for node in nodes}
         if cleanup == "full":
@@ -238,7 +238,7 @@ class Ingest:
                 for node in known.values()
                 if node.id not in given and (node.document in replaced or node.source in sources)
             ]
-        nodes = self._placed(nodes, known, growing)
+        nodes = self._set_positions(nodes, known, growing)
         changed = [
             node
             for node in nodes
@@ -255,7 +255,7 @@ class Ingest:
         )
         return _Plan(nodes, changed, gone, known, growing, report)
 
-    def _settled(
+    def _resolve_ids(
         self, nodes: Sequence[Node], growing: AbstractSet[str], sources: AbstractSet[str]
     ) -> tuple[list[Node], dict[str, Known]]:
         """The nodes under the ids that the store has for them.
@@ -281,7 +281,7 @@ class Ingest:
         kept = [i for i in names if i in known and known[i].document in growing]
         return settled(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
 
-    def _placed(
+    def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, Known], growing: AbstractSet[str]
     ) -> list[Node]:
         """The nodes at their places: in a growing document, new ones after those it has."""
@@ -308,7 +308,7 @@ class Ingest:
             msg = f"the id {taken[0].id!r} is that of a note: give the document another one"
             raise InvalidInputError(msg)
 
-    def _batches(self, plan: "_Plan") -> Iterator[StageNodes]:
+    def _make_batches(self, plan: "_Plan") -> Iterator[StageNodes]:
         """Whole documents per batch, so that no reader ever sees half of a changed one.
 
         What only grows, such as a log of many thousand messages, is cut into batches.
@@ -327,7 +327,7 @@ class Ingest:
         nodes: list[Node] = []
         removed: list[str] = []
         # The first batches are small: progress shows early and an unusable embedder fails fast.
-        size = _FIRST
+        size = _FIRST_BATCH
         for part, chunks in by_document.items():
             nodes += chunks
             removed += leaving[part]
@@ -339,10 +339,10 @@ class Ingest:
 
     def publish(self, part: StageNodes) -> None:
         """Carry a batch through all states; the caller holds the right to ingest."""
-        self.store.apply([self._embedded(part)])
+        self.store.apply([self._embed(part)])
         self._finish()
 
-    def _embedded(self, part: StageNodes) -> StageNodes:
+    def _embed(self, part: StageNodes) -> StageNodes:
         """A batch with the vectors of its nodes."""
         bare = [node for node in part.nodes if node.vector is None]
         embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
@@ -383,7 +383,7 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.trash()
         if ids:
-            kept = self.store.catalog.replaced(ids) if self._foreign else ()
+            kept = self.store.catalog.replaced(ids) if self._is_foreign else ()
             self.index.delete([node for node in ids if node not in kept])
             self.store.apply([EmptyTrash(tuple(ids))])
 

@@ -13,7 +13,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
-_LOOKED_AT = 64  # chunks that an opening looks for in the index
+_SAMPLE_SIZE = 64  # chunks that an opening looks for in the index
 _log = logging.getLogger(__name__)
 
 
@@ -45,12 +45,12 @@ class Reindexing:
         if glance is None:
             return
         catalog = self.store.catalog
-        some = catalog.some_chunk_ids(_LOOKED_AT)
+        some = catalog.some_chunk_ids(_SAMPLE_SIZE)
         count, held = glance(some)
         unfinished = catalog.unfinished()
         if not some:
             if count and not unfinished:
-                raise InvalidInputError(self._without_graph(count))
+                raise InvalidInputError(self._describe_missing_graph(count))
             return
         nodes = int(catalog.meta().get("nodes", 0))
         if not held:
@@ -69,7 +69,7 @@ class Reindexing:
         """Fill an index that was set aside in the middle of work."""
         self._fill(None)
 
-    def everything(self) -> None:
+    def reindex_all(self) -> None:
         """Index all vectors again, and delete those that belong to nothing.
 
         Raises:
@@ -82,6 +82,8 @@ class Reindexing:
             self._fill(None)
             if hasattr(self.index, "glance"):
                 self._delete_surplus()
+
+    everything = reindex_all  # until every caller uses the new name
 
     def _fill(self, ids: tuple[str, ...] | None) -> None:
         begun = time.monotonic()
@@ -109,7 +111,7 @@ class Reindexing:
 
     def _require_fillable(self, count: int, nodes: int) -> None:
         if count:
-            raise ConfigurationError(self._others(count))
+            raise ConfigurationError(self._describe_foreign_vectors(count))
         if not getattr(self.index, "local", False):
             msg = (
                 f"the collection of {self.index.description} is empty, and the memory holds "
@@ -126,21 +128,21 @@ class Reindexing:
 
     def _require_own(self) -> None:
         glance = getattr(self.index, "glance", None)
-        some = self.store.catalog.some_chunk_ids(_LOOKED_AT)
+        some = self.store.catalog.some_chunk_ids(_SAMPLE_SIZE)
         count, held = glance(some) if glance else (0, set())
         if count and some and not held:
-            raise ConfigurationError(self._others(count))
+            raise ConfigurationError(self._describe_foreign_vectors(count))
         if count and not some and not self.store.catalog.unfinished():
-            raise InvalidInputError(self._without_graph(count))
+            raise InvalidInputError(self._describe_missing_graph(count))
 
-    def _others(self, count: int) -> str:
+    def _describe_foreign_vectors(self, count: int) -> str:
         return (
             f"{self.index.description} holds {count} vectors, and none of this memory: check where "
             "its vectors are; or index them elsewhere, in an empty directory or collection, with "
             "`crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
         )
 
-    def _without_graph(self, count: int) -> str:
+    def _describe_missing_graph(self, count: int) -> str:
         return (
             f"{self.index.description} holds {count} vectors already, and {self.store.name} no "
             "documents: check both; restore the database from a backup where it was lost, or "

@@ -88,7 +88,7 @@ class SyncPlan:
         """Whether anything changes."""
         return bool(self.sections or self.positions)
 
-    def having(self, *fates: Fate) -> Iterator[Section]:
+    def sections_with(self, *fates: Fate) -> Iterator[Section]:
         """The sections with one of these fates."""
         return (section for section in self.sections if section.fate in fates)
 
@@ -96,7 +96,7 @@ class SyncPlan:
         """How many sections there are of each fate, and how many unchanged ones."""
         fates: tuple[Fate, ...] = ("added", "edited", "moved", "restored", "removed")
         return {
-            **{fate: sum(1 for _ in self.having(fate)) for fate in fates},
+            **{fate: sum(1 for _ in self.sections_with(fate)) for fate in fates},
             "unchanged": self.unchanged,
         }
 
@@ -168,11 +168,11 @@ def plan_sync(
             sections.append(Section("added", now=now))
             continue
         was, _, similarity = before[id(node)]
-        fate: Fate = "restored" if id(was) in back else _fate(was, node)
+        fate: Fate = "restored" if id(was) in back else _classify(was, node)
         sections.append(Section(fate, replace(now, id=was.id), was, similarity))
     removed = [Section("removed", was=node) for node in old if id(node) not in gone]
     return (*sections, *removed)
 
 
-def _fate(was: Node, now: Node) -> Fate:
+def _classify(was: Node, now: Node) -> Fate:
     return "moved" if was.content == now.content and was.document != now.document else "edited"

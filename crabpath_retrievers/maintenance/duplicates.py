@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.twin_queries import Said, Twin
 
 # Numbers with their signs and parts, words, and single signs: "-5", "5" and ">5" are not the same.
 _TOKEN = re.compile(r"[-+]?\d+(?:[.,:/]\d+)*|[^\W\d]\w*|[^\w\s]|_")
-_SILENT = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # how a text is set, not what it says
+_PUNCTUATION = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # how a text is set, not what it says
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
@@ -26,7 +26,7 @@ def wording(text: str) -> Iterator[str]:
     """
     for token in _TOKEN.findall(text):
         word = token.lower() if token[1:] == token[1:].lower() else token
-        if word not in _SILENT and word not in _ARTICLES:
+        if word not in _PUNCTUATION and word not in _ARTICLES:
             yield word
 
 

@@ -49,26 +49,26 @@ def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
     whole = (node.title, *known)
     return [
         Node(
-            id=_id(node, number, piece),
+            id=_make_id(node, number, piece),
             document=node.document,
             source=node.source,
             content=piece.text,
-            title=_titled(node.title, piece.heading),
+            title=_make_title(node.title, piece.heading),
             names=names_of(piece.heading, (*piece.more, *(() if number else whole))),
             references=references_in(piece.text, node.source),
             position=node.position,
             metadata={**node.metadata, "split_from": node.id},
-            digest=_id(node, number, piece),
+            digest=_make_id(node, number, piece),
         )
         for number, piece in enumerate(pieces)
     ]
 
 
-def _id(node: Node, number: int, piece: Piece) -> str:
+def _make_id(node: Node, number: int, piece: Piece) -> str:
     return hashlib.sha256(f"{node.id}\n{number}\n{piece.text}".encode()).hexdigest()[:32]
 
 
-def _titled(title: str, heading: str) -> str:
+def _make_title(title: str, heading: str) -> str:
     if not heading or heading == title:
         return title
     return f"{title} › {heading}" if title else heading

@@ -9,8 +9,10 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
 
 Found = tuple[int, int, dict[str, int]]
-_QUESTIONS = 50  # of one document: more tell nothing new
-_TOGETHER = 20  # pairs in one transaction: a learner waits for it, half a second at most
+_MAX_QUESTIONS = 50  # of one document: more tell nothing new
+_PAIRS_PER_TRANSACTION = (
+    20  # pairs in one transaction: a learner waits for it, half a second at most
+)
 
 
 def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:
@@ -25,7 +27,7 @@ def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:
     pairs: list[Merged] = []
     for keys in groups:
         pairs += merging(store.twins.twins(keys).values(), rules.alike)
-    for part in parts(pairs, _TOGETHER) if run else ():
+    for part in parts(pairs, _PAIRS_PER_TRANSACTION) if run else ():
         store.apply([MergeNodes(run, tuple(part))])
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
 
@@ -46,7 +48,7 @@ def split(
     looked = changed = made = 0
     for long in store.twins.long(rules.broad):
         looked += 1
-        if not broad(long.content, store.twins.questions(long.id, _QUESTIONS), rules):
+        if not broad(long.content, store.twins.questions(long.id, _MAX_QUESTIONS), rules):
             continue
         topics = splitting.topics if run else lambda _: None
         found = pieces(long.content, rules.part, topics)

@@ -50,7 +50,7 @@ Found = tuple[int, int, dict[str, int]]
 """At how many a step looked, how many it changed, more numbers."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """There is no index at hand; whoever opens the memory next lets it catch up."""
 
 
@@ -71,7 +71,7 @@ class Upkeep:
     settings: Settings
     notes: Notes | None = None
     held: Held | None = None
-    settled: Callable[[], None] = _nothing
+    settled: Callable[[], None] = _do_nothing
     splitting: Splitting | None = None
 
     def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
@@ -102,7 +102,7 @@ class Upkeep:
             if run:
                 self.settled()
             wanted = [step for step in STEPS if step in steps]
-            done = [self._step(step, run, alone=len(wanted) == 1) for step in wanted]
+            done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
         report = MaintenanceReport(run, dry_run, done)
         changed = ", ".join(f"{step.step} {step.changed}" for step in done)
         what = "maintenance (dry run)" if dry_run else "maintenance"
@@ -124,10 +124,10 @@ class Upkeep:
             self.store.apply([UndoMaintenance(run)])
             self.settled()
 
-    def _step(self, step: str, run: str, *, alone: bool) -> StepReport:
+    def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
         work: dict[str, Callable[[str], Found]] = {
-            "health": self._health,
-            "autotune": partial(self._autotune, asked=alone),
+            "health": self._check_health,
+            "autotune": partial(self._run_autotuner, asked=alone),
             "fade": self._fade,
             "prune": self._prune,
             "merge": partial(self._merge, asked=alone),
@@ -139,7 +139,7 @@ class Upkeep:
         looked, changed, detail = work[step](run)
         return StepReport(step, looked, changed, round(time.perf_counter() - begun, 3), detail)
 
-    def _health(self, run: str) -> Found:
+    def _check_health(self, run: str) -> Found:
         """The health of every namespace, kept for its history."""
         names, ill = self.store.upkeep.namespaces(), 0
         for name in names:
@@ -147,28 +147,28 @@ class Upkeep:
             ill += not report.healthy
         return len(names), 0, {"out of range": ill}
 
-    def _autotune(self, run: str, *, asked: bool) -> Found:
+    def _run_autotuner(self, run: str, *, asked: bool) -> Found:
         """The knobs of every namespace, where that is switched on or nothing else is asked for."""
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
         for name in self.store.upkeep.namespaces():
             dry = not run
-            turned.append(tuner.look(name, asked=asked, dry_run=dry, record=asked, run=run))
-        braked = sum(report.braked for report in turned)
+            turned.append(tuner.run(name, asked=asked, dry_run=dry, record=asked, run=run))
+        braked = sum(report.brake_applied for report in turned)
         return len(turned), sum(len(report.adjustments) for report in turned), {"braked": braked}
 
     def _fade(self, run: str) -> Found:
         """Weights that have come back to what the text says."""
-        return self._weights(run, lambda found: found.settled)
+        return self._drop_weights(run, lambda found: found.settled)
 
     def _prune(self, run: str) -> Found:
         """Edges that learning alone had made, and notes that nobody vouched for."""
-        looked, changed, _ = self._weights(run, lambda found: found.pruned)
-        notes, died = self._notes(run)
+        looked, changed, _ = self._drop_weights(run, lambda found: found.pruned)
+        notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
 
-    def _weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> Found:
+    def _drop_weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> Found:
         looked = changed = 0
         rules = self.settings.maintenance
         for name in self.store.upkeep.namespaces():
@@ -181,7 +181,7 @@ class Upkeep:
                     self.store.apply([DropWeights(run, name, tuple(gone))])
         return looked, changed, {}
 
-    def _notes(self, run: str) -> tuple[int, int]:
+    def _remove_notes(self, run: str) -> tuple[int, int]:
         looked = changed = 0
         probation, strong = self.settings.note.probation_turns, self.settings.tiers.habitual
         for name in self.store.upkeep.namespaces():
@@ -231,7 +231,7 @@ class Upkeep:
         for block in self.store.upkeep.lonely(rules.batch):
             keys = [one.key for one in block]
             wanted = np.stack([one.vector for one in block]).astype(np.float32)
-            near = nearest(wanted, self._placed(), keys, rules.neighbours, rules.near)
+            near = nearest(wanted, self._iterate_vectors(), keys, rules.neighbours, rules.near)
             edges = list(connecting(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))
             made += len(edges)
@@ -239,7 +239,7 @@ class Upkeep:
                 self.store.apply([ConnectNodes(run, tuple(part))])
         return looked, connected, {"edges": made}
 
-    def _placed(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    def _iterate_vectors(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
         for block in self.store.regions.placed():
             yield [node.key for node in block], [node.vector for node in block]
 

@@ -127,7 +127,7 @@ def test_a_removed_section_retires_and_comes_back(memory, docs, synced, held):
     """No query finds it; the same text brings it back under its id, in another file, too."""
     (docs / "release.md").write_text(page(Deploy=DEPLOY))
     plan = memory.sync(docs)
-    assert [s.was.id for s in plan.having("removed")] == [synced["Rollback"]]
+    assert [s.was.id for s in plan.sections_with("removed")] == [synced["Rollback"]]
     assert synced["Rollback"] not in held(memory)
     found = memory.retrieve("undo a bad release with the rollback script", k=4)
     assert synced["Rollback"] not in {d.node.id for d in found.documents}

@@ -18,7 +18,9 @@ class LinkLinker:
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Edges along the links of the new nodes, and along old links that lead to them."""
         keys = [node.key for node in new]
-        pairs = dict.fromkeys((*self._outgoing(keys, store), *self._incoming(keys, store)))
+        pairs = dict.fromkeys(
+            (*self._find_outgoing(keys, store), *self._find_incoming(keys, store))
+        )
         back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
         for source, target in pairs:
             if source == target:
@@ -28,25 +30,29 @@ class LinkLinker:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
-    def _outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
         """Pairs (new node, node that it links to)."""
         references = store.references(keys)
         owners = store.addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
             for target in found:
-                yield from ((key, owner) for owner in self._meant(target, owners.get(target, ())))
+                yield from (
+                    (key, owner) for owner in self._resolve_target(target, owners.get(target, ()))
+                )
 
-    def _incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
         """Pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
         owners = store.addressed(sorted({a for found in addresses.values() for a in found}))
-        telling = [address for address, found in owners.items() if self._meant(address, found)]
-        readers = store.referring(sorted(telling))
+        specific = [
+            address for address, found in owners.items() if self._resolve_target(address, found)
+        ]
+        readers = store.referring(sorted(specific))
         for key, found in addresses.items():
             for address in found:
                 yield from ((reader, key) for reader in readers.get(address, ()))
 
-    def _meant(self, target: str, owners: Sequence[int]) -> Sequence[int]:
+    def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
         """The nodes that a target leads to; none when too many carry it to mean one of them."""
         shared = target.startswith("metadata:")
         most = self._settings.max_shared if shared else self._settings.max_owners

@@ -14,7 +14,7 @@ from crabpath_retrievers.ingest.linkers.base import edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 from crabpath_retrievers.text import is_telling, words
 
-_MOST_WORDS = 4000  # of one chunk; only chunks that were not split are longer
+_MAX_WORDS = 4000  # of one chunk; only chunks that were not split are longer
 
 
 class MentionLinker:
@@ -26,7 +26,9 @@ class MentionLinker:
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Mentions by the new nodes and mentions of them."""
-        found = dict.fromkeys((*self._mentions(new, store), *self._mentioned(new, store)))
+        found = dict.fromkeys(
+            (*self._find_mentions_by(new, store), *self._find_mentions_of(new, store))
+        )
         nodes = {node.key: node for node in new}
         others = {key for pair in found for key in pair if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
@@ -43,16 +45,20 @@ class MentionLinker:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
 
-    def _mentions(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_mentions_by(
+        self, new: Sequence[LinkNode], store: LinkQueries
+    ) -> Iterator[tuple[int, int]]:
         """Pairs (new node, node that it names)."""
-        said = {node.key: self._said(node.text) for node in new}
-        owners = store.owners(sorted(set().union(*said.values())))
-        for key, names in said.items():
+        names_by_key = {node.key: self._find_names(node.text) for node in new}
+        owners = store.owners(sorted(set().union(*names_by_key.values())))
+        for key, names in names_by_key.items():
             for name in names:
-                for owner in self._meant(owners.get(name, ()), key):
+                for owner in self._resolve_owners(owners.get(name, ()), key):
                     yield key, owner
 
-    def _mentioned(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
+    def _find_mentions_of(
+        self, new: Sequence[LinkNode], store: LinkQueries
+    ) -> Iterator[tuple[int, int]]:
         """Pairs (node that names it, new node)."""
         names = store.names([node.key for node in new])
         owners = store.owners(sorted({name for found in names.values() for name in found}))
@@ -61,22 +67,24 @@ class MentionLinker:
                 if name.count(" ") >= self._settings.max_name_words:
                     continue  # the other way it would not be looked up either
                 readers = store.phrase(name.split(), self._settings.max_mentions)
-                for reader in self._really(name, readers, store):
-                    if key in self._meant(owners[name], reader):
+                for reader in self._keep_real_mentions(name, readers, store):
+                    if key in self._resolve_owners(owners[name], reader):
                         yield reader, key
 
-    def _really(self, name: str, readers: Sequence[int], store: LinkQueries) -> Iterable[int]:
+    def _keep_real_mentions(
+        self, name: str, readers: Sequence[int], store: LinkQueries
+    ) -> Iterable[int]:
         if " " in name:
             return readers
         # A single word must stand as a name: full text does not know about capitals.
-        return (node.key for node in store.nodes(readers) if name in self._said(node.text))
+        return (node.key for node in store.nodes(readers) if name in self._find_names(node.text))
 
-    def _meant(self, owners: Sequence[int], reader: int) -> Sequence[int]:
+    def _resolve_owners(self, owners: Sequence[int], reader: int) -> Sequence[int]:
         """Whom a name means; nobody where too many carry it or the reader itself does."""
         common = len(owners) > self._settings.max_owners or reader in owners
         return () if common else owners
 
-    def _said(self, text: str) -> set[str]:
+    def _find_names(self, text: str) -> set[str]:
         return names_said(text, self._settings.max_name_words)
 
 
@@ -87,7 +95,7 @@ def names_said(text: str, longest: int) -> set[str]:
         text: Any text.
         longest: Largest n.
     """
-    found = list(islice(words(text), _MOST_WORDS))
+    found = list(islice(words(text), _MAX_WORDS))
     tokens = [word.token for word in found]
     # A single lower-case word is a word, not a name.
     names = {word.token for word in found if word.capitalised}

@@ -15,7 +15,7 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 from crabpath_retrievers.text import Word, words
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
-_LONGEST = 4
+_MAX_NAME_WORDS = 4
 
 
 class SharedTermLinker:
@@ -28,7 +28,7 @@ class SharedTermLinker:
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Edges, both ways, between each new node and the chunks that share its rare terms."""
         terms = {node.key: term_candidates(node.text) for node in new}
-        chosen = self._chosen(terms, store)
+        chosen = self._choose_terms(terms, store)
         holders = {
             term: store.phrase(term, self._settings.max_shared + 1)
             for term in dict.fromkeys(term for found in chosen.values() for term in found)
@@ -50,15 +50,15 @@ class SharedTermLinker:
                 yield edge(self._settings, key, other, EdgeKind.SHARED_TERM)
                 yield edge(self._settings, other, key, EdgeKind.SHARED_TERM)
 
-    def _chosen(
+    def _choose_terms(
         self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
     ) -> dict[int, list[tuple[str, ...]]]:
         """The terms of each node that are worth a search."""
         known = {word for found in terms.values() for term in found for word in term}
         frequencies = store.frequencies(sorted(known))
-        return {key: self._rarest(found, frequencies) for key, found in terms.items()}
+        return {key: self._select_rarest(found, frequencies) for key, found in terms.items()}
 
-    def _rarest(
+    def _select_rarest(
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[str, ...]]:
         """Terms that could be shared by few chunks, rarest first, bounded in number."""
@@ -75,7 +75,7 @@ class SharedTermLinker:
 def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
     """Names of two to four capitalised words, names inside names too, and identifiers."""
     found = list(words(text))
-    terms = set(_names(text, found))
+    terms = set(_iterate_names(text, found))
     for word in found:
         surface = text[word.start : word.end]
         if _IDENTIFIER.match(surface):
@@ -83,7 +83,7 @@ def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(terms)
 
 
-def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
+def _iterate_names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
     """Runs of capitalised words with nothing but a space, hyphen or period between them."""
     run_numbers = []
     run = 0
@@ -94,5 +94,5 @@ def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
         run_numbers.append(run)
     for _, group in groupby(zip(run_numbers, found, strict=True), key=lambda pair: pair[0]):
         names = [word.token for _, word in group if word.capitalised]
-        for size in range(2, _LONGEST + 1):
+        for size in range(2, _MAX_NAME_WORDS + 1):
             yield from (tuple(names[i : i + size]) for i in range(len(names) - size + 1))
