@@ -13,7 +13,7 @@ from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
 class Fading(NamedTuple):
     """What went: weights back at what the text says, and edges that learning alone had made."""
 
-    settled: list[Dropped]
+    at_floor: list[Dropped]
     pruned: list[Dropped]
 
 
@@ -44,7 +44,7 @@ def faded(
         gone = Dropped(one.source, one.target, one.kind, one.mark)
         if one.floor is not None:
             if abs(now - one.floor) < settings.faded:
-                found.settled.append(gone)
+                found.at_floor.append(gone)
         elif -settings.inhibition < now < settings.weakest:
             found.pruned.append(gone)
     return found

@@ -8,14 +8,16 @@ from crabpath_retrievers.maintenance.splitting import Splitting
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
 
-Found = tuple[int, int, dict[str, int]]
+StepCounts = tuple[int, int, dict[str, int]]
+"""How many items a step looked at, how many it changed, and further counts by name."""
+
 _MAX_QUESTIONS = 50  # of one document: more tell nothing new
 _PAIRS_PER_TRANSACTION = (
     20  # pairs in one transaction: a learner waits for it, half a second at most
 )
 
 
-def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:
+def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
     """Near-duplicates, each group under one keeper.
 
     Args:
@@ -34,7 +36,7 @@ def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:
 
 def split(
     store: GraphStore, rules: MaintenanceSettings, splitting: Splitting | None, run: str
-) -> Found:
+) -> StepCounts:
     """Texts that have grown too broad.
 
     Args:

@@ -34,7 +34,7 @@ from crabpath_retrievers.maintenance.fading import Fading, faded
 from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.splitting import Splitting
-from crabpath_retrievers.maintenance.standing import merge, split
+from crabpath_retrievers.maintenance.standing import StepCounts, merge, split
 from crabpath_retrievers.query import texts_of
 from crabpath_retrievers.seeds.index import Held
 from crabpath_retrievers.seeds.notes import Notes
@@ -45,9 +45,6 @@ _log = logging.getLogger(__name__)
 
 STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
 """In the order in which they run."""
-
-Found = tuple[int, int, dict[str, int]]
-"""At how many a step looked, how many it changed, more numbers."""
 
 
 def _do_nothing() -> None:
@@ -125,7 +122,7 @@ class Upkeep:
             self.settled()
 
     def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
-        work: dict[str, Callable[[str], Found]] = {
+        work: dict[str, Callable[[str], StepCounts]] = {
             "health": self._check_health,
             "autotune": partial(self._run_autotuner, asked=alone),
             "fade": self._fade,
@@ -139,7 +136,7 @@ class Upkeep:
         looked, changed, detail = work[step](run)
         return StepReport(step, looked, changed, round(time.perf_counter() - begun, 3), detail)
 
-    def _check_health(self, run: str) -> Found:
+    def _check_health(self, run: str) -> StepCounts:
         """The health of every namespace, kept for its history."""
         names, ill = self.store.upkeep.namespaces(), 0
         for name in names:
@@ -147,7 +144,7 @@ class Upkeep:
             ill += not report.healthy
         return len(names), 0, {"out of range": ill}
 
-    def _run_autotuner(self, run: str, *, asked: bool) -> Found:
+    def _run_autotuner(self, run: str, *, asked: bool) -> StepCounts:
         """The knobs of every namespace, where that is switched on or nothing else is asked for."""
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
@@ -158,17 +155,17 @@ class Upkeep:
         braked = sum(report.brake_applied for report in turned)
         return len(turned), sum(len(report.adjustments) for report in turned), {"braked": braked}
 
-    def _fade(self, run: str) -> Found:
+    def _fade(self, run: str) -> StepCounts:
         """Weights that have come back to what the text says."""
-        return self._drop_weights(run, lambda found: found.settled)
+        return self._drop_weights(run, lambda faded: faded.at_floor)
 
-    def _prune(self, run: str) -> Found:
+    def _prune(self, run: str) -> StepCounts:
         """Edges that learning alone had made, and notes that nobody vouched for."""
-        looked, changed, _ = self._drop_weights(run, lambda found: found.pruned)
+        looked, changed, _ = self._drop_weights(run, lambda faded: faded.pruned)
         notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
 
-    def _drop_weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> Found:
+    def _drop_weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> StepCounts:
         looked = changed = 0
         rules = self.settings.maintenance
         for name in self.store.upkeep.namespaces():
@@ -208,7 +205,7 @@ class Upkeep:
                     self.notes.remove(clock.key, gone)
         return looked, changed
 
-    def _merge(self, run: str, *, asked: bool) -> Found:
+    def _merge(self, run: str, *, asked: bool) -> StepCounts:
         """Near-duplicates, where that is switched on or nothing else is asked for."""
         if not (asked or self.settings.maintenance.merge):
             return 0, 0, {"off": 1}
@@ -217,13 +214,13 @@ class Upkeep:
             self.settled()
         return found
 
-    def _split(self, run: str, *, asked: bool) -> Found:
+    def _split(self, run: str, *, asked: bool) -> StepCounts:
         """Texts that are too broad, where that is switched on or nothing else is asked for."""
         if not (asked or self.settings.maintenance.split):
             return 0, 0, {"off": 1}
         return split(self.store, self.settings.maintenance, self.splitting, run)
 
-    def _connect(self, run: str) -> Found:
+    def _connect(self, run: str) -> StepCounts:
         """Nodes that no edge leads to, with those nearest to them."""
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
@@ -243,7 +240,7 @@ class Upkeep:
         for block in self.store.regions.placed():
             yield [node.key for node in block], [node.vector for node in block]
 
-    def _compact(self, run: str) -> Found:
+    def _compact(self, run: str) -> StepCounts:
         """Records of turns, and rows of the journal, beyond those that are kept."""
         rules, reads = self.settings.maintenance, self.store.upkeep
         looked = old = 0

@@ -46,7 +46,7 @@ def learned(weight, *, floor=None, authority=0, mark=0.0):
 def test_what_is_gone(weight, floor, turns, settled, pruned):
     """By hand, at a half-life of 100 turns."""
     found = faded([learned(weight, floor=floor)], after(turns), HALF_LIFE, RULES)
-    assert (len(found.settled), len(found.pruned)) == (settled, pruned)
+    assert (len(found.at_floor), len(found.pruned)) == (settled, pruned)
 
 
 def test_authority_is_respected():
@@ -69,7 +69,7 @@ def test_no_walk_notices(weight, floor, turns, authority):
     """What goes moves no weight by more than the settings say, and no inhibition is lost."""
     one, exponent = learned(weight, floor=floor, authority=authority), after(turns)
     found = faded([one], exponent, HALF_LIFE, RULES)
-    if found.settled or found.pruned:
+    if found.at_floor or found.pruned:
         rate = (1.0, 0.25, 0.0)[authority]
         now = effective_weight(weight, floor or 0.0, 0.0, exponent, rate)
         assert -RULES.inhibition < now - (floor or 0.0) < RULES.weakest
