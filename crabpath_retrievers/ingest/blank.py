@@ -1,4 +1,4 @@
-"""Documents without text, such as blank pages: left out, named in one warning, counted."""
+"""Documents without text, such as blank pages: they are skipped, with one warning."""
 
 import logging
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 
 _log = logging.getLogger(__name__)
-_MAX_NAMED = 5  # the others are counted
-_MAX_LABEL_CHARS = 200  # characters of a name that are shown; the end of a path tells more
+_MAX_NAMED = 5  # documents named in the warning; the rest are counted
+_MAX_LABEL_CHARS = 200  # the end of a path is kept: it tells more than its beginning
 
 
 def describe_document(document: Document, node_id: str | None, number: int) -> str:
-    """What names a document to a person: its source and page, else its id, else its place.
+    """Describe a document to a person: its source and page, else its id, else its number.
 
     Args:
-        document: What is named.
-        node_id: The id that the caller gave it.
-        number: Its place among the documents of the call, from 1.
+        document: The document.
+        node_id: Id given by the caller, if any.
+        number: Position among the documents of the call, from 1.
     """
     metadata = document.metadata
     name = metadata.get("source") or metadata.get("file_path") or node_id
@@ -31,11 +31,11 @@ def _format_page(page: object) -> str:
 
 
 def warn_of_blank(labels: Sequence[str], total: int) -> None:
-    """Say in one line which of ``total`` documents have no text, if there are any.
+    """Log one warning that names the documents without text, if there are any.
 
     Args:
-        labels: What names them, one per document without text.
-        total: How many documents were given.
+        labels: One description per document without text, from :func:`describe_document`.
+        total: Number of documents in the call.
     """
     if labels:
         more = len(labels) - _MAX_NAMED

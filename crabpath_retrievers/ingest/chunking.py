@@ -1,4 +1,4 @@
-"""Documents to chunks: splitting, identity from content and source, titles, link targets."""
+"""Splits documents into chunks, with ids derived from content, titles and link targets."""
 
 import hashlib
 import json
@@ -39,11 +39,11 @@ class Chunking:
     """How documents become chunks.
 
     Attributes:
-        settings: Sizes for the default splitters.
-        splitter: The caller's own splitter; None chooses by document.
-        split: False takes every document as one chunk, as it is.
-        metadata_keys: Metadata keys whose equal values link documents.
-        vectors: Unit vectors that are known already, shape ``[d]``, by id of a whole document.
+        settings: Chunk size and overlap of the default splitters, in characters.
+        splitter: The caller's own splitter; None chooses one by document type.
+        split: False keeps every document as one chunk.
+        metadata_keys: Metadata keys; documents with equal values are linked.
+        vectors: Known unit vectors, shape ``[d]``, by id of a whole document.
     """
 
     settings: IngestSettings
@@ -53,17 +53,20 @@ class Chunking:
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
-        """Cut documents into nodes, without vectors; those without text are left out, and named.
+        """Split documents into nodes; those without text are skipped with a warning.
 
-        The same text with other metadata, as on two pages, is another chunk.
+        The same text with different metadata, as on two pages, makes two chunks.
 
         Args:
             documents: LangChain documents; ``id``, ``metadata["source"]``, ``["title"]`` and
                 ``["aliases"]`` are used where present.
             ids: One id per document, instead of ``Document.id``.
 
+        Returns:
+            Nodes in document order. Only nodes named in ``vectors`` have a vector.
+
         Raises:
-            InvalidInputError: A document is not a Document.
+            InvalidInputError: An item is not a ``Document``, or the number of ids does not match.
             DuplicateIdError: One id is given to different texts.
         """
         given = list(documents)
@@ -98,7 +101,7 @@ class Chunking:
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
         if not pieces:
-            msg = f"the splitter leaves nothing of document {node_id or source!r}"
+            msg = f"the splitter returned no text for document {node_id or source!r}"
             raise InvalidInputError(msg)
         title = str(metadata.get("title") or next((name for name, _ in pieces if name), ""))
         whole = len(pieces) == 1
@@ -140,7 +143,7 @@ class Chunking:
             addresses=addresses,
             references=(*references_in(content, source), *(shared if head else ())),
             metadata=metadata,
-            # When the head of a document goes, the next chunk takes over its names and addresses.
+            # Part of the digest: when the first chunk is removed, the next one inherits them.
             digest=_digest(content, title, str((names, addresses)), _dump_sorted(metadata)),
             vector=self.vectors.get(node_id),
         )
@@ -148,7 +151,7 @@ class Chunking:
     def _split(
         self, text: str, source: str, metadata: Mapping[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Pieces as ``(heading, text)``."""
+        """Yield the pieces of a text as ``(heading, text)``."""
         if not self.split:
             yield "", text
         elif self.splitter is not None:
@@ -172,10 +175,10 @@ class Chunking:
 
 
 def document_id(document: Document, given: str | None) -> str | None:
-    """The id that the caller gave to a document, cleaned, or None.
+    """Return the id that the caller gave to a document, cleaned, or None.
 
     Raises:
-        InvalidInputError: It is not a Document.
+        InvalidInputError: The item is not a ``Document``.
     """
     if not isinstance(document, Document):
         msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
@@ -185,7 +188,7 @@ def document_id(document: Document, given: str | None) -> str | None:
 
 
 def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
-    """The ids that the caller gave to documents with text, cleaned."""
+    """Return the cleaned ids that the caller gave to documents with text."""
     named = _pair_with_ids(documents, ids)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
@@ -193,15 +196,15 @@ def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[s
 
 
 def id_with_metadata(node: Node) -> str:
-    """The id of a chunk where another one of its document has its text but other metadata."""
+    """Derive a chunk id from text and metadata, for texts that repeat within a document."""
     return _digest(node.document, node.content, _dump_sorted(node.metadata))
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
-    """The sections of a Markdown text, as ``(heading, text with its heading)``.
+    """Yield the sections of a Markdown text, as ``(heading, text with its heading)``.
 
-    A CommonMark parser finds the headings; the text itself is left as it is. (The header splitter
-    of langchain-text-splitters drops indentation, even inside code.)
+    A CommonMark parser finds headings of levels 1 to 4; the text itself is not changed. (The
+    header splitter of langchain-text-splitters drops indentation, even inside code.)
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = StringIO(plain).readlines()
@@ -212,7 +215,7 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
         if token.type == "heading_open"
         and token.map
         and token.tag in _SPLIT_TAGS
-        # A text underlined with dashes is more often front matter than a heading.
+        # A line underlined with dashes is more often front matter than a heading.
         and token.markup != "-"
     ]
     starts = [(0, ""), *cuts]
@@ -222,16 +225,16 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether a document is Markdown, by file name or declared type."""
+    """Whether a document is Markdown, by file name or declared content type."""
     declared = str(metadata.get("content_type") or metadata.get("mime_type") or "")
     return source.lower().endswith(_MARKDOWN_SUFFIXES) or "markdown" in declared
 
 
 def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text.
+    """Convert metadata to JSON values: dates, bytes and objects become text, NaN becomes None.
 
     Raises:
-        InvalidInputError: It contains itself.
+        InvalidInputError: The metadata contains itself, or a value cannot be converted to text.
     """
     try:
         return {storable(str(key)): _to_plain(value) for key, value in metadata.items()}
@@ -240,7 +243,7 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInputError(msg) from error
     except CrabPathError:
         raise
-    except Exception as error:  # whatever an object of the caller raises
+    except Exception as error:  # str() of a caller's object may raise anything
         msg = f"the metadata of a document has no text ({error}): pass plain values"
         raise InvalidInputError(msg) from error
 
@@ -251,7 +254,7 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return json_safe(value)
     if isinstance(value, (set, frozenset)):
-        # The order of a set differs from run to run; the fingerprint must not.
+        # The order of a set differs between runs; the digest must not.
         return sorted(map(_to_plain, value), key=str)
     if isinstance(value, (list, tuple)):
         return [_to_plain(item) for item in value]
@@ -263,24 +266,24 @@ def _to_plain(value: Any) -> Any:
 
 
 def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    """Link targets that documents with equal metadata values have in common."""
+    """Return one link target per metadata key, equal for documents with equal values."""
     shared = (f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
     return tuple(target for target in shared if len(target) <= LONGEST_TARGET)
 
 
 def embedded_text(node: Node) -> str:
-    """What the embedder reads of a node: its title, unless the text begins with it, and text."""
+    """Return the text to embed: title and content, or content alone if it begins with the title."""
     head = node.content[: len(node.title) + 80]
     return node.content if node.title in head else f"{node.title}\n{node.content}"
 
 
 def title_of_path(path: str) -> str:
-    """A readable title for a file: its name without extension, dashes as spaces."""
+    """Make a title from a file name: no extension, dashes and underscores as spaces."""
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
 
 
 def _require_short(what: str, value: str) -> None:
-    """Databases index texts of bounded length only."""
+    """Refuse keys that are too long for a database index."""
     if len(value) > _MAX_KEY_CHARS:
         msg = (
             f"the {what} {value[:40]!r}… has {len(value)} characters: "
@@ -304,7 +307,7 @@ def _dump_sorted(metadata: Mapping[str, Any]) -> str:
 
 
 def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
-    """A chunk under an id of its own if another one has its text but other metadata."""
+    """Return the chunk, with an id from its metadata if another chunk has its text."""
     if node.id not in found:
         return node
     own = id_with_metadata(node)
@@ -312,7 +315,7 @@ def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
 
 
 def _digest(*values: str) -> str:
-    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
+    # Length prefixes distinguish ("ab", "c") from ("a", "bc").
     joined = "".join(f"{len(value)}:{value}" for value in values)
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
 
@@ -320,7 +323,7 @@ def _digest(*values: str) -> str:
 def _pair_with_ids(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
-    """Documents with the ids that the caller gave them."""
+    """Yield each document with the id that the caller gave it, or None."""
     for index, document in enumerate(documents):
         yield document, document_id(document, None if ids is None else ids[index])
 
@@ -328,7 +331,7 @@ def _pair_with_ids(
 def _drop_repeated_ids(
     documents: Iterable[tuple[Document, str | None]],
 ) -> Iterator[tuple[Document, str | None]]:
-    """Documents with their ids, once per id."""
+    """Yield documents with their ids, each id once."""
     texts: dict[str, str] = {}
     for document, node_id in documents:
         if node_id is None:

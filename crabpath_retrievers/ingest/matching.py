@@ -1,7 +1,7 @@
-"""Which vanished text lives on in which new one: one to one, first by equal text, then by meaning.
+"""Matches removed texts with added ones, one to one: first by equal text, then by similarity.
 
-The same file and the same heading are preferred. A file that lost texts to another one has that as
-its heir: a renamed file is the same file.
+Pairs in the same file and under the same heading are preferred. A document whose texts moved to
+another document has that one as its successor, so a renamed file counts as the same file.
 """
 
 from collections import Counter, defaultdict
@@ -15,14 +15,17 @@ from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import embedded_text
 from crabpath_retrievers.ingest.identity import is_given
 
-_SAME_FILE_BONUS, _SAME_HEADING_BONUS = 0.04, 0.02  # more cosine than rewording a sentence costs
-_UNMATCHED_SCORE = 0.01  # less than any match is worth
-_MAX_CANDIDATES = 32  # of one new text: templates are alike by the thousand
-_BLOCK_ROWS = 1024  # new texts that are compared at once
+_SAME_FILE_BONUS, _SAME_HEADING_BONUS = (
+    0.04,
+    0.02,
+)  # more than the cosine lost by rewording a sentence
+_UNMATCHED_SCORE = 0.01  # below the score of any match
+_MAX_CANDIDATES = 32  # per new text: templates have thousands of near copies
+_BLOCK_ROWS = 1024  # new texts compared in one matrix product
 
 
 class Pair(NamedTuple):
-    """An old text, the new one that it became, and the cosine of both."""
+    """An old text, the new version of it, and their cosine."""
 
     old: Node
     new: Node
@@ -32,20 +35,20 @@ class Pair(NamedTuple):
 def matched(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], threshold: float
 ) -> list[Pair]:
-    """Pairs of old and new texts, every text in at most one.
+    """Match old with new texts; each text is in at most one pair.
 
     Args:
-        old: Nodes whose text is no longer where it was.
+        old: Nodes whose text the source no longer contains at that place.
         new: Nodes whose text was not there before.
-        vectors: Unit vectors, shape ``[d]``, by text, with title or without; texts that have none
-            are not compared.
-        threshold: Cosine above which different texts are versions of one.
+        vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a
+            vector are compared by equality only.
+        threshold: Cosine above which two different texts are versions of each other.
     """
     pairs = _pair_by_id(old, new, vectors)
     successors = _find_successors(old, new)
     old, new = _remove_paired(old, new, pairs)
     pairs += _pair_by_text(old, new, successors)
-    # A section's own words may be the same while the name of its file changed.
+    # Without titles, a section still matches after its file was renamed.
     for text in (embedded_text, own_text):
         old, new = _remove_paired(old, new, pairs)
         known = {id(n): vectors[text(n)] for n in (*old, *new) if text(n) in vectors}
@@ -54,14 +57,14 @@ def matched(
 
 
 def own_text(node: Node) -> str:
-    """What a section says, without the title under which it stands."""
+    """Return the text of a section, without its title."""
     return node.content
 
 
 def _remove_paired(
     old: Sequence[Node], new: Sequence[Node], pairs: Iterable[Pair]
 ) -> tuple[list[Node], list[Node]]:
-    """What is not paired and may be; an id that the caller gave is not handed on."""
+    """Return nodes that are not paired yet; new nodes with a caller's id are left out."""
     taken = {id(node) for pair in pairs for node in pair[:2]}
     left = [node for node in old if id(node) not in taken]
     return left, [node for node in new if id(node) not in taken and not is_given(node)]
@@ -70,7 +73,7 @@ def _remove_paired(
 def _pair_by_id(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector]
 ) -> list[Pair]:
-    """Documents with ids of their own: they are the same whatever they say."""
+    """Pair documents by the id that the caller chose, whatever their text."""
     by_id = {node.id: node for node in old}
     given = [(by_id[node.id], node) for node in new if is_given(node) and node.id in by_id]
     return [Pair(a, b, 1.0 if a.content == b.content else _cosine(a, b, vectors)) for a, b in given]
@@ -82,7 +85,7 @@ def _cosine(old: Node, new: Node, vectors: Mapping[str, Vector]) -> float:
 
 
 def _find_successors(old: Sequence[Node], new: Sequence[Node]) -> dict[str, str]:
-    """The document to which most texts of a document went, by texts that stand once only."""
+    """Map each document to the one that most of its unique texts moved to."""
     before, after = _group_by_text(old), _group_by_text(new)
     moved = Counter(
         (before[text][0].document, after[text][0].document)
@@ -104,7 +107,7 @@ def _group_by_text(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 def _pair_by_text(
     old: Sequence[Node], new: Sequence[Node], successors: Mapping[str, str]
 ) -> list[Pair]:
-    """Equal texts, the nearest first: a licence may stand in a thousand files."""
+    """Pair equal texts, same document first: a licence may be in a thousand files."""
 
     def successor(node: Node) -> str:
         return successors.get(node.document, node.document)
@@ -139,7 +142,7 @@ def _pair_equal(
     of_old: Callable[[Node], Hashable],
     of_new: Callable[[Node], Hashable],
 ) -> list[Pair]:
-    """Pairs with equal keys, in the order in which they stand."""
+    """Pair nodes with equal keys, in order."""
     waiting: dict[Hashable, list[Node]] = defaultdict(list)
     for node in reversed(old):
         waiting[of_old(node)].append(node)
@@ -153,9 +156,14 @@ def _pair_similar(
     successors: Mapping[str, str],
     threshold: float,
 ) -> list[Pair]:
-    """Versions of a text: the pairs above the threshold that are together worth most.
+    """Pair similar texts: the assignment with the largest sum of scores.
 
-    Vectors are those of the nodes by identity.
+    Args:
+        old: Unpaired old nodes.
+        new: Unpaired new nodes.
+        vectors: Unit vectors by ``id()`` of the node.
+        successors: Successor of each document.
+        threshold: Least cosine of a pair.
     """
     old = [node for node in old if id(node) in vectors]
     new = [node for node in new if id(node) in vectors]
@@ -183,14 +191,14 @@ def _pair_similar(
 
 
 def _stack_vectors(nodes: Sequence[Node], vectors: Mapping[int, Vector]) -> NDArray[np.float32]:
-    """Vectors of the nodes, shape ``[n, d]``."""
+    """Stack the vectors of nodes, shape ``[n, d]``."""
     return np.array([vectors[id(node)] for node in nodes], dtype=np.float32)
 
 
 def _find_candidates(
     old: NDArray[np.float32], new: NDArray[np.float32], threshold: float
 ) -> tuple[list[int], list[int], list[float]]:
-    """Rows of ``new``, rows of ``old`` and their cosines, where those are above the threshold."""
+    """Return rows of ``new``, rows of ``old`` and cosines of the pairs above the threshold."""
     rows: list[int] = []
     columns: list[int] = []
     found: list[float] = []
@@ -210,7 +218,7 @@ def _find_candidates(
 def _solve_assignment(
     rows: Sequence[int], columns: Sequence[int], scores: Sequence[float]
 ) -> list[int]:
-    """Which of the candidates are chosen: no row and no column twice, their worth is largest."""
+    """Solve the assignment problem: indices of the chosen pairs, each row and column once."""
     if not rows:
         return []
     from scipy.sparse import coo_array
@@ -218,7 +226,7 @@ def _solve_assignment(
 
     own, row = np.unique(rows, return_inverse=True)
     others, column = np.unique(columns, return_inverse=True)
-    # The solver matches every row: each has a column of its own that says "none".
+    # The solver matches every row, so each row gets a dummy column that means "no match".
     none = np.arange(len(own))
     weights = np.concatenate([scores, np.full(len(own), _UNMATCHED_SCORE)])
     at = (np.concatenate([row, none]), np.concatenate([column, len(others) + none]))

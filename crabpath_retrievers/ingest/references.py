@@ -1,4 +1,4 @@
-"""Link targets: what a text points at, and under which targets a document is found."""
+"""Link targets: those in a text, and those under which a document can be reached."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from crabpath_retrievers.text import name_key
 
-# Addresses may hold one pair of parentheses, as those of encyclopedias do.
+# URLs may contain one pair of parentheses, as those of Wikipedia do.
 _MARKDOWN_LINK = re.compile(
     r"\[[^\]\n]{0,300}\]\(\s*<?((?:[^()<>\s]|\([^()<>\s]{0,200}\)){1,500})>?(?:\s+[^)\n]{0,200})?\)"
 )
@@ -20,10 +20,10 @@ LONGEST_TARGET = 500  # characters; databases index texts of bounded length only
 
 
 def references_in(text: str, source: str) -> tuple[str, ...]:
-    """Targets of the Markdown, wiki and HTML links and bare URLs of a text, normalised.
+    """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
 
     Args:
-        text: The chunk.
+        text: Text of a chunk.
         source: Path or URL of its document; relative links are resolved against it.
     """
     found = {f"wiki:{name_key(name)}": None for name in _WIKI_LINK.findall(text)}
@@ -36,7 +36,7 @@ def references_in(text: str, source: str) -> tuple[str, ...]:
 
 
 def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Targets under which links reach a document: its path or URL, and its title for wikis."""
+    """Return the targets that lead to a document: its path or URL, and its title for wiki links."""
     places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
     found = {_normalise_target(place, ""): None for place in places}
     if title:
@@ -45,7 +45,7 @@ def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[
 
 
 def _normalise_target(target: str, source: str) -> str:
-    """One spelling per place; empty for anchors and for schemes that are not documents."""
+    """Normalise a target; empty for anchors and for schemes that name no document."""
     try:
         parts = urlsplit(unquote(target.rstrip(".,;")))
     except ValueError:

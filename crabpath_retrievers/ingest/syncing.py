@@ -1,4 +1,4 @@
-"""Bringing the store to what a source holds now, without losing what was learned about it."""
+"""Brings the store to the current state of a source, keeping what was learned about it."""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
@@ -20,12 +20,12 @@ from crabpath_retrievers.storage.retired import RETIRED
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of the memory a source stands for: only that may retire.
+    """The part of the memory that a sync may change: other documents are never removed.
 
     Attributes:
-        roots: Sources that begin with one of these, as a folder, are of it.
-        sources: Further sources that are of it.
-        untouched: Sources that are left as they are.
+        roots: Folders; all sources below one of them are in scope.
+        sources: Further sources in scope.
+        untouched: Sources that are not changed.
     """
 
     roots: tuple[str, ...] = ()
@@ -35,19 +35,19 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Compares a source with the store, and applies the difference as one batch."""
+    """Compares a source with the store, and applies the changes as one batch."""
 
     ingest: Ingest
     identity: EmbedderIdentity
     threshold: float
 
     def run(self, nodes: Sequence[Node], scope: Scope, *, dry_run: bool) -> SyncPlan:
-        """Plan, and apply unless ``dry_run``: then nothing is written.
+        """Plan the sync and, unless ``dry_run``, apply it.
 
         Args:
-            nodes: What the source holds now.
-            scope: What it stands for.
-            dry_run: Only plan.
+            nodes: Chunks that the source contains now.
+            scope: The part of the memory that may change.
+            dry_run: Only plan; nothing is written.
 
         Raises:
             InvalidInputError: A node has the id of a note; nothing was changed.
@@ -81,7 +81,7 @@ class Sync:
         return SyncPlan(sections, unchanged, positions)
 
     def _find_known(self, nodes: Sequence[Node], scope: Scope) -> list[Known]:
-        """What the store holds of the source, and of the documents that it gives."""
+        """Find the stored nodes in scope, and those of the given documents."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
         found = catalog.known(documents=documents, sources=scope.sources, owners=WHOLES)
@@ -119,7 +119,7 @@ class Sync:
 
 
 def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
-    """Texts without titles that may show that what is gone and what is new are the same."""
+    """Return the untitled texts of added and removed sections, if there are both."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
     return [own_text(section.node) for section in left] if both else []
@@ -130,5 +130,5 @@ def _sort_key(node: Node) -> tuple[str, str, int]:
 
 
 def _require_current(section: Section) -> Node:
-    assert section.now is not None, "only removed sections are no more"  # noqa: S101
+    assert section.now is not None, "only removed sections have no new version"  # noqa: S101
     return section.now

@@ -235,7 +235,7 @@ def test_a_source_that_is_empty_all_at_once_is_doubted(memory, docs, synced, hel
     """A folder without documents is refused; saying so lets everything retire."""
     for file in docs.iterdir():
         file.unlink()
-    with pytest.raises(InvalidInputError, match="holds no documents"):
+    with pytest.raises(InvalidInputError, match="contains no documents"):
         memory.sync(docs)
     assert len(held(memory)) == 4
     with pytest.raises(InvalidInputError, match="nothing was given"):

@@ -1,4 +1,4 @@
-"""``link``: Markdown, wiki and HTML links between documents, and metadata values they share."""
+"""Linker ``link``: Markdown, wiki and HTML links, and metadata values that documents share."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,14 +9,14 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
 class LinkLinker:
-    """Resolves link targets in both directions, so the order of ingest does not matter."""
+    """Resolves links of new and of stored documents, so the order of ingest does not matter."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors and bounds of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges along the links of the new nodes, and along old links that lead to them."""
+        """Return edges for links from the new nodes, and for stored links that lead to them."""
         keys = [node.key for node in new]
         pairs = dict.fromkeys(
             (*self._find_outgoing(keys, store), *self._find_incoming(keys, store))
@@ -31,7 +31,7 @@ class LinkLinker:
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
     def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (new node, node that it links to)."""
+        """Yield pairs (new node, node that it links to)."""
         references = store.references(keys)
         owners = store.addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
@@ -41,7 +41,7 @@ class LinkLinker:
                 )
 
     def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (node that links to it, new node)."""
+        """Yield pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
         owners = store.addressed(sorted({a for found in addresses.values() for a in found}))
         specific = [
@@ -53,7 +53,7 @@ class LinkLinker:
                 yield from ((reader, key) for reader in readers.get(address, ()))
 
     def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
-        """The nodes that a target leads to; none when too many carry it to mean one of them."""
+        """Return the nodes that a target leads to; none if it is ambiguous."""
         shared = target.startswith("metadata:")
         most = self._settings.max_shared if shared else self._settings.max_owners
         return owners if len(owners) <= most else ()

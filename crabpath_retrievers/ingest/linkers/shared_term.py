@@ -1,6 +1,6 @@
-"""``shared_term``: rare names and identifiers that two chunks share.
+"""Linker ``shared_term``: two chunks contain the same rare name or identifier.
 
-Where titles are headlines nobody repeats, the names inside the texts connect them.
+It connects corpora whose titles are headlines that no other text repeats.
 """
 
 import re
@@ -19,14 +19,14 @@ _MAX_NAME_WORDS = 4
 
 
 class SharedTermLinker:
-    """Edges between chunks that share a term which few chunks have."""
+    """Links chunks that share a term found in few chunks."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors and bounds of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges, both ways, between each new node and the chunks that share its rare terms."""
+        """Return edges, both ways, between new nodes and chunks that share their rare terms."""
         terms = {node.key: term_candidates(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
         holders = {
@@ -37,7 +37,7 @@ class SharedTermLinker:
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
-        # Full text knows nothing of capitals: the other text must hold the term as a name too.
+        # Full-text search ignores case: the other text must contain the term as a name, too.
         terms |= {key: term_candidates(nodes[key].text) for key in others}
         for key, other in dict.fromkeys(
             (key, other)
@@ -53,7 +53,7 @@ class SharedTermLinker:
     def _choose_terms(
         self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
     ) -> dict[int, list[tuple[str, ...]]]:
-        """The terms of each node that are worth a search."""
+        """Choose the terms of each node that are searched for."""
         known = {word for found in terms.values() for term in found for word in term}
         frequencies = store.frequencies(sorted(known))
         return {key: self._select_rarest(found, frequencies) for key, found in terms.items()}
@@ -61,7 +61,7 @@ class SharedTermLinker:
     def _select_rarest(
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[str, ...]]:
-        """Terms that could be shared by few chunks, rarest first, bounded in number."""
+        """Return at most ``max_terms`` terms that few chunks can share, rarest first."""
         ranked = []
         for term in terms:
             rarest = min(frequencies.get(word, 0) for word in term)
@@ -73,7 +73,7 @@ class SharedTermLinker:
 
 @lru_cache(maxsize=4096)
 def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
-    """Names of two to four capitalised words, names inside names too, and identifiers."""
+    """Find identifiers and names: two to four capitalised words, also within longer names."""
     found = list(words(text))
     terms = set(_iterate_names(text, found))
     for word in found:
@@ -84,7 +84,7 @@ def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _iterate_names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
-    """Runs of capitalised words with nothing but a space, hyphen or period between them."""
+    """Yield runs of capitalised words separated only by a space, hyphen, period or apostrophe."""
     run_numbers = []
     run = 0
     for index, word in enumerate(found):
