@@ -1,4 +1,4 @@
-"""The steps by which documents come to stand for others: merge and split."""
+"""Maintenance steps that merge near-duplicates and split broad texts."""
 
 from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
@@ -11,19 +11,17 @@ from crabpath_retrievers.storage.batching import parts
 StepCounts = tuple[int, int, dict[str, int]]
 """How many items a step looked at, how many it changed, and further counts by name."""
 
-_MAX_QUESTIONS = 50  # of one document: more tell nothing new
-_PAIRS_PER_TRANSACTION = (
-    20  # pairs in one transaction: a learner waits for it, half a second at most
-)
+_MAX_QUESTIONS = 50  # of one document; more do not change the decision
+_PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
 
 
 def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
-    """Near-duplicates, each group under one keeper.
+    """Merge near-duplicates, each group into one or more of its nodes.
 
     Args:
-        store: Whose.
-        rules: What counts as near, and what may differ.
-        run: Id of the maintenance; empty to look only.
+        store: The graph store.
+        rules: Least cosine of duplicates, and metadata keys that may differ.
+        run: Id of the maintenance run; empty for a dry run.
     """
     looked, groups = same(store.twins.texts(rules.batch), rules.places)
     pairs: list[Merged] = []
@@ -37,13 +35,13 @@ def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts
 def split(
     store: GraphStore, rules: MaintenanceSettings, splitting: Splitting | None, run: str
 ) -> StepCounts:
-    """Texts that have grown too broad.
+    """Split texts that cover several topics.
 
     Args:
-        store: Whose.
-        rules: What counts as broad.
-        splitting: What embeds and indexes parts; None where there is no embedder.
-        run: Id of the maintenance; empty to look only: then no chat model is asked either.
+        store: The graph store.
+        rules: When a text is too broad, and the size of its parts.
+        splitting: Embeds and indexes the parts; None if there is no embedder.
+        run: Id of the maintenance run; empty for a dry run, which calls no chat model.
     """
     if splitting is None:
         return 0, 0, {"needs an embedder": 1}

@@ -1,4 +1,4 @@
-"""Where topics begin in a text, by a chat model; the text is data in its prompt, never a task."""
+"""Finds topics in a text with a chat model; the prompt treats the text as data."""
 
 import json
 import logging
@@ -26,18 +26,18 @@ _MAX_SENTENCES = 300  # sentences
 
 @dataclass(frozen=True, slots=True)
 class ModelTopics:
-    """Asks one chat model.
+    """Finds topics with a chat model.
 
     Attributes:
         model: Any LangChain chat model.
-        timeout: Seconds.
+        timeout: Longest duration of a call, in seconds.
     """
 
     model: BaseChatModel
     timeout: float = 30.0
 
     def __call__(self, sentences: Sequence[str]) -> Sequence[int] | None:
-        """Numbers of the sentences with which topics begin; None where it fails or is unclear."""
+        """Return the indices of sentences that begin a topic; None if the model fails."""
         if not 1 < len(sentences) <= _MAX_SENTENCES:
             return None
         numbered = [
@@ -47,13 +47,13 @@ class ModelTopics:
         try:
             answer: Any = limited(lambda: self.model.invoke(messages), self.timeout)
             return _parse_numbers(str(answer.text), len(sentences))
-        except Exception as error:  # models fail in many ways, and sentences are always there
+        except Exception as error:  # any failure of a model: the text is split by sentences
             _log.warning("the chat model could not divide a text: %r", error)
             return None
 
 
 def no_topics(_sentences: Sequence[str]) -> None:
-    """Nobody can tell."""
+    """Find no topics: there is no chat model."""
 
 
 def _parse_numbers(answer: str, count: int) -> list[int] | None:

@@ -1,7 +1,7 @@
-"""One schedule, of which each batch is one transaction.
+"""Runs the steps of maintenance; each batch of a step is one transaction.
 
-A step begins with what it finds, so a run that was killed is finished by the next one, and a
-second dry run finds what the first has found.
+A step starts from the stored state, so the next run finishes what a killed run left, and a dry run
+can be repeated with the same result.
 """
 
 import logging
@@ -30,7 +30,7 @@ from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.knobs import tuned
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.maintenance.dying import Candidate, dying
-from crabpath_retrievers.maintenance.fading import Fading, faded
+from crabpath_retrievers.maintenance.fading import Fading, find_faded
 from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.splitting import Splitting
@@ -48,7 +48,7 @@ STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "co
 
 
 def _do_nothing() -> None:
-    """There is no index at hand; whoever opens the memory next lets it catch up."""
+    """Do nothing: without an index at hand, the next open of the memory updates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Upkeep:
     """Runs maintenance on a graph store.
 
     Attributes:
-        store: Whose.
-        settings: What goes, what stays.
-        notes: Whose vectors go with them; None beside the process that has the index.
-        held: Asks that index which nodes it holds.
-        settled: Has that index catch up with the store; safe to repeat.
-        splitting: What splits texts; None where there is no embedder.
+        store: The graph store.
+        settings: Thresholds of all steps.
+        notes: Vector index of notes; None in a process without the index.
+        held: Asks the vector index which of some nodes it holds; None without an index.
+        settled: Brings the index in line with the store; safe to repeat.
+        splitting: Splits nodes; None if there is no embedder.
     """
 
     store: GraphStore
@@ -74,15 +74,15 @@ class Upkeep:
     def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
         """Run steps, in the order of ``STEPS``.
 
-        Queries and learners go on beside it; a learner that meets it repeats its work.
+        Queries and learning continue meanwhile; a learner with a conflicting write retries.
 
         Args:
-            steps: Which.
-            dry_run: Only look.
+            steps: Names of the steps to run.
+            dry_run: Report what would change, and change nothing.
 
         Raises:
-            InvalidInputError: There is no such step.
-            StoreLockedError: Maintenance, or an ingest, is running already.
+            InvalidInputError: A step does not exist, or there are none.
+            StoreLockedError: Maintenance or an ingest is running already.
         """
         steps = texts_of(steps, name="steps")
         unknown = [step for step in steps if step not in STEPS]
@@ -107,15 +107,15 @@ class Upkeep:
         return report
 
     def undo(self, run: str) -> None:
-        """Take back what a maintenance changed; what was learned since stays.
+        """Undo the changes of a maintenance run; what was learned since stays.
 
-        Records of turns and notes that were deleted do not come back.
+        Deleted turn records and notes are not restored.
 
         Raises:
-            NotFoundError: The journal knows no such maintenance.
+            NotFoundError: The journal has no such run.
         """
         if not self.store.upkeep.knows(run):
-            msg = f"the journal knows no maintenance {run!r:.250}: check the id that it reported"
+            msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)
         with self.store.ingesting():
             self.store.apply([UndoMaintenance(run)])
@@ -137,7 +137,7 @@ class Upkeep:
         return StepReport(step, looked, changed, round(time.perf_counter() - begun, 3), detail)
 
     def _check_health(self, run: str) -> StepCounts:
-        """The health of every namespace, kept for its history."""
+        """Measure the health of every namespace, and store the reports."""
         names, ill = self.store.upkeep.namespaces(), 0
         for name in names:
             report = checkup(self.store, name, self.settings, self.held, record=bool(run))
@@ -145,7 +145,7 @@ class Upkeep:
         return len(names), 0, {"out of range": ill}
 
     def _run_autotuner(self, run: str, *, asked: bool) -> StepCounts:
-        """The knobs of every namespace, where that is switched on or nothing else is asked for."""
+        """Tune the knobs of every namespace, if enabled or if it is the only step."""
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
@@ -156,11 +156,11 @@ class Upkeep:
         return len(turned), sum(len(report.adjustments) for report in turned), {"braked": braked}
 
     def _fade(self, run: str) -> StepCounts:
-        """Weights that have come back to what the text says."""
+        """Drop learned weights that have decayed to their prior."""
         return self._drop_weights(run, lambda faded: faded.at_floor)
 
     def _prune(self, run: str) -> StepCounts:
-        """Edges that learning alone had made, and notes that nobody vouched for."""
+        """Drop edges made by learning that have decayed, and expired automatic notes."""
         looked, changed, _ = self._drop_weights(run, lambda faded: faded.pruned)
         notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
@@ -172,7 +172,7 @@ class Upkeep:
             clock = self.store.walk.clock(name)
             half_life = tuned(self.settings, clock.knobs).learning.half_life
             for block in self.store.upkeep.weights(clock.key, rules.batch):
-                gone = which(faded(block, clock.exponent, half_life, rules))
+                gone = which(find_faded(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
                     self.store.apply([DropWeights(run, name, tuple(gone))])
@@ -185,7 +185,7 @@ class Upkeep:
             clock = self.store.walk.clock(name)
             if not clock.notes:
                 continue
-            found = [
+            candidates = [
                 Candidate(
                     note.id,
                     note.degree,
@@ -197,8 +197,8 @@ class Upkeep:
                 )
                 for note in self.store.upkeep.answers(clock.key)
             ]
-            gone = dying(found, probation, strong, self.settings.maintenance)
-            looked, changed = looked + len(found), changed + len(gone)
+            gone = dying(candidates, probation, strong, self.settings.maintenance)
+            looked, changed = looked + len(candidates), changed + len(gone)
             if run and gone:
                 self.store.apply([RemoveNotes(tuple(gone))])
                 if self.notes is not None:
@@ -206,7 +206,7 @@ class Upkeep:
         return looked, changed
 
     def _merge(self, run: str, *, asked: bool) -> StepCounts:
-        """Near-duplicates, where that is switched on or nothing else is asked for."""
+        """Merge near-duplicates, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.merge):
             return 0, 0, {"off": 1}
         found = merge(self.store, self.settings.maintenance, run)
@@ -215,13 +215,13 @@ class Upkeep:
         return found
 
     def _split(self, run: str, *, asked: bool) -> StepCounts:
-        """Texts that are too broad, where that is switched on or nothing else is asked for."""
+        """Split broad texts, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.split):
             return 0, 0, {"off": 1}
         return split(self.store, self.settings.maintenance, self.splitting, run)
 
     def _connect(self, run: str) -> StepCounts:
-        """Nodes that no edge leads to, with those nearest to them."""
+        """Connect isolated nodes with their nearest neighbours."""
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
@@ -241,7 +241,7 @@ class Upkeep:
             yield [node.key for node in block], [node.vector for node in block]
 
     def _compact(self, run: str) -> StepCounts:
-        """Records of turns, and rows of the journal, beyond those that are kept."""
+        """Delete the oldest turn records and journal rows beyond the limits."""
         rules, reads = self.settings.maintenance, self.store.upkeep
         looked = old = 0
         for name in reads.namespaces():

@@ -93,7 +93,7 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content):
     plan = memory.sync(docs)
     assert plan.skipped == (file.as_posix(),)
     assert not plan
-    with pytest.raises(InvalidInputError, match="no text of at most 1,000 bytes"):
+    with pytest.raises(InvalidInputError, match="not a text file of at most 1,000 bytes"):
         memory.sync(file)
 
 
