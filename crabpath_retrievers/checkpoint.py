@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
             raise InvalidInputError(msg) from error
 
     @classmethod
-    def read(cls, path: Path) -> "Checkpoint":
+    def load(cls, path: Path) -> "Checkpoint":
         """What was kept; nothing yet where there is no file.
 
         Raises:
@@ -56,3 +56,5 @@ class Checkpoint(NamedTuple):
             msg = f"{path} is no checkpoint of a replay: give another file, or delete it"
             raise InvalidInputError(msg) from error
         return found
+
+    read = load  # until every caller uses the new name

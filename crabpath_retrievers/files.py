@@ -1,4 +1,4 @@
-"""Text files as documents."""
+"""Reads text files as documents."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,14 +10,14 @@ from crabpath_retrievers.ingest.chunking import is_markdown, title_of_path
 
 
 def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
-    """Read text files; directories are searched, hidden files and folders left out.
+    """Read text files and directories; hidden files and folders are skipped.
 
     Args:
         paths: Files and directories.
 
     Returns:
-        One document per text file, also of an empty one, its path as source; and the files that
-        are not text.
+        One document per text file, also for empty files, with its path as source; and the files
+        that are not text.
 
     Raises:
         InvalidInputError: A path does not exist or cannot be read.
@@ -28,8 +28,8 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
         if not path.exists():
             msg = f"{path} does not exist: give a text file or a directory"
             raise InvalidInputError(msg)
-        for file in _files(path):
-            text = decoded(_bytes(file))
+        for file in _list_files(path):
+            text = decoded(_read_bytes(file))
             if text is None:
                 skipped.append(file)
             else:
@@ -37,7 +37,7 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
     return documents, skipped
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     if path.is_file():
         yield path
         return
@@ -47,7 +47,7 @@ def _files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def _bytes(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
@@ -56,7 +56,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def decoded(data: bytes) -> str | None:
-    """The text of a file; None where it is no text."""
+    """Decode the content of a file; None if it is not text."""
     if b"\x00" in data:
         return None
     try:
@@ -66,9 +66,9 @@ def decoded(data: bytes) -> str | None:
 
 
 def document_of(source: str, text: str) -> Document:
-    """A file as a document."""
+    """Make a document from a file."""
     metadata = {"source": source}
-    # A Markdown file is titled by its first heading; anything else by its name.
+    # The title of a Markdown file is its first heading, that of another file its name.
     if not is_markdown(source, metadata):
         metadata["title"] = title_of_path(source)
     return Document(page_content=text, metadata=metadata)

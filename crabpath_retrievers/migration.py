@@ -38,8 +38,8 @@ def migrate(
     """
     place, goal = place_of(source), place_of(destination)
     require_existing(place)
-    if _same(place, goal):
-        return _reindexed(goal, vectors)
+    if _is_same_place(place, goal):
+        return _reindex(goal, vectors)
     with closing(GraphStore(place)) as store, store.dumping() as dump:
         known = [store.name, dump.counts(dump.everything()), dump.last()]
         origin = sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
@@ -47,13 +47,13 @@ def migrate(
             return memory.copy_from(dump, origin)
 
 
-def _same(place: str, goal: str) -> bool:
+def _is_same_place(place: str, goal: str) -> bool:
     if "://" in place or "://" in goal:
         return place == goal
     return Path(place).resolve() == Path(goal).resolve()
 
 
-def _reindexed(place: str, vectors: Any) -> Imported:
+def _reindex(place: str, vectors: Any) -> Imported:
     if vectors is None:
         msg = "source and destination are the same: say with vectors where the vectors go"
         raise InvalidInputError(msg)

@@ -17,7 +17,7 @@ SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
 PAUSES = frozenset({"GraphInterrupt"})
 """Exceptions, by name, by which a chain waits for a person."""
 
-_NEVER = PAUSES | {
+_NEVER_COUNTED = PAUSES | {
     "GraphBubbleUp",
     "CancelledError",
     "NodeCancelledError",
@@ -53,7 +53,7 @@ class Rule:
             msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
             raise InvalidInputError(msg)
 
-    def scored(self, score: float | bool) -> float:  # noqa: FBT001  LangSmith scores are booleans too
+    def convert_score(self, score: float | bool) -> float:  # noqa: FBT001  LangSmith scores are booleans too
         """The outcome of a score in [0, 1]; True is 1, False is 0.
 
         Raises:
@@ -129,7 +129,7 @@ class OutcomePolicy:
                 msg = f"{field.name} must be a Rule(outcome, source, on), not {shown(value)}"
                 raise InvalidInputError(msg)
             if field.name not in get_args(Kind):
-                object.__setattr__(self, field.name, _texts(field.name, value))
+                object.__setattr__(self, field.name, _require_texts(field.name, value))
 
     def rule(self, kind: Kind) -> Rule:
         """What events of a kind mean."""
@@ -140,13 +140,13 @@ class OutcomePolicy:
         """The highest event of the table that counts; None where none of them does."""
         return next((kind for kind in get_args(Kind) if kind in seen and self.rule(kind).on), None)
 
-    def about_documents(self, names: Collection[str]) -> bool:
+    def is_about_documents(self, names: Collection[str]) -> bool:
         """Whether an error may say something about what was retrieved.
 
         Args:
             names: Of its class and of the bases of that: see :func:`names_of`.
         """
-        return {*names}.isdisjoint({*_NEVER, *self.not_about_documents})
+        return {*names}.isdisjoint({*_NEVER_COUNTED, *self.not_about_documents})
 
 
 def names_of(error: type[BaseException]) -> frozenset[str]:
@@ -160,7 +160,7 @@ def rank(kind: str) -> int:
     return kinds.index(kind) if kind in kinds else len(kinds)
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
+def _require_texts(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (tuple, list, set, frozenset)) and all(isinstance(v, str) for v in value):
         return tuple(value)
     msg = f"{name} must be a tuple of texts, not {shown(value)}"

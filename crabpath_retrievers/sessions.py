@@ -12,9 +12,9 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.query import Query
 
-_ASKING = ("query", "task_type")
-_SAYING = ("outcome", "answer", "used", "correction")
-_FIELDS = ("session", *_ASKING, *_SAYING, "time")
+_QUERY_FIELDS = ("query", "task_type")
+_FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
+_ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 
 
 class Line(NamedTuple):
@@ -80,12 +80,12 @@ def past_of(line: Line) -> Past:
     Raises:
         InvalidInputError: It cannot be replayed.
     """
-    data = _object(line.text)
+    data = _parse_object(line.text)
     query = Query.of(data.get("query", ""), task_type=data.get("task_type"))
     for name in ("answer", "correction", "session"):
         _require(name, data.get(name), str, int if name == "session" else str)
     _require_time(data.get("time"))
-    said = {name: data[name] for name in _SAYING if data.get(name) is not None}
+    said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
     if "outcome" not in said:
         if {"used", "correction"} & said.keys():
             msg = "it says what was used or right, and no outcome: give one from -1 to 1"
@@ -104,7 +104,7 @@ def troubles(path: Path) -> Iterator[Trouble]:
             yield Trouble(line.number, str(error))
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _parse_object(text: bytes) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -113,9 +113,9 @@ def _object(text: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         msg = 'it is no object: write {"query": …, "outcome": …}'
         raise InvalidInputError(msg)
-    unknown = sorted(data.keys() - set(_FIELDS))
+    unknown = sorted(data.keys() - set(_ALL_FIELDS))
     if unknown:
-        msg = f"it has a field {unknown[0]!r}: use {', '.join(_FIELDS)}"
+        msg = f"it has a field {unknown[0]!r}: use {', '.join(_ALL_FIELDS)}"
         raise InvalidInputError(msg)
     return data
 

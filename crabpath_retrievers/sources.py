@@ -1,6 +1,6 @@
-"""Folders as they are now: listed and read so that nothing is missed and nothing is torn.
+"""Reads folders for a sync, completely or not at all.
 
-What cannot be read must not look as if it had been deleted: then the whole reading is refused.
+A file that cannot be read must not look deleted, so an error refuses the whole folder.
 """
 
 import os
@@ -14,20 +14,20 @@ from langchain_core.documents import Document
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.files import decoded, document_of
 
-_ATTEMPTS = 3  # to read a file that is being written
-_MEMORY = "graph.sqlite"  # a directory that holds it is a memory, not a source
+_ATTEMPTS = 3  # attempts to read a file that is being written
+_GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
 
 
 @dataclass(slots=True)
 class Folder:
-    """One file or directory as it is now.
+    """Content of one file or directory.
 
     Attributes:
-        root: As sources under it begin.
-        documents: One per text file.
-        blank: Those of files without text.
-        skipped: Sources of files that are no text or too large.
-        aliases: How ``add`` calls the documents of the working directory, where that is the root.
+        root: Prefix of the sources of all documents below it.
+        documents: One document per text file.
+        blank: Documents of files without text.
+        skipped: Sources of files that are not text or too large.
+        aliases: If the root is the working directory: the sources that ``add`` gives its files.
     """
 
     root: str
@@ -38,24 +38,24 @@ class Folder:
 
 
 def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> Folder:
-    """Read a file, or all text files of a directory but hidden ones and those of a memory.
+    """Read a file, or all text files of a directory except hidden files and memories.
 
     Args:
-        path: Of the file or directory.
-        held: Whether the memory holds anything under a root.
-        largest: Bytes of the largest file that is read.
+        path: File or directory.
+        held: Tells whether the memory holds documents under a root.
+        largest: Size of the largest file that is read, in bytes.
 
     Raises:
-        InvalidInputError: It does not exist, it or something in it cannot be read or changes all
-            the time; a single file is no text or too large.
+        InvalidInputError: The path does not exist; a file cannot be read or keeps changing; or a
+            single file is not text or too large.
     """
     try:
         require_path(path)
-        folder = _read(path, Folder(_spelled(path, held)), largest)
+        folder = _read_files(path, Folder(_choose_root(path, held)), largest)
     except OSError as error:
         _refuse(error)
     if path.is_file() and folder.skipped:
-        msg = f"{path} is no text of at most {largest:,} bytes: leave it out, or convert it"
+        msg = f"{path} is not a text file of at most {largest:,} bytes: leave it out, or convert it"
         raise InvalidInputError(msg)
     return folder
 
@@ -64,18 +64,18 @@ def require_path(path: Path) -> None:
     """Refuse a path that does not exist.
 
     Raises:
-        InvalidInputError: It does not.
+        InvalidInputError: The path does not exist.
     """
     if not path.exists():
         msg = f"{path} does not exist: give a text file or a directory; nothing was changed"
         raise InvalidInputError(msg)
 
 
-def _read(path: Path, folder: Folder, largest: int) -> Folder:
-    for file in _files(path):
+def _read_files(path: Path, folder: Folder, largest: int) -> Folder:
+    for file in _list_source_files(path):
         below = file.relative_to(path).as_posix()
         source = folder.root if file == path else f"{folder.root}/{below}"
-        data = _bytes(file, largest)
+        data = _read_unchanged(file, largest)
         text = None if data is None else decoded(data)
         if text is None:
             folder.skipped.append(source)
@@ -88,19 +88,19 @@ def _read(path: Path, folder: Folder, largest: int) -> Folder:
     return folder
 
 
-def _spelled(path: Path, held: Callable[[str], bool]) -> str:
-    """The root as the memory knows it already: the same folder may be written in several ways."""
+def _choose_root(path: Path, held: Callable[[str], bool]) -> str:
+    """Choose the spelling of the root that the memory uses already: relative or absolute."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100  links stay as they are
     here = Path.cwd()
     ways = [path.as_posix(), absolute.as_posix()]
     if absolute.is_relative_to(here):
         ways.append(absolute.relative_to(here).as_posix())
-    named = [way for way in ways if way != "."]  # under "." would be everything
+    named = [way for way in ways if way != "."]  # "." would match every source
     return next(filter(held, named), named[0])
 
 
-def _files(path: Path) -> Iterator[Path]:
-    """The files of a directory; links to directories are not followed, memories left out."""
+def _list_source_files(path: Path) -> Iterator[Path]:
+    """Yield the files of a directory; links to directories and memories are skipped."""
     if path.is_file():
         yield path
         return
@@ -108,7 +108,7 @@ def _files(path: Path) -> Iterator[Path]:
         msg = f"{path} is neither a file nor a directory: give a text file or a directory"
         raise InvalidInputError(msg)
     for place, folders, names in os.walk(path, onerror=_refuse):
-        if _MEMORY in names:
+        if _GRAPH_FILE in names:
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -121,33 +121,33 @@ def _refuse(error: OSError) -> NoReturn:
     raise InvalidInputError(msg) from error
 
 
-def _bytes(file: Path, largest: int) -> bytes | None:
-    """What a file holds, read while nobody wrote it; None where it is too large."""
+def _read_unchanged(file: Path, largest: int) -> bytes | None:
+    """Read a file that does not change meanwhile; None if it is too large."""
     for _ in range(_ATTEMPTS):
         before = file.stat()
         if before.st_size > largest:
             return None
         data = file.read_bytes()
-        if _state(before) == _state(file.stat()) and len(data) == before.st_size:
+        if _get_state(before) == _get_state(file.stat()) and len(data) == before.st_size:
             return data
-    msg = f"{file} changes while it is read: run sync again when it is complete"
+    msg = f"{file} changed while it was read: run sync again when it is complete"
     raise InvalidInputError(msg)
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
+def _get_state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def require_documents(folders: Iterable[Folder]) -> None:
-    """Refuse folders without documents: rather a wrong path than a source that was emptied.
+    """Refuse folders without documents: a wrong path is more likely than an emptied source.
 
     Raises:
-        InvalidInputError: One has none.
+        InvalidInputError: A folder has no documents.
     """
     for folder in folders:
         if not folder.documents:
             msg = (
-                f"{folder.root} holds no documents: check the path, or pass --allow-empty "
-                "(allow_empty=True) to retire what the memory holds of it"
+                f"{folder.root} contains no documents: check the path, or pass --allow-empty "
+                "(allow_empty=True) to remove what the memory holds of it"
             )
             raise InvalidInputError(msg)

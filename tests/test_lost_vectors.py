@@ -119,7 +119,7 @@ def test_a_new_memory_over_the_vectors_of_another(path, tmp_path):
     with opened(tmp_path / "other") as memory:
         memory.add_documents([Document("Another", id="x")], progress=None)
     for reindex in (False, True):
-        with pytest.raises(ConfigurationError, match="200 vectors, and none of this memory"):
+        with pytest.raises(ConfigurationError, match="200 vectors, but none of this memory"):
             opened(tmp_path / "other", vectors=path / "vectors", reindex=reindex)
     with opened(path) as memory:
         assert memory.index.count() == 200

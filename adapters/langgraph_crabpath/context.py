@@ -21,17 +21,17 @@ def format_documents(documents: Iterable[Document]) -> str:
     Args:
         documents: Documents of a retriever; ``id`` and ``metadata["title"]`` are shown.
     """
-    shown = "\n".join(_shown(document) for document in documents)
+    shown = "\n".join(_format_document(document) for document in documents)
     return f"{_RULE}\n<documents>\n{shown}\n</documents>"
 
 
-def _shown(document: Document) -> str:
+def _format_document(document: Document) -> str:
     named = {"id": document.id, "title": document.metadata.get("title")}
     attributes = "".join(
-        f' {name}="{_attribute(str(value))}"' for name, value in named.items() if value
+        f' {name}="{_escape_attribute(str(value))}"' for name, value in named.items() if value
     )
     return f"<document{attributes}>\n{_TAG.sub('&lt;', document.page_content)}\n</document>"
 
 
-def _attribute(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     return escape(" ".join(text.split()), {'"': "&quot;"})

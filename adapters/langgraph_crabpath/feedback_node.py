@@ -16,7 +16,7 @@ from langgraph_crabpath.recording import feedback_id, record
 from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever, user_of
 from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
 
-_SHOWN = 500  # characters of a document that a person is shown
+_MAX_CHARS = 500  # characters of a document that a person is shown
 
 
 class FeedbackNode(Node):
@@ -38,7 +38,7 @@ class FeedbackNode(Node):
         self._ask, self._namespace, self._source = ask, namespace, source
 
     def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        turn_id = self._turn(state)
+        turn_id = self._find_turn(state)
         namespace = namespace_of(self._retriever, self._namespace, config)
         fixed = {
             "source": self._source,
@@ -47,15 +47,15 @@ class FeedbackNode(Node):
             "feedback_id": feedback_id(turn_id, namespace),
         }
         if self._ask:
-            feedback = self._asked(state, turn_id, fixed)
-        elif (said := self._said(state)) is not None:
+            feedback = self._ask_person(state, turn_id, fixed)
+        elif (said := self._read_feedback(state)) is not None:
             feedback = feedback_of(said, turn_id, **fixed)
         else:
             return {}
         receipt = yield from record(self._retriever, feedback)
         return {self._keys["feedback_key"]: receipt}
 
-    def _turn(self, state: Any) -> str:
+    def _find_turn(self, state: Any) -> str:
         turn, documents = self._keys["turn_key"], self._keys["documents_key"]
         found = held(state, turn) or turn_of(held(state, documents))
         if found is None:
@@ -66,7 +66,7 @@ class FeedbackNode(Node):
             raise InvalidInputError(msg)
         return str(found)
 
-    def _said(self, state: Any) -> dict[str, Any] | None:
+    def _read_feedback(self, state: Any) -> dict[str, Any] | None:
         """What the state says about the answer; None where it leaves that open."""
         keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FIELDS}  # type: ignore[literal-required]
         outcome, correction = keys["outcome"], keys["correction"]
@@ -79,15 +79,17 @@ class FeedbackNode(Node):
         said = {name: held(state, key) for name, key in keys.items()}
         return None if said["outcome"] is None and said["correction"] is None else said
 
-    def _asked(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
+    def _ask_person(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
         """Ask until the answer can be used. On resuming LangGraph replays the earlier answers."""
-        answer = self._answer(state)
+        answer = self._find_answer(state)
         payload = {
             "type": "crabpath_feedback",
             "turn_id": turn_id,
-            "question": self._question(state),
+            "question": self._find_question(state),
             "answer": answer,
-            "documents": [_shown(item) for item in held(state, self._keys["documents_key"]) or ()],
+            "documents": [
+                _summarise_document(item) for item in held(state, self._keys["documents_key"]) or ()
+            ],
         }
         while True:
             said = interrupt(payload)
@@ -96,12 +98,12 @@ class FeedbackNode(Node):
             except InvalidInputError as error:
                 payload = {**payload, "error": str(error)}
 
-    def _question(self, state: Any) -> str | None:
+    def _find_question(self, state: Any) -> str | None:
         asked = held(state, self._keys["query_key"])
         found = last_question(held(state, self._keys["messages_key"])) if asked is None else asked
         return None if found is None else str(found)
 
-    def _answer(self, state: Any) -> str | None:
+    def _find_answer(self, state: Any) -> str | None:
         answer = held(state, self._keys["answer_key"])
         return None if answer is None else str(answer)
 
@@ -144,11 +146,11 @@ def crabpath_feedback(
     )
 
 
-def _shown(document: Any) -> dict[str, Any]:
+def _summarise_document(document: Any) -> dict[str, Any]:
     title = document.metadata.get("title")
     text = document.page_content
     return {
         "id": document.id,
         "title": None if title is None else str(title),
-        "text": text if len(text) <= _SHOWN else text[:_SHOWN] + " …",
+        "text": text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + " …",
     }

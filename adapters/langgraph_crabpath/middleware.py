@@ -101,7 +101,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
         """Record what the user said about the last answer, then retrieve."""
-        return run(self._before(state, ensure_config(config)))
+        return run(self._run_before(state, ensure_config(config)))
 
     async def abefore_agent(
         self,
@@ -110,7 +110,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
         """As :meth:`before_agent`, off the event loop."""
-        return await arun(self._before(state, ensure_config(config)))
+        return await arun(self._run_before(state, ensure_config(config)))
 
     def wrap_model_call(
         self,
@@ -118,7 +118,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         handler: "Callable[[ModelRequest[Any]], ModelResponse[Any]]",
     ) -> "ModelResponse[Any]":
         """Show the documents to the model."""
-        return handler(_informed(request))
+        return handler(_insert_documents(request))
 
     async def awrap_model_call(
         self,
@@ -126,7 +126,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         handler: "Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]",
     ) -> "ModelResponse[Any]":
         """As :meth:`wrap_model_call`."""
-        return await handler(_informed(request))
+        return await handler(_insert_documents(request))
 
     def after_agent(
         self,
@@ -135,7 +135,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
         """Record what was seen of the run, as far as the policy counts it."""
-        return run(self._after(state, ensure_config(config)))
+        return run(self._run_after(state, ensure_config(config)))
 
     async def aafter_agent(
         self,
@@ -144,13 +144,13 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
         """As :meth:`after_agent`, off the event loop."""
-        return await arun(self._after(state, ensure_config(config)))
+        return await arun(self._run_after(state, ensure_config(config)))
 
-    def _before(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def _run_before(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
         said = state.get("crabpath_feedback")
         update: dict[str, Any] = {"crabpath_feedback": None, "crabpath_receipts": []}
         if said is not None:
-            update["crabpath_receipts"] = yield from self._told(state, said, config)
+            update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
         question = last_question(state["messages"])
         if question is None or not question.strip():  # an image alone, or a run that goes on
             return {**update, "crabpath_documents": [], "crabpath_turns": []}
@@ -161,7 +161,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             "crabpath_turns": [found.turn_id],
         }
 
-    def _told(
+    def _record_user_feedback(
         self, state: CrabPathState, said: Any, config: RunnableConfig
     ) -> Steps[list[dict[str, Any]]]:
         """What the user says takes the place of what was seen of the same run."""
@@ -178,10 +178,10 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             ]
         except InvalidInputError as error:  # raised, it would fail every later run of the thread
             return refused(str(error))
-        return (yield from self._recorded(given))
+        return (yield from self._record_all(given))
 
-    def _after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        messages = _of_this_run(state["messages"])
+    def _run_after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+        messages = _select_run_messages(state["messages"])
         tools = [found.turn_id for found in found_in({"messages": messages})]
         turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *tools]))
         answer = answer_of(messages, state.get("structured_response"))
@@ -195,11 +195,11 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             )
             for turn in turns
         ]
-        receipts = yield from self._recorded(given)
+        receipts = yield from self._record_all(given)
         earlier = state.get("crabpath_receipts", [])
         return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
 
-    def _recorded(self, given: Sequence[Feedback]) -> Steps[list[dict[str, Any]]]:
+    def _record_all(self, given: Sequence[Feedback]) -> Steps[list[dict[str, Any]]]:
         receipts = []
         for feedback in given:
             receipt = yield from record(self._retriever, feedback)
@@ -207,7 +207,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         return receipts
 
 
-def _informed(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
+def _insert_documents(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
     """The request with the documents before the question that they were found for."""
     documents: Any = request.state.get("crabpath_documents")
     if not documents:
@@ -218,7 +218,7 @@ def _informed(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
     return request.override(messages=messages)
 
 
-def _of_this_run(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _select_run_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """What came after the last human message."""
     human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     return list(messages[human[-1] + 1 if human else 0 :])

@@ -24,7 +24,7 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     Raises:
         InvalidInputError: It is none of these.
     """
-    given = _mapping(said)
+    given = _to_mapping(said)
     unknown = sorted(map(str, set(given) - set(FIELDS)))
     if unknown:
         msg = f"unknown fields {unknown} in the feedback: use {', '.join(FIELDS)}"
@@ -65,7 +65,7 @@ def feedback_of(said: Any, turn_id: str, **fields: Any) -> Feedback:
     return Feedback(turn_id, given.pop("outcome"), **given)
 
 
-def _mapping(said: Any) -> Mapping[str, Any]:
+def _to_mapping(said: Any) -> Mapping[str, Any]:
     if isinstance(said, Mapping):
         return said
     if isinstance(said, (bool, int, float)):

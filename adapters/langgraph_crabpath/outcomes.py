@@ -20,7 +20,9 @@ def seen_in(
     """
     failed = (m for m in messages if isinstance(m, ToolMessage) and m.status == "error")
     seen: set[Kind] = set()
-    if any(policy.about_documents(_names_in(str(message.text))) for message in failed):
+    if any(
+        policy.is_about_documents(_find_exception_names(str(message.text))) for message in failed
+    ):
         seen.add("tool_error")
     if answer:
         seen.add("silent_success")
@@ -33,14 +35,14 @@ def answer_of(messages: Sequence[BaseMessage], structured: Any = None) -> str | 
     return read({"structured_response": structured, "messages": spoken[-1:]}).text
 
 
-def _names_in(text: str) -> set[str]:
+def _find_exception_names(text: str) -> set[str]:
     """Words of a text, and the bases of those that are exceptions."""
     words = set(re.findall(r"\w+", text))
-    known = (error for error in _below(BaseException) if error.__name__ in words)
+    known = (error for error in _iterate_subclasses(BaseException) if error.__name__ in words)
     return words.union(*map(names_of, known))
 
 
-def _below(error: type[BaseException]) -> Iterator[type[BaseException]]:
+def _iterate_subclasses(error: type[BaseException]) -> Iterator[type[BaseException]]:
     for each in error.__subclasses__():
         yield each
-        yield from _below(each)
+        yield from _iterate_subclasses(each)

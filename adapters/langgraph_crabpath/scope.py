@@ -46,7 +46,7 @@ def namespace_of(
     """
     runtime, configurable = runtime_of(config), config.get("configurable", {})
     if given is not None:
-        return _required(given(runtime, config) if callable(given) else given)
+        return _require_text(given(runtime, config) if callable(given) else given)
     told = [held(configurable.get(_USER), "identity")]
     told += [held(runtime.context, name) for name in _NAMES]
     told += [held(configurable, name) for name in _NAMES]
@@ -82,7 +82,7 @@ def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
     return told
 
 
-def _required(namespace: object) -> str:
+def _require_text(namespace: object) -> str:
     if not isinstance(namespace, str) or not namespace.strip():
         msg = (
             f"namespace= gave {namespace!r} for this run: it must be a non-empty text, or a "

@@ -22,7 +22,7 @@ _DEFAULT_STORE = "memory"
 _DEFAULT_MODEL = "openai:gpt-5-mini"
 
 _lock = threading.Lock()
-_made: dict[tuple[str, ...], Any] = {}
+_instances: dict[tuple[str, ...], Any] = {}
 
 
 async def served_retriever() -> CrabPathRetriever:
@@ -36,7 +36,7 @@ async def served_retriever() -> CrabPathRetriever:
         StoreLockedError: Another process uses the directory.
     """
     store, vectors = os.environ.get(STORE, _DEFAULT_STORE), os.environ.get(VECTORS) or None
-    return await _once(
+    return await _make_once(
         ("retriever", store, str(vectors)),
         lambda: CrabPathRetriever.from_existing(store, vectors=vectors),
     )
@@ -49,24 +49,24 @@ async def served_model() -> BaseChatModel:
     ``OPENAI_BASE_URL`` names any server that speaks as OpenAI's does.
     """
     name = os.environ.get(MODEL, _DEFAULT_MODEL)
-    return await _once(("model", name), lambda: _model(name))
+    return await _make_once(("model", name), lambda: _make_model(name))
 
 
-def _model(name: str) -> BaseChatModel:
+def _make_model(name: str) -> BaseChatModel:
     from langchain.chat_models import init_chat_model
 
     model: BaseChatModel = init_chat_model(name)
     return model
 
 
-async def _once(key: tuple[str, ...], make: Callable[[], T]) -> T:
+async def _make_once(key: tuple[str, ...], make: Callable[[], T]) -> T:
     """What was made for a key before, else what is made now, in a thread."""
 
-    def made() -> T:
+    def get_or_make() -> T:
         with _lock:
-            if key not in _made:
-                _made[key] = make()
-            found: T = _made[key]
+            if key not in _instances:
+                _instances[key] = make()
+            found: T = _instances[key]
             return found
 
-    return await asyncio.to_thread(made)
+    return await asyncio.to_thread(get_or_make)

@@ -45,10 +45,10 @@ def create_crabpath_tool(
     recall = Recall(require_retriever(retriever), namespace, dict(options or {}), task_type)
 
     def search(query: str, config: RunnableConfig) -> _Found:
-        return run(_found(recall, query, config))
+        return run(_retrieve(recall, query, config))
 
     async def asearch(query: str, config: RunnableConfig) -> _Found:
-        return await arun(_found(recall, query, config))
+        return await arun(_retrieve(recall, query, config))
 
     return StructuredTool.from_function(
         search,
@@ -60,7 +60,7 @@ def create_crabpath_tool(
     )
 
 
-def _found(recall: Recall, query: str, config: RunnableConfig) -> Steps[_Found]:
+def _retrieve(recall: Recall, query: str, config: RunnableConfig) -> Steps[_Found]:
     try:
         found = yield from recall.steps(query, config)
     except InvalidInputError as error:

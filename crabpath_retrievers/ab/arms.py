@@ -14,7 +14,7 @@ ARMS: tuple[Arm, Arm] = ("control", "treatment")
 SessionId = str | int | UUID
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-_LONGEST = 200
+_MAX_LABEL_CHARS = 200
 
 
 def name_of(name: str) -> str:
@@ -34,7 +34,7 @@ def name_of(name: str) -> str:
 
 def position(name: str, session_id: SessionId) -> float:
     """Where a session falls in [0, 1); each trial shuffles sessions anew."""
-    text = f"{name}\x00{_text(session_id)}".encode("utf-8", "surrogatepass")
+    text = f"{name}\x00{_to_text(session_id)}".encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     return (number >> 11) / 2**53
 
@@ -46,8 +46,8 @@ def arm_of(name: str, share: float, session_id: SessionId) -> Arm:
 
 def label_of_session(session_id: SessionId) -> str:
     """A session as a turn records it: its id, or where that is long its SHA-256."""
-    text = _text(session_id)
-    if len(text) <= _LONGEST:
+    text = _to_text(session_id)
+    if len(text) <= _MAX_LABEL_CHARS:
         return storable(text)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -65,14 +65,14 @@ def namespace_in(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
     Raises:
         InvalidInputError: The user cannot be a namespace, or is one of an arm of this trial.
     """
-    whose = namespace_of(user)
-    if whose.endswith((f"#{name}", f"#{name}:control")):
+    own = namespace_of(user)
+    if own.endswith((f"#{name}", f"#{name}:control")):
         msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
         raise InvalidInputError(msg)
-    return namespace_of(whose + suffix_of(name, arm, fresh=fresh))
+    return namespace_of(own + suffix_of(name, arm, fresh=fresh))
 
 
-def _text(session_id: SessionId) -> str:
+def _to_text(session_id: SessionId) -> str:
     known = isinstance(session_id, (str, int, UUID)) and not isinstance(session_id, bool)
     if not known or not str(session_id).strip():
         msg = f"session_id must be a non-empty text, a number or a UUID, not {session_id!r:.100}"

@@ -13,7 +13,7 @@ from crabpath_retrievers.config.ab import TrialSettings
 
 Pairing = Literal["session", "user", "none"]
 Values = Mapping[str, float]
-_AT_ONCE = 4_000_000  # numbers that one batch of resamples may hold
+_BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,19 @@ def compare(
     """
     measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {
         "correction_rate": ("lower", lambda turn: 100.0 * turn.corrected),
-        "success_rate": ("higher", _success),
+        "success_rate": ("higher", _measure_success),
         "context_characters": (None, lambda turn: float(context_of(turn, characters))),
         "latency_ms": ("lower", lambda turn: turn.latency),
     }
     arms = (control, treatment)
     return tuple(
-        _compared(name, better, [_sessions(turns, of) for turns in arms], _users(arms), settings)
+        _compare_metric(
+            name,
+            better,
+            [_average_by_session(turns, of) for turns in arms],
+            _map_users(arms),
+            settings,
+        )
         for name, (better, of) in measures.items()
     )
 
@@ -83,11 +89,11 @@ def compare(
 _Measure = Callable[[Observed], float | None]
 
 
-def _success(turn: Observed) -> float | None:
+def _measure_success(turn: Observed) -> float | None:
     return None if turn.outcome is None else float(turn.outcome > 0)
 
 
-def _sessions(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
+def _average_by_session(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
     """Mean of a measure by session; sessions without any value are left out."""
     found = {}
     for session, own in by_session(turns).items():
@@ -97,12 +103,12 @@ def _sessions(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
     return found
 
 
-def _users(arms: Iterable[Sequence[Observed]]) -> list[dict[str, str]]:
+def _map_users(arms: Iterable[Sequence[Observed]]) -> list[dict[str, str]]:
     """The user of each session, by arm."""
     return [{turn.session: turn.user for turn in turns} for turns in arms]
 
 
-def _compared(
+def _compare_metric(
     metric: str,
     better: Literal["lower", "higher"] | None,
     sessions: Sequence[Values],
@@ -141,7 +147,7 @@ def units(
     both = sorted(control.keys() & treatment.keys())
     if len(both) >= least and 2 * len(both) >= max(len(control), len(treatment)):
         return "session", [control[s] for s in both], [treatment[s] for s in both]
-    mine, theirs = (_by_user(v, u) for v, u in zip(sessions, users, strict=True))
+    mine, theirs = (_group_by_user(v, u) for v, u in zip(sessions, users, strict=True))
     shared = sorted(mine.keys() & theirs.keys())
     within = all(
         2 * sum(len(of[user]) for user in shared) >= sum(map(len, of.values()))
@@ -152,7 +158,7 @@ def units(
     return "none", list(control.values()), list(treatment.values())
 
 
-def _by_user(values: Values, users: Mapping[str, str]) -> dict[str, list[float]]:
+def _group_by_user(values: Values, users: Mapping[str, str]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for session, value in values.items():
         found[users[session]].append(value)
@@ -181,16 +187,16 @@ def interval(
     a, b = np.asarray(control, dtype=np.float64), np.asarray(treatment, dtype=np.float64)
     found = bootstrap(
         (b - a,) if paired else (b, a),
-        np.mean if paired else _difference,
+        np.mean if paired else _compute_difference,
         vectorized=True,
         method="percentile",
         confidence_level=settings.confidence,
         n_resamples=settings.resamples,
-        batch=max(1, _AT_ONCE // max(a.size, b.size)),
+        batch=max(1, _BATCH_NUMBERS // max(a.size, b.size)),
         rng=np.random.default_rng(settings.seed),
     ).confidence_interval
     return float(found.low), float(found.high)
 
 
-def _difference(b: Any, a: Any, axis: int = -1) -> Any:
+def _compute_difference(b: Any, a: Any, axis: int = -1) -> Any:
     return np.mean(b, axis=axis) - np.mean(a, axis=axis)

@@ -93,9 +93,11 @@ def arm_metrics(
     sessions, corrected = by_session(turns), [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
     length = mean([context_of(turn, characters) for turn in turns])
-    firsts = [first for own in sessions.values() if (first := _first(own)) is not None]
-    bad, avoided = _known_bad(turns)
-    moved, stable = _signs(moves)
+    firsts = [
+        first for own in sessions.values() if (first := _find_first_corrected(own)) is not None
+    ]
+    bad, avoided = _count_known_bad(turns)
+    moved, stable = _count_stable_signs(moves)
     calls, failures = sum(t.calls for t in turns), sum(t.failures for t in turns)
     return ArmMetrics(
         turns=len(turns),
@@ -103,9 +105,10 @@ def arm_metrics(
         users=len({turn.user for turn in turns}),
         judged=len(outcomes),
         corrected=len(corrected),
-        correction_rate=_per_100(len(corrected), turns),
+        correction_rate=_rate_per_100(len(corrected), turns),
         correction_rate_by_lag={
-            str(lag): _per_100(sum((t.lag or 0) <= lag for t in corrected), turns) for lag in LAGS
+            str(lag): _rate_per_100(sum((t.lag or 0) <= lag for t in corrected), turns)
+            for lag in LAGS
         },
         success_rate=mean([outcome > 0 for outcome in outcomes]),
         known_bad=bad,
@@ -114,7 +117,7 @@ def arm_metrics(
         sessions_corrected=len(firsts) / len(sessions) if sessions else None,
         context_characters=length,
         context_tokens=None if length is None else length / characters_per_token,
-        latency_ms=_percentiles([turn.latency for turn in turns]),
+        latency_ms=_compute_percentiles([turn.latency for turn in turns]),
         steps=mean([turn.steps for turn in turns]),
         fired=mean([turn.fired for turn in turns]),
         reflexes=mean([turn.reflexes for turn in turns]),
@@ -145,23 +148,23 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _per_100(number: int, turns: Sequence[Observed]) -> float | None:
+def _rate_per_100(number: int, turns: Sequence[Observed]) -> float | None:
     return 100.0 * number / len(turns) if turns else None
 
 
-def _percentiles(values: Sequence[float]) -> dict[str, float | None]:
+def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"p50": None, "p95": None}
     p50, p95 = np.percentile(values, [50, 95]).tolist()
     return {"p50": round(p50, 3), "p95": round(p95, 3)}
 
 
-def _first(turns: Sequence[Observed]) -> int | None:
+def _find_first_corrected(turns: Sequence[Observed]) -> int | None:
     """Number of the first corrected turn, from 1."""
     return next((number for number, turn in enumerate(turns, 1) if turn.corrected), None)
 
 
-def _known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
+def _count_known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
     """How often something was asked again that had been corrected; of what was blamed, avoided."""
     blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
     number, avoided = 0, []
@@ -174,7 +177,7 @@ def _known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
     return number, avoided
 
 
-def _signs(moves: Iterable[Moved]) -> tuple[int, int]:
+def _count_stable_signs(moves: Iterable[Moved]) -> tuple[int, int]:
     """Weights that were moved more than once, and those of them that kept their sign."""
     sums: dict[tuple[int, ...], float] = defaultdict(float)
     seen: dict[tuple[int, ...], int] = defaultdict(int)

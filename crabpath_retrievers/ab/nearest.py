@@ -23,15 +23,17 @@ def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "An
     Raises:
         InvalidInputError: The query cannot be asked.
     """
-    return run(_steps(memory, text, k, options))
+    return run(_retrieve_steps(memory, text, k, options))
 
 
 async def anearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
     """As :func:`nearest`, off the event loop."""
-    return await arun(_steps(memory, text, k, options))
+    return await arun(_retrieve_steps(memory, text, k, options))
 
 
-def _steps(memory: "CrabPath", text: str, k: int, options: dict[str, Any]) -> Steps["Answer"]:
+def _retrieve_steps(
+    memory: "CrabPath", text: str, k: int, options: dict[str, Any]
+) -> Steps["Answer"]:
     from crabpath_retrievers.query import Query
 
     query = Query.of(text, k=k, filter=options.get("filter"))

@@ -57,7 +57,7 @@ class Observed:
 def observed(record: Mapping[str, Any], name: str) -> Observed:
     """A turn record of trial ``name``, of which nothing was said yet."""
     namespace = str(record["namespace"])
-    arm = _arm(record, name)
+    arm = _read_arm(record, name)
     user = namespace.removesuffix(suffix_of(name, arm, fresh=True))
     steps, returned = record["steps"], record["returned"]
     return Observed(
@@ -81,7 +81,7 @@ def observed(record: Mapping[str, Any], name: str) -> Observed:
     )
 
 
-def _arm(record: Mapping[str, Any], name: str) -> Arm:
+def _read_arm(record: Mapping[str, Any], name: str) -> Arm:
     label = record.get("arm") or ""
     if label.startswith(f"{name}:"):
         return "treatment" if label == f"{name}:treatment" else "control"
@@ -101,14 +101,14 @@ def judged(turns: Sequence[Observed], said: Iterable[Said]) -> list[Observed]:
     """
     named = {turn.run_id: place for place, turn in enumerate(turns) if turn.run_id is not None}
     named |= {turn.id: place for place, turn in enumerate(turns)}
-    asked, sessions = _times(turns, "namespace"), _times(turns, "session")
+    asked, sessions = _index_times(turns, "namespace"), _index_times(turns, "session")
     chosen: dict[int, Said] = {}
     for one in said:
-        place = _about(one, named, asked)
-        if place is not None and (_by_person(one) or not _by_person(chosen.get(place))):
+        place = _find_place(one, named, asked)
+        if place is not None and (_is_by_person(one) or not _is_by_person(chosen.get(place))):
             chosen[place] = one
     return [
-        _with(turn, chosen[place], sessions) if place in chosen else turn
+        _apply_feedback(turn, chosen[place], sessions) if place in chosen else turn
         for place, turn in enumerate(turns)
     ]
 
@@ -117,20 +117,20 @@ _Times = dict[str, tuple[list[float], list[int]]]
 """When the turns of each were asked, and their places."""
 
 
-def _times(turns: Sequence[Observed], of: str) -> _Times:
+def _index_times(turns: Sequence[Observed], of: str) -> _Times:
     found: _Times = defaultdict(lambda: ([], []))
     for place, turn in enumerate(turns):
-        times, places = found[_key(turn, of)]
+        times, places = found[_make_key(turn, of)]
         times.append(turn.created)
         places.append(place)
     return found
 
 
-def _key(turn: Observed, of: str) -> str:
+def _make_key(turn: Observed, of: str) -> str:
     return turn.namespace if of == "namespace" else f"{turn.arm}:{turn.session}"
 
 
-def _about(one: Said, named: Mapping[str, int], asked: _Times) -> int | None:
+def _find_place(one: Said, named: Mapping[str, int], asked: _Times) -> int | None:
     turn = one.payload["turn_id"]
     if turn is not None:
         return named.get(turn)
@@ -139,15 +139,15 @@ def _about(one: Said, named: Mapping[str, int], asked: _Times) -> int | None:
     return places[before - 1] if before else None
 
 
-def _by_person(one: Said | None) -> bool:
+def _is_by_person(one: Said | None) -> bool:
     return one is not None and one.payload.get("source") == "human"
 
 
-def _with(turn: Observed, one: Said, sessions: _Times) -> Observed:
+def _apply_feedback(turn: Observed, one: Said, sessions: _Times) -> Observed:
     said = one.payload
     if not (said.get("correction") or said["outcome"] < 0):
         return replace(turn, outcome=said["outcome"])
-    times, _ = sessions[_key(turn, "session")]
+    times, _ = sessions[_make_key(turn, "session")]
     used = said.get("used")
     return replace(
         turn,

@@ -55,7 +55,7 @@ class TrialState:
             raise InvalidInputError(msg)
         return cls(name_of(name), number, bool(fresh), settings, time.time())
 
-    def ending(self, status: TrialStatus, reason: str) -> "TrialState":
+    def end(self, status: TrialStatus, reason: str) -> "TrialState":
         """The same trial, ended now."""
         return replace(self, status=status, ended=time.time(), reason=reason)
 

@@ -20,8 +20,8 @@ from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoun
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.storage import GraphStore
 
-Held = CrabPath | GraphStore
-_FRESH = 10.0  # seconds for which a process may not know that a trial has ended
+MemoryOrStore = CrabPath | GraphStore
+_REFRESH_SECONDS = 10.0  # seconds for which a process may not know that a trial has ended
 
 
 class Trial:
@@ -41,12 +41,12 @@ class Trial:
     def __init__(self, store: GraphStore, name: str) -> None:
         """Use :meth:`start` or :meth:`open`."""
         self._store, self._name = store, name
-        self._text, self._state, self._read = self._kept()
+        self._text, self._state, self._read = self._load()
 
     @classmethod
     def start(
         cls,
-        memory: Held,
+        memory: MemoryOrStore,
         name: str,
         *,
         share: float = 0.5,
@@ -83,7 +83,7 @@ class Trial:
         return trial
 
     @classmethod
-    def open(cls, memory: Held, name: str) -> Self:
+    def open(cls, memory: MemoryOrStore, name: str) -> Self:
         """A trial that was begun already.
 
         Raises:
@@ -108,7 +108,7 @@ class Trial:
 
     def refresh(self) -> TrialState:
         """Read where it stands; :meth:`options` does it when it last did ten seconds ago."""
-        self._text, self._state, self._read = self._kept()
+        self._text, self._state, self._read = self._load()
         return self._state
 
     def arm(self, session_id: SessionId) -> Arm:
@@ -148,9 +148,9 @@ class Trial:
             session_id: The conversation that asks.
             arm: Only to run one session through both arms, such as a replay: which one.
         """
-        if time.monotonic() - self._read > _FRESH:
+        if time.monotonic() - self._read > _REFRESH_SECONDS:
             self.refresh()
-        state, arm = self._state, self.arm(session_id) if arm is None else _known(arm)
+        state, arm = self._state, self.arm(session_id) if arm is None else _require_arm(arm)
         namespace = namespace_in(self._name, arm, user, fresh=state.fresh)
         session = label_of_session(session_id)
         running = {"arm": f"{self._name}:{arm}"} if state.status == "running" else {}
@@ -185,13 +185,13 @@ class Trial:
         state = self.refresh()
         if state.status != "running":
             return None
-        seen = self._seen(state)
+        seen = self._measure_checkpoint(state)
         if seen is None:
             return None
         after = replace(state, checkpoints=(*state.checkpoints, seen))
         if has_failed(after.checkpoints, state.settings.fail_checkpoints):
-            after = after.ending("rolled_back", fail_reason(after))
-        self._keep(after)
+            after = after.end("rolled_back", fail_reason(after))
+        self._save(after)
         return seen
 
     async def acheckpoint(self) -> Checkpoint | None:
@@ -208,7 +208,7 @@ class Trial:
         if self.status != "running" or report.verdict != "promote":
             msg = f"trial {self._name!r} cannot be promoted: {report.verdict}, {report.reason}"
             raise InvalidInputError(msg)
-        self._keep(self._state.ending("promoted", report.reason))
+        self._save(self._state.end("promoted", report.reason))
         return report
 
     def roll_back(self, reason: str = "by hand") -> None:
@@ -221,9 +221,9 @@ class Trial:
         if state.status != "running":
             msg = f"trial {self._name!r} has ended already: {state.reason}"
             raise InvalidInputError(msg)
-        self._keep(state.ending("rolled_back", reason))
+        self._save(state.end("rolled_back", reason))
 
-    def _seen(self, state: TrialState) -> Checkpoint | None:
+    def _measure_checkpoint(self, state: TrialState) -> Checkpoint | None:
         settings = state.settings
         since = state.checkpoints[-1].until if state.checkpoints else state.started
         until = time.time() - settings.patience
@@ -236,7 +236,7 @@ class Trial:
         worse = is_worse(control, treatment, settings.fail_ratio)
         return Checkpoint(since, until, *control, *treatment, worse)
 
-    def _kept(self) -> tuple[str, TrialState, float]:
+    def _load(self) -> tuple[str, TrialState, float]:
         text = self._store.trials.state(self._name)
         if text is None:
             known = ", ".join(self._store.trials.names()) or "none"
@@ -244,17 +244,17 @@ class Trial:
             raise NotFoundError(msg)
         return text, TrialState.from_json(text), time.monotonic()
 
-    def _keep(self, after: TrialState) -> None:
+    def _save(self, after: TrialState) -> None:
         text = after.to_json()
         self._store.apply([KeepTrial(self._name, self._text, text)])
         self._text, self._state, self._read = text, after, time.monotonic()
 
 
-def _store(memory: Held) -> GraphStore:
+def _store(memory: MemoryOrStore) -> GraphStore:
     return memory.store if isinstance(memory, CrabPath) else memory
 
 
-def _known(arm: str) -> Arm:
+def _require_arm(arm: str) -> Arm:
     for one in ARMS:
         if arm == one:
             return one

@@ -31,10 +31,14 @@ def verdict_of(
     if min(turns) < state.settings.directional:
         need = f"{state.settings.directional} turns of each arm"
         return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
-    return _compared(state, min(turns), [c for c in comparisons if c.metric in DECIDING])
+    return _decide_by_comparison(
+        state, min(turns), [c for c in comparisons if c.metric in DECIDING]
+    )
 
 
-def _compared(state: TrialState, turns: int, deciding: Sequence[Comparison]) -> tuple[Verdict, str]:
+def _decide_by_comparison(
+    state: TrialState, turns: int, deciding: Sequence[Comparison]
+) -> tuple[Verdict, str]:
     settings = state.settings
     if worse := [one.metric for one in deciding if one.proven == "worse"]:
         return "roll back", f"the treatment is worse in {' and '.join(worse)}"

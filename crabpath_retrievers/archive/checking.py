@@ -34,31 +34,33 @@ from crabpath_retrievers.storage.portable import NODES, nodes_in
 from crabpath_retrievers.storage.snapshot_content import Content
 from crabpath_retrievers.trajectory import Turn
 
-_DIGITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
+_BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
-_LATEST = 1e11  # seconds since the epoch, in the year 5138
+_MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 # Columns of numbers that are never below 0, and of weights, in all tables.
-_COUNTS = frozenset(
+_COUNT_COLUMNS = frozenset(
     {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "learned", "length"}
     | {"level", "losses", "mentions", "notes", "outcomes", "place", "position", "sequence"}
     | {"trials", "turn", "turns", "uses", "wins", "key"}
 )
-_WEIGHTS = frozenset({"floor", "prior", "weight"})
+_WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
 # Of columns of whole numbers, and of texts, in all tables.
-_NUMBERS: Mapping[str, list[Any]] = {
+_ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],
     "authority": [authority.value for authority in Authority],
     "frozen": [0, 1],
     "indexed": [0, 1],
 }
-_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
+_ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("feedback", "status"): get_args(Status),
     ("notes", "kind"): get_args(NoteKind),
     ("replaced", "kind"): ("merge", "split"),
 }
-_COUNTED_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
-_UNPACKED = 1 << 26  # bytes of what is packed within a row, unless it is packed in a 32nd of that
-_PACKED = 32
+_COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
+_MAX_UNPACKED = (
+    1 << 26
+)  # bytes of what is packed within a row, unless it is packed in a 32nd of that
+_MAX_RATIO = 32
 
 NUMBER = np.dtype("<f2")
 """Vectors travel as they are stored."""
@@ -92,7 +94,7 @@ class RowReader:
     by_id: bool = False
     dimension: int | None = None
 
-    def parser(self) -> Callable[[bytes], Any]:
+    def make_parser(self) -> Callable[[bytes], Any]:
         """Reads a line that holds a row: binary values are still text, and vectors places.
 
         It raises one of ``ODD`` where a line holds no row of this table.
@@ -100,7 +102,9 @@ class RowReader:
         columns, nodes = tables()[self.table].c, NODES.get(self.table, ()) if self.by_id else ()
         named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
         fields = {
-            name: core_schema.typed_dict_field(named if name in nodes else _schema(columns[name]))
+            name: core_schema.typed_dict_field(
+                named if name in nodes else _make_schema(columns[name])
+            )
             for name in self.columns
         }
         schema = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
@@ -119,10 +123,10 @@ class RowReader:
             if isinstance(value, str) and "\x00" in value:
                 msg = f"{column} holds a NUL"
                 raise ValueError(msg)
-            read = _READ.get((self.table, column))
+            read = _CHECKS.get((self.table, column))
             if read is not None and value is not None:
                 read(value)
-            allowed = _NAMES.get((self.table, column))
+            allowed = _ALLOWED_NAMES.get((self.table, column))
             if allowed is not None and value not in allowed:
                 msg = f"{column} is none of {', '.join(allowed)}"
                 raise ValueError(msg)
@@ -148,14 +152,14 @@ class RowReader:
             raise ValueError(msg)
 
     def _require_snapshot(self, data: bytes) -> None:
-        content = Content(**_json(_inflated(data).decode()))
-        _finite(content.exponent)
+        content = Content(**_parse_json(_inflate(data).decode()))
+        _require_number(content.exponent)
         if content.mind is not None:
-            _mind(content.mind)
+            _check_mind(content.mind)
         for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
             name = table.name.removeprefix(PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
-            parse = reader.parser()
+            parse = reader.make_parser()
             for row in rows:
                 binary = {n: 0 if n == VECTORS else "" for n, v in row.items() if type(v) is bytes}
                 parse(json.dumps({**row, **binary}).encode())
@@ -163,44 +167,44 @@ class RowReader:
 
 
 @cache
-def _schema(column: sa.Column[Any]) -> CoreSchema:
+def _make_schema(column: sa.Column[Any]) -> CoreSchema:
     kind = column.type
     schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values too, so far
     if isinstance(kind, sa.String):
         schema = core_schema.str_schema(strict=True, max_length=kind.length)
     elif column.name == VECTORS:
         schema = core_schema.int_schema(strict=True, ge=0)
-    elif isinstance(kind, sa.Integer) and column.name in _NUMBERS:
-        schema = core_schema.literal_schema(_NUMBERS[column.name])
+    elif isinstance(kind, sa.Integer) and column.name in _ALLOWED_NUMBERS:
+        schema = core_schema.literal_schema(_ALLOWED_NUMBERS[column.name])
     elif isinstance(kind, sa.Integer):
-        most = 1 << next(bits for of, bits in _DIGITS.items() if isinstance(kind, of)) - 1
-        least = 0 if column.name in _COUNTS else -most
+        most = 1 << next(bits for of, bits in _BITS.items() if isinstance(kind, of)) - 1
+        least = 0 if column.name in _COUNT_COLUMNS else -most
         schema = core_schema.int_schema(strict=True, ge=least, le=most - 1)
     elif isinstance(kind, sa.Float):
-        low, high = _bounds(column.name)
+        low, high = _get_bounds(column.name)
         schema = core_schema.float_schema(strict=True, allow_inf_nan=False, ge=low, le=high)
     return core_schema.nullable_schema(schema) if column.nullable else schema
 
 
-def _bounds(column: str) -> tuple[float | None, float | None]:
-    if column in _WEIGHTS:
+def _get_bounds(column: str) -> tuple[float | None, float | None]:
+    if column in _WEIGHT_COLUMNS:
         return -1.0 - _ROUNDING, 1.0 + _ROUNDING
     if column == "created":
-        return 0.0, _LATEST
-    return (-_ROUNDING if column in _COUNTS else None), None
+        return 0.0, _MAX_TIME
+    return (-_ROUNDING if column in _COUNT_COLUMNS else None), None
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     """JSON without numbers that are none, and no deeper than Python can go."""
     return from_json(text, allow_inf_nan=False)
 
 
-def _typed(kind: Any) -> Callable[[str], Any]:
+def _make_parser(kind: Any) -> Callable[[str], Any]:
     """Reads JSON of this type, whose numbers and texts are not taken for each other."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
     def read(text: str) -> Any:
-        _require_finite(_json(text))
+        _require_finite(_parse_json(text))
         return adapter.validate_json(text, strict=True)
 
     return read
@@ -226,7 +230,7 @@ Node = int | str | None
 
 
 @dataclass
-class _Told:
+class _NoteQuery:
     note: str
     query: str | None
 
@@ -238,7 +242,7 @@ class _Lesson:
     outcomes: list[float]
     count: int
     spoken: dict[str, tuple[float, float]]
-    told: list[_Told]
+    told: list[_NoteQuery]
     used: list[str]
     episodes: list[
         tuple[str, float, dict[str, float], int | None]
@@ -275,32 +279,40 @@ class _Inverse:
     episodes: list[tuple[str, str, str]] | None = None
 
 
-_turn_of, _feedback_of, _lesson_of = _typed(Turn), _typed(Feedback), _typed(_Lesson)
-_report_of, _embedder_of, _inverse = _typed(HealthReport), _typed(_Embedder), _typed(_Inverse)
-_tuning = _typed(_Tuning)
-_object, _credits = _typed(dict[str, Any]), _typed(dict[str, float])
-_voices = _typed(dict[str, dict[str, float]])
+_parse_turn, _parse_feedback, _parse_lesson = (
+    _make_parser(Turn),
+    _make_parser(Feedback),
+    _make_parser(_Lesson),
+)
+_parse_report, _parse_embedder, _parse_inverse = (
+    _make_parser(HealthReport),
+    _make_parser(_Embedder),
+    _make_parser(_Inverse),
+)
+_parse_tuning = _make_parser(_Tuning)
+_parse_object, _parse_credits = _make_parser(dict[str, Any]), _make_parser(dict[str, float])
+_parse_voices = _make_parser(dict[str, dict[str, float]])
 
 
-def _turn(text: str) -> None:
-    _turn_of(text)
+def _check_turn(text: str) -> None:
+    _parse_turn(text)
     turn = Turn.from_dict(json.loads(text))
     require_namespace(turn.namespace)
     _ = turn.trace, turn.follow_log
 
 
-def _feedback(text: str) -> None:
-    _feedback_of(text)
+def _check_feedback(text: str) -> None:
+    _parse_feedback(text)
     Feedback.from_dict(json.loads(text))
 
 
-def _report(text: str) -> None:
-    _report_of(text)
+def _check_report(text: str) -> None:
+    _parse_report(text)
     HealthReport.from_dict(json.loads(text))
 
 
-def _lesson(text: str) -> None:
-    for _, _, kind, _ in _lesson_of(text).together:
+def _check_lesson(text: str) -> None:
+    for _, _, kind, _ in _parse_lesson(text).together:
         EdgeKind(kind)
 
 
@@ -312,55 +324,55 @@ def require_namespace(name: str) -> None:
 
 
 @cache
-def _prior() -> Posterior:
+def _load_prior() -> Posterior:
     return Posterior.of(Ranker.load().weights, LearningSettings().prior_strength)
 
 
-def _mind(text: str) -> None:
-    _require_finite(_json(text))
-    mind, size = Mind.from_json(text, _prior()), len(_prior().mean)
+def _check_mind(text: str) -> None:
+    _require_finite(_parse_json(text))
+    mind, size = Mind.from_json(text, _load_prior()), len(_load_prior().mean)
     mean, precision = mind.posterior.mean, mind.posterior.precision
     if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
         msg = "what it knows of ranking has another shape"
         raise ValueError(msg)
     np.linalg.cholesky(precision)  # raises where it is no precision
     for number in (mind.baseline.mean, *(n for pair in mind.trust.spoken.values() for n in pair)):
-        _finite(number)
+        _require_number(number)
     if mind.baseline.count < 0:
         msg = "it counts below 0"
         raise ValueError(msg)
     _ = mind.weights()
 
 
-def _finite(number: object) -> None:
+def _require_number(number: object) -> None:
     if not isinstance(number, (int, float)) or isinstance(number, bool) or number - number != 0:
         msg = f"{number!r:.40} is no number"
         raise ValueError(msg)
 
 
-def _ranker(data: bytes) -> None:
-    _inflated(data)
-    gained = without(_prior(), data)
+def _check_ranker(data: bytes) -> None:
+    _inflate(data)
+    gained = without(_load_prior(), data)
     if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
         msg = "what the ranker learned is no number"
         raise ValueError(msg)
 
 
-def _knobs(text: str) -> None:
-    _object(text)
+def _check_knobs(text: str) -> None:
+    _parse_object(text)
     knobs_of(text, Settings())
 
 
-def _words(codes: bytes) -> None:
+def _check_words(codes: bytes) -> None:
     if len(codes) % 2:
         msg = "the codes of its words are cut off"
         raise ValueError(msg)
 
 
-def _inflated(data: bytes) -> bytes:
+def _inflate(data: bytes) -> bytes:
     """What is packed, unless it is far larger than what it is packed in."""
     unpacking = zlib.decompressobj()
-    found = unpacking.decompress(data, max(_UNPACKED, _PACKED * len(data)))
+    found = unpacking.decompress(data, max(_MAX_UNPACKED, _MAX_RATIO * len(data)))
     if not unpacking.eof:
         msg = "it is cut off, or larger than anything that is written"
         raise ValueError(msg)
@@ -374,13 +386,13 @@ def _require_fact(name: str, value: str) -> None:
         raise ValueError(msg)
     if name == "embedder":
         dimension_of(value)
-    elif name in _COUNTED_FACTS:
+    elif name in _COUNT_FACTS:
         _require_finite(int(value))
     elif name == PUBLISHED:
-        _object(value)
+        _parse_object(value)
         settings_of(value)
     elif name.startswith("trial:"):
-        _object(value)
+        _parse_object(value)
 
 
 def dimension_of(embedder: str) -> int:
@@ -389,7 +401,7 @@ def dimension_of(embedder: str) -> int:
     Raises:
         ODD: The text does not describe one.
     """
-    known = _embedder_of(embedder)
+    known = _parse_embedder(embedder)
     probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
     if probe.size != known.dimension or not np.isfinite(probe).all():
         msg = "its probe is no vector of its dimension"
@@ -397,22 +409,22 @@ def dimension_of(embedder: str) -> int:
     return int(known.dimension)
 
 
-_READ: Mapping[tuple[str, str], Callable[[Any], object]] = {
-    ("contents", "metadata"): _object,
-    ("episodes", "documents"): _credits,
-    ("episodes", "voices"): _voices,
+_CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
+    ("contents", "metadata"): _parse_object,
+    ("episodes", "documents"): _parse_credits,
+    ("episodes", "voices"): _parse_voices,
     ("feedback", "namespace"): require_namespace,
-    ("feedback", "payload"): _feedback,
-    ("health", "report"): _report,
-    ("journal", "inverse"): _inverse,
-    ("journal", "payload"): _object,
-    ("namespaces", "knobs"): _knobs,
-    ("namespaces", "mind"): _mind,
+    ("feedback", "payload"): _check_feedback,
+    ("health", "report"): _check_report,
+    ("journal", "inverse"): _parse_inverse,
+    ("journal", "payload"): _parse_object,
+    ("namespaces", "knobs"): _check_knobs,
+    ("namespaces", "mind"): _check_mind,
     ("namespaces", "name"): require_namespace,
-    ("namespaces", "tuning"): _tuning,
-    ("nodes", "terms"): _words,
-    ("taught", "ranker"): _ranker,
-    ("taught", "record"): _lesson,
-    ("turns", "record"): _turn,
+    ("namespaces", "tuning"): _parse_tuning,
+    ("nodes", "terms"): _check_words,
+    ("taught", "ranker"): _check_ranker,
+    ("taught", "record"): _check_lesson,
+    ("turns", "record"): _check_turn,
 }
 """How columns are read that hold more than a number or a text."""

@@ -19,7 +19,7 @@ def chosen(archive: Archive, namespace: str | None) -> str | None:
     own = archive.manifest.namespace
     if namespace is None or namespace == own:
         return own
-    held = {own} if own is not None else {row["name"] for row in _namespaces(archive)}
+    held = {own} if own is not None else {row["name"] for row in _iterate_namespaces(archive)}
     if namespace not in held:
         names = ", ".join(sorted(map(repr, held))) or "none"
         msg = f"the archive does not hold namespace {namespace!r}: it holds {names}"
@@ -31,26 +31,26 @@ def blocks_of(archive: Archive, namespace: str) -> Callable[[], Iterator[Block]]
     """Reads the rows of a namespace, by ids of nodes, as often as it is called."""
     if archive.manifest.namespace is not None:
         return lambda: archive.blocks(list(OF_NAMESPACES))
-    return _Within(archive, namespace)
+    return _NamespaceBlocks(archive, namespace)
 
 
-def _namespaces(archive: Archive) -> Iterator[Row]:
+def _iterate_namespaces(archive: Archive) -> Iterator[Row]:
     for _, rows in archive.blocks(["namespaces"]):
         yield from rows
 
 
-class _Within:
+class _NamespaceBlocks:
     """The rows of one namespace among those of a whole store."""
 
     def __init__(self, archive: Archive, namespace: str) -> None:
         self._archive, self._name = archive, namespace
-        found = (row["key"] for row in _namespaces(archive) if row["name"] == namespace)
+        found = (row["key"] for row in _iterate_namespaces(archive) if row["name"] == namespace)
         self._key = next(found)
-        nodes = [(row["key"], row["id"], row["owner"]) for row in self._rows("nodes")]
+        nodes = [(row["key"], row["id"], row["owner"]) for row in self._iterate_rows("nodes")]
         self._naming = Naming.leaving({key: name for key, name, _ in nodes})
-        self._own = {key for key, _, owner in nodes if owner == self._key}
-        own = (row["id"] for row in self._rows("feedback") if row["namespace"] == namespace)
-        self._said = set(own)
+        self._own_nodes = {key for key, _, owner in nodes if owner == self._key}
+        own = (row["id"] for row in self._iterate_rows("feedback") if row["namespace"] == namespace)
+        self._feedback_ids = set(own)
 
     def __call__(self) -> Iterator[Block]:
         for table in OF_NAMESPACES:
@@ -59,16 +59,16 @@ class _Within:
                 if own:
                     yield name, list(translated((name, own), self._naming))
 
-    def _rows(self, table: str) -> Iterator[Row]:
+    def _iterate_rows(self, table: str) -> Iterator[Row]:
         for _, rows in self._archive.blocks([table]):
             yield from rows
 
     def _is_own(self, table: str, row: Row) -> bool:
-        whose: dict[str, Any] = {
+        tests: dict[str, Any] = {
             "namespaces": lambda: row["key"] == self._key,
             "nodes": lambda: row["owner"] == self._key,
-            "contents": lambda: row["node"] in self._own,
+            "contents": lambda: row["node"] in self._own_nodes,
             "feedback": lambda: row["namespace"] == self._name,
-            "consumed": lambda: row["feedback"] in self._said,
+            "consumed": lambda: row["feedback"] in self._feedback_ids,
         }
-        return bool(whose[table]() if table in whose else row["namespace"] == self._key)
+        return bool(tests[table]() if table in tests else row["namespace"] == self._key)

@@ -43,22 +43,22 @@ def export(store: GraphStore, archive: str | Path, namespace: str | None = None)
             embedder=meta.get("embedder"),
             last=dump.last() if whole else {},
         )
-        tables = _whole(dump) if namespace is None else _mind(dump, namespace)
+        tables = _dump_store(dump) if namespace is None else _dump_namespace(dump, namespace)
         written = write_archive(path, manifest, tables)
     return Exported(path, namespace, written.rows, path.stat().st_size)
 
 
-def _whole(dump: Dump) -> Iterator[Table]:
+def _dump_store(dump: Dump) -> Iterator[Table]:
     for selection in dump.everything():
         yield selection.name, dump.rows(selection)
 
 
-def _mind(dump: Dump, namespace: str) -> Iterator[Table]:
+def _dump_namespace(dump: Dump, namespace: str) -> Iterator[Table]:
     for selection in dump.of_namespace(namespace):
-        yield selection.name, _portable(dump, selection)
+        yield selection.name, _translate_rows(dump, selection)
 
 
-def _portable(dump: Dump, selection: Selection) -> Iterator[list[Row]]:
+def _translate_rows(dump: Dump, selection: Selection) -> Iterator[list[Row]]:
     for rows in dump.rows(selection):
         block = (selection.name, rows)
         naming = Naming.leaving(dump.names(nodes_in(block, int)))

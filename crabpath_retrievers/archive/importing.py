@@ -66,7 +66,7 @@ def fill_namespace(
     """
     blocks = blocks_of(archive, former)
     first: list[Change] = [ForgetNamespace(name)] if replace else []
-    first += _embedder(store, archive.manifest.embedder)
+    first += _check_embedder(store, archive.manifest.embedder)
     if not replace and store.walk.clock(name).key:
         msg = (
             f"namespace {name!r} has asked, learned or been taught here already: "
@@ -74,23 +74,23 @@ def fill_namespace(
         )
         raise InvalidInputError(msg)
     survey = surveyed(store, blocks(), former, name)
-    store.apply([*first, FillNamespace(blocks(), survey.renames(former, name))])
+    store.apply([*first, FillNamespace(blocks(), survey.make_renames(former, name))])
     written = {table: n - survey.left_out[table] for table, n in survey.rows.items()}
     return Imported(name, written, dict(survey.left_out), len(survey.missing))
 
 
-def _embedder(store: GraphStore, text: str | None) -> list[Change]:
+def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     """Refuse vectors of another embedder; a store without any takes over that of the archive."""
     if text is None:
         return []
     known = store.catalog.meta().get("embedder")
     if known is None:
         return [PutMeta((("embedder", text),))]
-    (here, probe), (there, other) = map(_identity, (known, text))
+    (here, probe), (there, other) = map(_parse_identity, (known, text))
     require_same(probe, other, stored_model=here, model=there)
     return []
 
 
-def _identity(text: str) -> tuple[str, Vector]:
+def _parse_identity(text: str) -> tuple[str, Vector]:
     data: dict[str, Any] = json.loads(text)
     return data["model"], np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")

@@ -94,9 +94,9 @@ class Manifest:
             versions = found["version"], found["schema"]
             newer = versions[0] > VERSION or versions[1] > SCHEMA
         except ODD as error:
-            raise InvalidInputError(_FOREIGN.format(name)) from error
+            raise InvalidInputError(_NOT_AN_ARCHIVE.format(name)) from error
         if foreign:
-            raise InvalidInputError(_FOREIGN.format(name))
+            raise InvalidInputError(_NOT_AN_ARCHIVE.format(name))
         if newer:
             msg = (
                 f"{name} has archive version {versions[0]} and schema {versions[1]}, this release "
@@ -104,7 +104,7 @@ class Manifest:
             )
             raise SchemaVersionError(msg)
         try:
-            manifest = _MANIFEST.validate_json(data, strict=True)
+            manifest = _ADAPTER.validate_json(data, strict=True)
             manifest.require_sound()
         except ODD as error:
             msg = f"{name} is damaged: what {NAME} says cannot be; get it anew, or export again"
@@ -129,5 +129,5 @@ class Manifest:
             dimension_of(self.embedder)
 
 
-_MANIFEST = TypeAdapter(Manifest)
-_FOREIGN = "{} is no archive of CrabPath: give a file that crabpath export has written"
+_ADAPTER = TypeAdapter(Manifest)
+_NOT_AN_ARCHIVE = "{} is no archive of CrabPath: give a file that crabpath export has written"

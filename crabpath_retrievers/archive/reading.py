@@ -18,21 +18,21 @@ from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
 from crabpath_retrievers.storage.dump import tables
 
-_AT_ONCE = 1000  # rows in memory
-_MANY = 1 << 23  # bytes of rows in memory, but for one that is longer
+_BATCH_ROWS = 1000  # rows in memory
+_BATCH_BYTES = 1 << 23  # bytes of rows in memory, but for one that is longer
 # A line may be longer than this by what its member takes in the archive, a few times over: so a
 # small archive cannot fill the memory.
-_LONG = 1 << 24
-_PACKED = 4
+_MAX_LINE = 1 << 24
+_MAX_RATIO = 4
 _LARGEST_VECTOR = 1 << 16
-_BEFORE = 10  # bytes before the header of vectors, whose length is in the last two
+_HEADER_START = 10  # bytes before the header of vectors, whose length is in the last two
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '<f2', 'fortran_order': False, "
     rb"'shape': \((\d{1,15}), (\d{1,15})\), \} *\n",
     re.DOTALL,
 )
-_PIECE = 1 << 20
-_LONGEST_MANIFEST = 1 << 20
+_CHUNK_BYTES = 1 << 20
+_MAX_MANIFEST = 1 << 20
 # What zipfile and zlib make of damaged bytes.
 _DAMAGE = (BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
 
@@ -54,28 +54,28 @@ class Archive:
         """
         for name in list(self.manifest.rows) if names is None else names:
             if f"{name}.jsonl" in self.manifest.members:
-                yield from ((name, rows) for rows in _parts(self._rows(name)))
+                yield from ((name, rows) for rows in _batch_rows(self._read_rows(name)))
 
-    def _rows(self, name: str) -> Iterator[tuple[Row, int]]:
+    def _read_rows(self, name: str) -> Iterator[tuple[Row, int]]:
         """The rows of a table, each with the bytes that it takes."""
         columns = self.manifest.members[f"{name}.jsonl"].columns
         reader = RowReader(name, columns, self.manifest.namespace is not None, self._dimension)
-        parse = reader.parser()
+        parse = reader.make_parser()
         binary = [c for c in columns if isinstance(tables()[name].c[c].type, sa.LargeBinary)]
-        with self._vectors(name) as vectors:
-            for number, line in enumerate(self._lines(f"{name}.jsonl"), 1):
+        with self._open_vectors(name) as vectors:
+            for number, line in enumerate(self._read_lines(f"{name}.jsonl"), 1):
                 try:
                     row = parse(line)
                     for column in binary:
-                        row[column] = _bytes(row[column], vectors, vector=column == VECTORS)
+                        row[column] = _decode_bytes(row[column], vectors, vector=column == VECTORS)
                     reader.require_readable(row)
                     self._require_embedder(name, row)
                 except ODD as error:
-                    raise InvalidInputError(self._odd(name, number)) from error
+                    raise InvalidInputError(self._describe_bad_row(name, number)) from error
                 yield row, len(line)
 
-    def _lines(self, member: str) -> Iterator[bytes]:
-        most = _LONG + _PACKED * self._file.getinfo(member).compress_size
+    def _read_lines(self, member: str) -> Iterator[bytes]:
+        most = _MAX_LINE + _MAX_RATIO * self._file.getinfo(member).compress_size
         with self._file.open(member) as lines:
             while line := lines.readline(most):
                 if len(line) == most:
@@ -83,7 +83,7 @@ class Archive:
                     raise InvalidInputError(msg)
                 yield line
 
-    def _odd(self, name: str, number: int) -> str:
+    def _describe_bad_row(self, name: str, number: int) -> str:
         return f"line {number} of {name}.jsonl in {self._name} is no row of it: export again"
 
     def _require_embedder(self, name: str, row: Row) -> None:
@@ -93,13 +93,13 @@ class Archive:
             raise ValueError
 
     @contextmanager
-    def _vectors(self, name: str) -> Iterator[Iterator[tuple[int, bytes]]]:
+    def _open_vectors(self, name: str) -> Iterator[Iterator[tuple[int, bytes]]]:
         """The vectors of a table with their places, in order."""
         if f"{name}.npy" not in self.manifest.members:
             yield iter(())
             return
         with self._file.open(f"{name}.npy") as file:
-            count, size = _shape(file)
+            count, size = _read_shape(file)
             yield ((n, file.read(size * NUMBER.itemsize)) for n in range(count))
 
 
@@ -121,7 +121,7 @@ def opened(path: Path) -> Iterator[Archive]:
         msg = f"{name} is no archive of CrabPath, or it is cut off: get it anew, or export again"
         raise InvalidInputError(msg) from error
     with file:
-        manifest = _manifest(file, name)
+        manifest = _read_manifest(file, name)
         _require_members(file, manifest, name)
         for member, described in manifest.members.items():
             _require_unchanged(file, member, described, name)
@@ -132,7 +132,7 @@ def is_archive(path: Path) -> bool:
     """Whether a file looks like an archive; its members are not checked."""
     try:
         with ZipFile(path) as file:
-            _manifest(file, str(path))
+            _read_manifest(file, str(path))
     except SchemaVersionError:
         return True
     except _DAMAGE:
@@ -140,10 +140,10 @@ def is_archive(path: Path) -> bool:
     return True
 
 
-def _manifest(file: ZipFile, name: str) -> Manifest:
+def _read_manifest(file: ZipFile, name: str) -> Manifest:
     try:
         with file.open(NAME) as member:
-            data = member.read(_LONGEST_MANIFEST)
+            data = member.read(_MAX_MANIFEST)
     except (KeyError, *_DAMAGE) as error:
         msg = f"{name} is no archive of CrabPath: it has no readable {NAME}"
         raise InvalidInputError(msg) from error
@@ -176,7 +176,7 @@ def _require_unchanged(file: ZipFile, member: str, described: Member, name: str)
     total, size = sha256(), 0
     try:
         with file.open(member) as stream:
-            while size <= described.size and (piece := stream.read(_PIECE)):
+            while size <= described.size and (piece := stream.read(_CHUNK_BYTES)):
                 total.update(piece)
                 size += len(piece)
         if member.endswith(".npy"):
@@ -191,18 +191,18 @@ def _require_unchanged(file: ZipFile, member: str, described: Member, name: str)
 
 def _require_vectors(file: ZipFile, member: str, described: Member) -> None:
     with file.open(member) as stream:
-        count, size = _shape(stream)
+        count, size = _read_shape(stream)
         if described.size != stream.tell() + count * size * NUMBER.itemsize:
             raise ValueError
 
 
-def _shape(file: IO[bytes]) -> tuple[int, int]:
+def _read_shape(file: IO[bytes]) -> tuple[int, int]:
     """Count and dimension of vectors, whose header is read.
 
     Raises:
         ValueError: It is not as :func:`write_archive` writes it; nothing that it says is run.
     """
-    start = file.read(_BEFORE)
+    start = file.read(_HEADER_START)
     size = int.from_bytes(start[-2:], "little")
     found = _HEADER.fullmatch(start + file.read(size))
     if found is None:
@@ -213,7 +213,9 @@ def _shape(file: IO[bytes]) -> tuple[int, int]:
     return count, dimension
 
 
-def _bytes(value: Any, vectors: Iterator[tuple[int, bytes]], *, vector: bool) -> bytes | None:
+def _decode_bytes(
+    value: Any, vectors: Iterator[tuple[int, bytes]], *, vector: bool
+) -> bytes | None:
     if value is None:
         return None
     if not vector:
@@ -224,13 +226,13 @@ def _bytes(value: Any, vectors: Iterator[tuple[int, bytes]], *, vector: bool) ->
     return found
 
 
-def _parts(rows: Iterator[tuple[Row, int]]) -> Iterator[list[Row]]:
+def _batch_rows(rows: Iterator[tuple[Row, int]]) -> Iterator[list[Row]]:
     """Rows in parts that fit into memory."""
     part, size = list[Row](), 0
     for row, length in rows:
         part.append(row)
         size += length
-        if len(part) >= _AT_ONCE or size >= _MANY:
+        if len(part) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield part
             part, size = [], 0
     if part:

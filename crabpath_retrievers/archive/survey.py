@@ -32,10 +32,10 @@ class Survey:
     taken: dict[str, set[str]] = field(default_factory=dict)
     episodes: dict[str, str] = field(default_factory=dict)
 
-    def renames(self, former: str, name: str) -> Renames:
+    def make_renames(self, former: str, name: str) -> Renames:
         """What is to be called otherwise here."""
         turns, feedback, notes = (
-            {node: _other(node, name) for node in sorted(self.taken.get(table, ()))}
+            {node: _make_id(node, name) for node in sorted(self.taken.get(table, ()))}
             for table in ("turns", "feedback", "nodes")
         )
         return Renames(name, former, turns, feedback, notes, self.episodes)
@@ -52,32 +52,32 @@ def surveyed(store: GraphStore, blocks: Iterable[Block], former: str, name: str)
     """
     survey, notes = Survey(), set[str]()
     with store.reading() as connection:
-        whose = Whose(connection, name)
+        conflicts = Whose(connection, name)
         for table, rows in blocks:
             survey.rows[table] += len(rows)
             if table == "nodes":
                 notes |= {row["id"] for row in rows}
             if table in {"nodes", "turns", "feedback"}:
-                taken = whose.taken(table, [row["id"] for row in rows])
+                taken = conflicts.taken(table, [row["id"] for row in rows])
                 survey.taken.setdefault(table, set()).update(taken)
             if table == "episodes" and former != name:
-                survey.episodes |= _questions(rows, former, name)
-            _leave_out(survey, table, rows, notes, whose)
+                survey.episodes |= _rename_episodes(rows, former, name)
+            _count_left_out(survey, table, rows, notes, conflicts)
     return survey
 
 
-def _leave_out(
-    survey: Survey, table: str, rows: Iterable[Row], notes: set[str], whose: Whose
+def _count_left_out(
+    survey: Survey, table: str, rows: Iterable[Row], notes: set[str], conflicts: Whose
 ) -> None:
     of_rows = [needed(table, row) - notes for row in rows]
     asked = set().union(*of_rows)
-    missing = asked - whose.documents(asked)
+    missing = asked - conflicts.documents(asked)
     survey.missing |= missing
     if out := sum(not missing.isdisjoint(nodes) for nodes in of_rows):
         survey.left_out[table] += out
 
 
-def _questions(rows: Iterable[Row], former: str, name: str) -> Mapping[str, str]:
+def _rename_episodes(rows: Iterable[Row], former: str, name: str) -> Mapping[str, str]:
     """New ids of episodes that are known by their question, and so by their namespace."""
     return {
         row["id"]: question_id(name, row["query"])
@@ -86,6 +86,6 @@ def _questions(rows: Iterable[Row], former: str, name: str) -> Mapping[str, str]
     }
 
 
-def _other(identity: str, namespace: str) -> str:
+def _make_id(identity: str, namespace: str) -> str:
     digest = sha256(f"{namespace}\n{identity}".encode()).hexdigest()[:32]
     return f"{_AUTO}{digest}" if identity.startswith(_AUTO) else digest

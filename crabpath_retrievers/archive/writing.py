@@ -36,18 +36,18 @@ def write_archive(path: Path, manifest: Manifest, tables: Iterable[Table]) -> Ma
         InvalidInputError: There is something else at ``path``, or nothing can be written there.
         StoreError: Vectors of one table have several sizes.
     """
-    with _replacing(path) as file, ZipFile(file, "w") as archive:
+    with _open_replacement(path) as file, ZipFile(file, "w") as archive:
         writer = _Writer(archive, path.parent)
         for name, blocks in tables:
             writer.table(name, blocks)
         complete = replace(manifest, members=writer.members)
-        with archive.open(_entry(NAME, ZIP_DEFLATED), "w") as member:
+        with archive.open(_make_entry(NAME, ZIP_DEFLATED), "w") as member:
             member.write(complete.to_bytes())
     return complete
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
+def _open_replacement(path: Path) -> Iterator[IO[bytes]]:
     """A private file that takes its place once it is complete, or goes."""
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -80,25 +80,25 @@ class _Writer:
     def table(self, name: str, blocks: Iterable[Sequence[Row]]) -> None:
         """Write the rows of a table, then their vectors."""
         with tempfile.TemporaryFile(dir=self._place) as waiting:
-            vectors = _Vectors(name, waiting)
+            vectors = _VectorBuffer(name, waiting)
             with self._member(f"{name}.jsonl", ZIP_DEFLATED) as member:
                 for rows in blocks:
                     for row in rows:
-                        member.line(_plain(row, vectors))
+                        member.write_row(_to_plain(row, vectors))
             if vectors.count:
                 with self._member(f"{name}.npy", ZIP_STORED) as member:
-                    vectors.copy(member)
+                    vectors.write_to(member)
 
     @contextmanager
-    def _member(self, name: str, compression: int) -> Iterator["_Summed"]:
+    def _member(self, name: str, compression: int) -> Iterator["_HashedMember"]:
         # No size is known yet, and one above 4 GiB is found out too late.
-        with self._archive.open(_entry(name, compression), "w", force_zip64=True) as file:
-            member = _Summed(file)
+        with self._archive.open(_make_entry(name, compression), "w", force_zip64=True) as file:
+            member = _HashedMember(file)
             yield member
-        self.members[name] = member.described()
+        self.members[name] = member.to_member()
 
 
-class _Summed:
+class _HashedMember:
     """A member that knows what was written."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -112,25 +112,25 @@ class _Summed:
         self._size += len(data)
         return self._file.write(data)
 
-    def line(self, row: Mapping[str, Any]) -> None:
+    def write_row(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
         self._columns = self._columns or tuple(row)
         self.rows += 1
         self.write(to_json(row, inf_nan_mode="constants") + b"\n")
 
-    def described(self) -> Member:
+    def to_member(self) -> Member:
         """What was written."""
         return Member(self.rows, self._size, self._sum.hexdigest(), self._columns)
 
 
-class _Vectors:
+class _VectorBuffer:
     """The vectors of a table, kept aside until its rows are written."""
 
     def __init__(self, table: str, file: IO[bytes]) -> None:
         self._table, self._file = table, file
         self.count, self._bytes = 0, 0
 
-    def keep(self, vector: bytes) -> int:
+    def add(self, vector: bytes) -> int:
         """Keep one; its place among the others."""
         self._bytes = self._bytes or len(vector)
         if len(vector) != self._bytes:
@@ -140,7 +140,7 @@ class _Vectors:
         self.count += 1
         return self.count - 1
 
-    def copy(self, member: _Summed) -> None:
+    def write_to(self, member: _HashedMember) -> None:
         """Write them as numpy does."""
         shape = (self.count, self._bytes // NUMBER.itemsize)
         header = {"descr": NUMBER.str, "fortran_order": False, "shape": shape}
@@ -150,17 +150,17 @@ class _Vectors:
         member.rows = self.count
 
 
-def _plain(row: Row, vectors: _Vectors) -> dict[str, Any]:
+def _to_plain(row: Row, vectors: _VectorBuffer) -> dict[str, Any]:
     """A row of texts and numbers: a vector by its place, other bytes as text."""
     return {
-        name: (vectors.keep(value) if name == VECTORS else b64encode(value).decode())
+        name: (vectors.add(value) if name == VECTORS else b64encode(value).decode())
         if isinstance(value, bytes)
         else value
         for name, value in row.items()
     }
 
 
-def _entry(name: str, compression: int) -> ZipInfo:
+def _make_entry(name: str, compression: int) -> ZipInfo:
     entry = ZipInfo(name)  # without the time, so that the same content is the same file
     entry.compress_type, entry.external_attr = compression, 0o600 << 16
     return entry

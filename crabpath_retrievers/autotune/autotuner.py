@@ -1,5 +1,6 @@
 """Looking at a namespace and turning its knobs: what is read, decided, and written at once."""
 
+import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,10 +13,13 @@ from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.health.checkup import checkup, foreseen, past_reports
 from crabpath_retrievers.health.report import HealthReport
 from crabpath_retrievers.knobs import knobs_of, stored
 from crabpath_retrievers.storage import GraphStore
+
+_log = logging.getLogger(__name__)
 
 SNAPSHOT = "autotune: last good"
 """Name of the snapshot that is kept of the last good state, where one is."""
@@ -46,13 +50,13 @@ class TuneReport:
     note: str = ""
 
     @property
-    def braked(self) -> bool:
+    def brake_applied(self) -> bool:
         """Whether the last good state was gone back to."""
         return any(one.metric == BRAKE for one in self.adjustments)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain, JSON-safe data."""
-        return {**asdict(self), "braked": self.braked}
+        return {**asdict(self), "braked": self.brake_applied}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Autotuner:
         """
         return knobs_of(self.store.learned.tuning(namespace)[0], self.settings)
 
-    def set(self, namespace: str, values: Mapping[str, Any]) -> str:
+    def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
         """Set knobs by hand; returns the id by which it is taken back.
 
         Raises:
@@ -81,6 +85,8 @@ class Autotuner:
         checked = self.settings.autotune.checked(values)
         knobs = replace(knobs_of(known[0], self.settings), **checked)
         return self._write(namespace, stored(knobs, self.settings), known[1], known)
+
+    set = set_knobs  # until every caller uses the new name
 
     def reset(self, namespace: str) -> str:
         """Have the knobs follow the settings again, and forget what is known of turning them."""
@@ -98,7 +104,7 @@ class Autotuner:
             self.store.apply([SetKnobs(run, namespace, knobs, tuning, before)])
         return run
 
-    def look(
+    def run(
         self,
         namespace: str,
         *,
@@ -124,26 +130,48 @@ class Autotuner:
         self.settings.autotune.checked(self.settings.knobs.to_dict())
         known = self.store.learned.tuning(namespace)
         knobs, past = knobs_of(known[0], self.settings), Past.from_json(known[1])
-        if note := self._idle(namespace, past, asked=asked):
+        if note := self._find_skip_reason(namespace, past, asked=asked):
             return TuneReport(namespace, "", dry_run, (), knobs, note=note)
-        rules, reports = self.settings.autotune, self._reports(namespace, record and not dry_run)
+        rules, reports = (
+            self.settings.autotune,
+            self._collect_reports(namespace, record and not dry_run),
+        )
         lessons = self.store.learned.learned(namespace).version
-        past = past.judged(reports[-1], rules)
+        past = past.score_pending(reports[-1], rules)
         ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every)
         adjusted = tuple(tune([*reports[:-1], ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
         after = replace(knobs, **turned)
         left = past.after(reports[-1], knobs, adjusted, lessons, rules)
-        found = self._seen(TuneReport(namespace, "", dry_run, adjusted, after), past)
+        found = self._with_snapshot(TuneReport(namespace, "", dry_run, adjusted, after), past)
         if dry_run:
             return found
         found = replace(found, run=(run or uuid.uuid4().hex) if adjusted else "")
         own, why = stored(after, self.settings), tuple(asdict(one) for one in adjusted)
         change = SetKnobs(found.run, namespace, own, left.to_json(), known, why)
-        self.store.apply([change, *self._keeping(found, past, left)])
+        self.store.apply([change, *self._make_snapshot_changes(found, past, left)])
         return found
 
-    def _idle(self, namespace: str, past: Past, *, asked: bool) -> str:
+    look = run  # until every caller uses the new name
+
+    def run_if_due(self, namespace: str, lessons: int) -> None:
+        """Run after a lesson: every ``autotune.every`` lessons, where autotuning is enabled.
+
+        Errors are logged, not raised: what was learned stands, and the next run makes up for it.
+
+        Args:
+            namespace: The namespace that has learned.
+            lessons: How many lessons it has learned in all, at least 1.
+        """
+        rules = self.settings.autotune
+        if not rules.enabled or lessons % rules.every:
+            return
+        try:
+            self.run(namespace, asked=False)
+        except CrabPathError as error:
+            _log.warning("the knobs of %r were not tuned: %s", namespace, error)
+
+    def _find_skip_reason(self, namespace: str, past: Past, *, asked: bool) -> str:
         """Why there is nothing to look at; empty where there is."""
         self.store.settle()
         learned, turn = self.store.learned.learned(namespace), self.store.walk.clock(namespace).turn
@@ -155,14 +183,14 @@ class Autotuner:
             return f"fewer than {self.settings.autotune.every} lessons since the last look"
         return ""
 
-    def _reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
+    def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
         """On its health: those of late, and how it is now."""
         before = past_reports(self.store, namespace, self.settings.autotune.window)
         return [*before, checkup(self.store, namespace, self.settings, record=record)]
 
-    def _seen(self, report: TuneReport, past: Past) -> TuneReport:
+    def _with_snapshot(self, report: TuneReport, past: Past) -> TuneReport:
         """With the snapshot that the last good state is in, where the brake is applied."""
-        if not report.braked or past.good is None:
+        if not report.brake_applied or past.good is None:
             return report
         known = self.store.history.snapshots(report.namespace)
         then = [kept.id for kept in known if kept.learned <= past.good.learned]
@@ -170,7 +198,7 @@ class Autotuner:
             return report
         return replace(report, snapshot=then[0], restored=self.settings.autotune.restore)
 
-    def _keeping(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
+    def _make_snapshot_changes(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
         """Snapshots: the last good state is kept, and gone back to, where settings say so."""
         namespace = report.namespace
         if not self.settings.autotune.restore:

@@ -8,7 +8,7 @@ from crabpath_retrievers.autotune.signs import SIGNS, Turn
 from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
 from crabpath_retrievers.health.report import HealthReport, Metric
 
-_DIGITS = 6
+_DECIMALS = 6
 
 
 class _Wish(NamedTuple):
@@ -35,7 +35,9 @@ def tune(
     if not reports or past.rest:
         return []
     now, before = reports[-1], reports[-1 - settings.window : -1]
-    return brake(now, before, knobs, past, settings) or _turned(now, knobs, past, settings)
+    return brake(now, before, knobs, past, settings) or _choose_adjustments(
+        now, knobs, past, settings
+    )
 
 
 def brake(
@@ -58,7 +60,7 @@ def brake(
     dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.death
     if past.good is None or not (dead or lost >= settings.fall):
         return []
-    why = _why(dormant) if dead else f"{lost} metrics have left their range"
+    why = _explain(dormant) if dead else f"{lost} metrics have left their range"
     found = []
     for name in KNOBS:
         low, high = settings.rails[name]
@@ -69,31 +71,31 @@ def brake(
             found.append(Adjustment(BRAKE, name, direction, value, after, why))
     # Where it would mend nothing, what was good is not what made the difference.
     ailing = (dormant,) if dead else now.metrics
-    asked = {wish.turn for wish in _wishes(ailing, past)}
+    asked = {wish.turn for wish in _rank_wishes(ailing, past)}
     return found if any((one.knob, one.direction) in asked for one in found) else []
 
 
-def _turned(
+def _choose_adjustments(
     now: HealthReport, knobs: Knobs, past: Past, settings: AutotuneSettings
 ) -> list[Adjustment]:
     """The most promising turns, of each knob one at most."""
     found: dict[str, Adjustment] = {}
-    for wish in _wishes(now.metrics, past):
+    for wish in _rank_wishes(now.metrics, past):
         knob, direction = wish.turn
         if len(found) == settings.most or 1.0 - wish.doubt < settings.worth:
             break
         value = getattr(knobs, knob)
         after = stepped(knob, direction, value, settings)
         if knob not in found and after is not None:
-            why = _why(wish.metric)
+            why = _explain(wish.metric)
             found[knob] = Adjustment(wish.metric.name, knob, direction, value, after, why)
     return list(found.values())
 
 
-def _wishes(metrics: Sequence[Metric], past: Past) -> list[_Wish]:
+def _rank_wishes(metrics: Sequence[Metric], past: Past) -> list[_Wish]:
     """What the metrics that are out of range ask for: what helped before, then the most direct."""
     wishes = [
-        _Wish(1.0 - past.worth((metric.name, *turn)), place, number, turn, metric)
+        _Wish(1.0 - past.help_probability((metric.name, *turn)), place, number, turn, metric)
         for number, metric in enumerate(metrics)
         if metric.in_range is False
         for place, turn in enumerate(SIGNS.get((metric.name, side(metric)), ()))
@@ -111,12 +113,12 @@ def stepped(knob: str, direction: int, value: float, settings: AutotuneSettings)
         settings: Steps and rails.
     """
     low, high = settings.rails[knob]
-    after = min(max(value + direction * _step(knob, direction, value, settings), low), high)
-    after = int(after) if knob == "promotion_threshold" else round(after, _DIGITS)
+    after = min(max(value + direction * _step_size(knob, direction, value, settings), low), high)
+    after = int(after) if knob == "promotion_threshold" else round(after, _DECIMALS)
     return after if (after - value) * direction > 0 else None
 
 
-def _step(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float:
+def _step_size(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float:
     if knob == "half_life":
         share = settings.factor - 1.0 if direction > 0 else 1.0 - 1.0 / settings.factor
         return max(settings.least, value * share)
@@ -124,7 +126,7 @@ def _step(knob: str, direction: int, value: float, settings: AutotuneSettings) -
     return steps.get(knob, 1)
 
 
-def _why(metric: Metric) -> str:
+def _explain(metric: Metric) -> str:
     low = side(metric) == "low"
     bound = metric.low if low else metric.high
     return f"{metric.name} is {metric.value:g}, {'below' if low else 'above'} {bound:g}"

@@ -76,12 +76,12 @@ class Past:
     good: Good | None = None
     rest: int = 0
 
-    def worth(self, triple: Triple) -> float:
+    def help_probability(self, triple: Triple) -> float:
         """Chance that it helps: the mean of its Beta posterior, one half before it was tried."""
         successes, failures = self.evidence.get(triple, (0.0, 0.0))
         return (1.0 + successes) / (2.0 + successes + failures)
 
-    def judged(self, report: HealthReport, settings: AutotuneSettings) -> "Past":
+    def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "Past":
         """After seeing what became of what was turned at the last look.
 
         A success has its metric nearer to its range, and no more metrics out of theirs than
@@ -125,7 +125,7 @@ class Past:
         dead = dormant.in_range is False and side(dormant) == "high"
         if good is not None and dead and knobs == good.knobs and not self.rest:
             good = None  # it did not last
-        if not dead and report.judged and (good is None or number <= good.ill):
+        if not dead and report.judged_count and (good is None or number <= good.ill):
             good = Good(knobs, number, learned)
         return replace(
             self,

@@ -28,7 +28,7 @@ _CITATIONS = (
 )
 _NAMES = ("id", "source_id", "document_id", "doc_id", "source", "url", "title", "citation")
 _NESTED = ("structured_response", "answer", "output", "result", "response")
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 
 class Answered(NamedTuple):
@@ -55,19 +55,19 @@ def read(output: Any, depth: int = 0) -> Answered:
     """
     if isinstance(output, str):
         return Answered(output.strip() or None)
-    if depth > _DEEPEST or output is None:
+    if depth > _MAX_DEPTH or output is None:
         return Answered()
     if hasattr(output, "generations"):
-        return _of_model(output.generations, depth)
-    if _kind(output) is not None:
-        return _of_messages([output])
-    fields = _fields(output)
+        return _parse_model_result(output.generations, depth)
+    if _get_role(output) is not None:
+        return _parse_messages([output])
+    fields = _to_fields(output)
     if fields is not None:
-        return _of_fields(fields, depth)
-    return _of_messages(output) if isinstance(output, (list, tuple)) else Answered()
+        return _parse_fields(fields, depth)
+    return _parse_messages(output) if isinstance(output, (list, tuple)) else Answered()
 
 
-def _of_model(generations: Any, depth: int) -> Answered:
+def _parse_model_result(generations: Any, depth: int) -> Answered:
     """The first candidate that a model gave."""
     while isinstance(generations, (list, tuple)) and generations:
         generations = generations[0]
@@ -75,16 +75,16 @@ def _of_model(generations: Any, depth: int) -> Answered:
     return read(getattr(generations, "text", None) if message is None else message, depth + 1)
 
 
-def _of_messages(messages: Sequence[Any]) -> Answered:
+def _parse_messages(messages: Sequence[Any]) -> Answered:
     """The last message, where the model said it and does not wait for a tool."""
     last = messages[-1] if messages else None
-    if _kind(last) not in {"ai", "AIMessageChunk", "assistant"} or _waits(last):
+    if _get_role(last) not in {"ai", "AIMessageChunk", "assistant"} or _has_tool_calls(last):
         return Answered()
-    return Answered(_text(last) or None)
+    return Answered(_get_text(last) or None)
 
 
-def _of_fields(fields: Mapping[str, Any], depth: int) -> Answered:
-    cited = next((ids for name in _CITATIONS if (ids := _ids(fields.get(name)))), ())
+def _parse_fields(fields: Mapping[str, Any], depth: int) -> Answered:
+    cited = next((ids for name in _CITATIONS if (ids := _parse_ids(fields.get(name)))), ())
     text = None
     for name in (*_NESTED, *_ANSWERS, "messages"):
         found = read(fields[name], depth + 1) if fields.get(name) is not None else Answered()
@@ -92,7 +92,7 @@ def _of_fields(fields: Mapping[str, Any], depth: int) -> Answered:
     return Answered(text, cited)
 
 
-def _fields(output: Any) -> Mapping[str, Any] | None:
+def _to_fields(output: Any) -> Mapping[str, Any] | None:
     if isinstance(output, Mapping):
         return output
     if isinstance(output, BaseModel):
@@ -102,7 +102,7 @@ def _fields(output: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def _kind(message: Any) -> str | None:
+def _get_role(message: Any) -> str | None:
     """Who speaks, in a message or in its plain form; None for what is no message."""
     if isinstance(message, Mapping):
         role = message.get("role") or message.get("type")
@@ -111,41 +111,41 @@ def _kind(message: Any) -> str | None:
     return role if isinstance(role, str) and hasattr(message, "content") else None
 
 
-def _waits(message: Any) -> bool:
+def _has_tool_calls(message: Any) -> bool:
     calls = message.get("tool_calls") if isinstance(message, Mapping) else None
     return bool(calls or getattr(message, "tool_calls", None))
 
 
-def _text(message: Any) -> str:
+def _get_text(message: Any) -> str:
     content = message["content"] if isinstance(message, Mapping) else message.content
     if isinstance(content, str):
         return content.strip()
     parts = content if isinstance(content, list) else []
-    texts = [part if isinstance(part, str) else _part(part) for part in parts]
+    texts = [part if isinstance(part, str) else _get_part_text(part) for part in parts]
     return "\n".join(filter(None, texts)).strip()
 
 
-def _part(part: Any) -> str:
+def _get_part_text(part: Any) -> str:
     text = part.get("text") if isinstance(part, Mapping) else None
     return text if isinstance(text, str) else ""
 
 
-def _ids(value: Any) -> tuple[str | int, ...]:
+def _parse_ids(value: Any) -> tuple[str | int, ...]:
     """What a field names; whole documents are what was given, not what was used."""
     if isinstance(value, str):
         parts = dict.fromkeys((value.strip(), *map(str.strip, value.split(","))))
         return tuple(filter(None, parts))
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         return ()
-    found = [_id(item) for item in value]
+    found = [_parse_id(item) for item in value]
     return tuple(item for item in found if item is not None)
 
 
-def _id(item: Any) -> str | int | None:
+def _parse_id(item: Any) -> str | int | None:
     if isinstance(item, (str, int)) and not isinstance(item, bool):
         return item
     if hasattr(item, "page_content"):
         return None
-    fields = _fields(item) or {}
+    fields = _to_fields(item) or {}
     named = (fields[name] for name in _NAMES if fields.get(name) is not None)
     return next((name for name in named if isinstance(name, (str, int))), None)

@@ -30,7 +30,7 @@ class Found:
         """Ids of the documents, in rank order."""
         return tuple(names[0] for names in self.names)
 
-    def used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
+    def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
         """Ids of the documents that are cited; None when that says nothing.
 
         All of them are listed by chains that list what they were given.
@@ -42,12 +42,12 @@ class Found:
         wanted = {str(item) for item in cited}
         ids = {names[0] for names in self.names if wanted.intersection(names)}
         if not ids and places:
-            ids = set(self._at([item for item in cited if _is_number(item)]))
+            ids = set(self._find_at_positions([item for item in cited if _is_number(item)]))
         if not ids or len(ids) == len(self.names) > 1:
             return None
         return tuple(name for name in self.ids if name in ids)
 
-    def _at(self, numbers: Iterable[str | int]) -> list[str]:
+    def _find_at_positions(self, numbers: Iterable[str | int]) -> list[str]:
         """Documents at places: counted from 0 or from 1, where the numbers themselves tell."""
         given, count = {int(number) for number in numbers}, len(self.names)
         if 0 in given and max(given) < count:

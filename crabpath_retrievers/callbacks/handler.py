@@ -76,7 +76,9 @@ class _Handler:
             NotFoundError: There is no such run.
             StoreError: It could not be kept.
         """
-        return self._tell({"correction": text, "run_id": run_id, "thread_id": thread_id, **fields})
+        return self._record_statement(
+            {"correction": text, "run_id": run_id, "thread_id": thread_id, **fields}
+        )
 
     def score(
         self,
@@ -97,7 +99,7 @@ class _Handler:
             fields: As for :meth:`correct`; ``source="human"`` for a user's thumb.
         """
         about = {"run_id": run_id, "thread_id": thread_id, **fields}
-        return self._tell({"score": score, "key": key, **about})
+        return self._record_statement({"score": score, "key": key, **about})
 
     async def acorrect(self, text: str, **fields: Any) -> list[Receipt]:
         """As :meth:`correct`, off the event loop."""
@@ -114,31 +116,31 @@ class _Handler:
         """
         self._listener.runs.pause(str(event.run_id))
 
-    def _tell(self, data: dict[str, Any]) -> list[Receipt]:
-        return self._record(self._listener.about(data))
+    def _record_statement(self, data: dict[str, Any]) -> list[Receipt]:
+        return self._record(self._listener.feedback_about(data))
 
     def _record(self, due: Sequence[Feedback]) -> list[Receipt]:
         return self._listener.scribe.record(due)
 
 
-def _heard(event: Callable[..., list[Feedback]]) -> Any:
+def _make_handler(event: Callable[..., list[Feedback]]) -> Any:
     """A method that hands an event to the listener, and records what follows."""
 
-    def heard(self: _Handler, *given: Any, **about: Any) -> None:
+    def handle(self: _Handler, *given: Any, **about: Any) -> None:
         self._record(event(self._listener, *given, **about))
 
-    return heard
+    return handle
 
 
-def _aheard(event: Callable[..., list[Feedback]]) -> Any:
-    """As :func:`_heard`, off the event loop wherever the store is used."""
+def _make_async_handler(event: Callable[..., list[Feedback]]) -> Any:
+    """As :func:`_make_handler`, off the event loop wherever the store is used."""
 
-    async def heard(self: _Handler, *given: Any, **about: Any) -> None:
+    async def handle(self: _Handler, *given: Any, **about: Any) -> None:
         due = event(self._listener, *given, **about)
         if due:
             await asyncio.to_thread(self._record, due)
 
-    return heard
+    return handle
 
 
 class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
@@ -155,28 +157,28 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
     said by :class:`OutcomePolicy`.
     """
 
-    on_chain_start = on_tool_start = _heard(Listener.start)
-    on_retriever_start = on_llm_start = on_chat_model_start = _heard(Listener.start)
-    on_chain_end = on_tool_end = _heard(Listener.end)
-    on_retriever_end = _heard(Listener.retrieved)
-    on_llm_end = _heard(Listener.spoken)
-    on_chain_error = on_retriever_error = on_llm_error = _heard(Listener.error)
-    on_tool_error = _heard(Listener.tool_error)
-    on_custom_event = _heard(Listener.told)
+    on_chain_start = on_tool_start = _make_handler(Listener.on_start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _make_handler(Listener.on_start)
+    on_chain_end = on_tool_end = _make_handler(Listener.on_end)
+    on_retriever_end = _make_handler(Listener.on_retriever_end)
+    on_llm_end = _make_handler(Listener.on_llm_end)
+    on_chain_error = on_retriever_error = on_llm_error = _make_handler(Listener.on_error)
+    on_tool_error = _make_handler(Listener.on_tool_error)
+    on_custom_event = _make_handler(Listener.on_custom_event)
 
 
 class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     """As :class:`CrabPathCallbackHandler`, for async chains alone: it needs no thread per event."""
 
-    on_chain_start = on_tool_start = _aheard(Listener.start)
-    on_retriever_start = on_llm_start = on_chat_model_start = _aheard(Listener.start)
-    on_chain_end = on_tool_end = _aheard(Listener.end)
-    on_retriever_end = _aheard(Listener.retrieved)
-    on_llm_end = _aheard(Listener.spoken)
-    on_chain_error = on_retriever_error = on_llm_error = _aheard(Listener.error)
-    on_tool_error = _aheard(Listener.tool_error)
+    on_chain_start = on_tool_start = _make_async_handler(Listener.on_start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _make_async_handler(Listener.on_start)
+    on_chain_end = on_tool_end = _make_async_handler(Listener.on_end)
+    on_retriever_end = _make_async_handler(Listener.on_retriever_end)
+    on_llm_end = _make_async_handler(Listener.on_llm_end)
+    on_chain_error = on_retriever_error = on_llm_error = _make_async_handler(Listener.on_error)
+    on_tool_error = _make_async_handler(Listener.on_tool_error)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         """A chain says what became of it, or of another one, which may be looked up."""
-        due = await asyncio.to_thread(self._listener.told, name, data, run_id=run_id)
+        due = await asyncio.to_thread(self._listener.on_custom_event, name, data, run_id=run_id)
         await asyncio.to_thread(self._record, due)

@@ -10,7 +10,7 @@ from crabpath_retrievers.errors import (
     ServiceError,
 )
 
-_LONGEST = 300
+_MAX_CHARS = 300
 
 
 @contextmanager
@@ -30,13 +30,13 @@ def translated(project: str | None = None) -> Iterator[None]:
     except CrabPathError:
         raise
     except Exception as error:
-        raise _error(error, project) from error
+        raise _to_error(error, project) from error
 
 
-def _error(error: Exception, project: str | None) -> CrabPathError:
+def _to_error(error: Exception, project: str | None) -> CrabPathError:
     from langsmith.utils import LangSmithAuthError, LangSmithNotFoundError
 
-    text = " ".join(str(error).split())[:_LONGEST]
+    text = " ".join(str(error).split())[:_MAX_CHARS]
     if isinstance(error, LangSmithAuthError) or "403" in text:
         msg = (
             "LangSmith refuses the API key: set LANGSMITH_API_KEY, and LANGSMITH_WORKSPACE_ID for "

@@ -70,7 +70,7 @@ def pull(
             pulling again goes on from there.
         StoreError: The memory failed.
     """
-    pulling = _Pulling(client, memory, policy or OutcomePolicy(), namespace)
+    pulling = _Pull(client, memory, policy or OutcomePolicy(), namespace)
     return pulling.run(project, since)
 
 
@@ -85,14 +85,14 @@ def connected() -> "Client":
         return Client(auto_batch_tracing=False)
 
 
-class _Pulling:
+class _Pull:
     """One pull."""
 
     def __init__(
         self, client: "Client", memory: Learns, policy: OutcomePolicy, namespace: str | None
     ) -> None:
         self._client, self._policy, self._namespace = client, policy, namespace
-        self._store, self._scribe = memory.store, Scribe(memory)
+        self._store, self._recorder = memory.store, Scribe(memory)
         self._traces: dict[str, list[Turn]] = {}
 
     def run(self, project: str, since: datetime | None) -> Pulled:
@@ -102,11 +102,11 @@ class _Pulling:
         with translated(project):
             self._project = str(self._client.read_project(project_name=project).id)
         found: list[str] = []
-        for given in self._given(_utc(since)):
-            found += self._learned(given)
+        for given in self._list_feedback(_to_utc(since)):
+            found += self._learn(given)
         return Pulled(*(found.count(name) for name in Pulled._fields))
 
-    def _given(self, since: datetime | None) -> Iterator[Any]:
+    def _list_feedback(self, since: datetime | None) -> Iterator[Any]:
         """Feedback of the project, by its keys, oldest first."""
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
@@ -115,28 +115,28 @@ class _Pulling:
             # All of it before anything is learned: learning may take longer than a page is valid.
             keys = [*self._policy.feedback_keys]
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
-        for given in sorted(listed, key=lambda item: str(_utc(item.created_at))):
-            late = since is None or given.created_at is None or _utc(given.created_at) >= since
-            if late and _counts(given.key, self._policy) and not is_ours(given):
+        for given in sorted(listed, key=lambda item: str(_to_utc(item.created_at))):
+            late = since is None or given.created_at is None or _to_utc(given.created_at) >= since
+            if late and _is_counted(given.key, self._policy) and not is_ours(given):
                 yield given
 
-    def _learned(self, given: Any) -> list[str]:
+    def _learn(self, given: Any) -> list[str]:
         """What became of one: a name of :class:`Pulled` for each turn that it is about."""
         try:
             outcome = outcome_of(given, self._policy)
-            about = [] if outcome is None else self._about(given, outcome)
+            about = [] if outcome is None else self._make_feedback(given, outcome)
         except InvalidInputError as error:
             name, why = shown(given.id), printable(str(error))
             _log.warning("LangSmith feedback %s with key %r: %s", name, given.key, why)
             outcome = None
         if outcome is None:
             return ["unusable"]
-        return [self._recorded(*one) for one in about] or ["unmatched"]
+        return [self._record(*one) for one in about] or ["unmatched"]
 
-    def _about(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
+    def _make_feedback(self, given: Any, outcome: float) -> list[tuple[Turn, Feedback]]:
         run = given.run_id
         direct = None if run is None else self._store.turns.find(text_of("run_id", run))
-        turns = [direct.turn] if direct else self._of_trace(given)
+        turns = [direct.turn] if direct else self._find_trace_turns(given)
         return [
             (
                 turn,
@@ -153,7 +153,7 @@ class _Pulling:
             for turn in turns
         ]
 
-    def _of_trace(self, given: Any) -> list[Turn]:
+    def _find_trace_turns(self, given: Any) -> list[Turn]:
         """Turns of all retrievers of the trace in which feedback was given."""
         trace = given.trace_id or given.run_id
         if trace is None:
@@ -161,12 +161,12 @@ class _Pulling:
         name = text_of("trace_id", trace)
         if name not in self._traces:
             with translated():
-                runs = list(self._retrievers(name))
+                runs = list(self._list_retriever_runs(name))
             logged = (self._store.turns.find(run) for run in runs)
             self._traces[name] = [found.turn for found in logged if found is not None]
         return self._traces[name]
 
-    def _retrievers(self, trace: str) -> Iterator[str]:
+    def _list_retriever_runs(self, trace: str) -> Iterator[str]:
         """Ids of the retriever runs of a trace.
 
         Not by ``list_runs``, which the client is about to lose, and what follows it is async.
@@ -183,22 +183,22 @@ class _Pulling:
                 return
             query["cursor"] = cursor
 
-    def _recorded(self, turn: Turn, feedback: Feedback) -> str:
+    def _record(self, turn: Turn, feedback: Feedback) -> str:
         if self._namespace not in (None, turn.namespace):
             # Not even kept: its id stays free for a pull in the name of whose turn it is.
             _log.warning("%s is no feedback of namespace %r", feedback.feedback_id, self._namespace)
             return "refused"
         if self._store.history.feedback(feedback.feedback_id) is not None:
             return "known"
-        (receipt,) = self._scribe.record([feedback])
+        (receipt,) = self._recorder.record([feedback])
         return "refused" if receipt.status == "refused" else "learned"
 
 
-def _counts(key: object, policy: OutcomePolicy) -> bool:
+def _is_counted(key: object, policy: OutcomePolicy) -> bool:
     return isinstance(key, str) and key in policy.feedback_keys
 
 
-def _utc(when: datetime | None) -> Any:
+def _to_utc(when: datetime | None) -> Any:
     if when is None or when.tzinfo is not None:
         return when
     return when.replace(tzinfo=timezone.utc)

@@ -40,7 +40,7 @@ class LangSmithPush:
     def __call__(self, feedback: Feedback, receipt: Receipt) -> None:
         """Send feedback that was applied, soon."""
         if receipt.status == "applied":
-            self._sending.submit(self._logged, feedback)
+            self._sending.submit(self._push_logging_errors, feedback)
 
     def push(self, feedback: Feedback) -> uuid.UUID | None:
         """Send feedback now; the same again changes nothing.
@@ -71,7 +71,7 @@ class LangSmithPush:
                 score=(feedback.outcome + 1.0) / 2.0,
                 feedback_id=pushed,
                 source_info=about,
-                **self._where(),
+                **self._find_project(),
             )
         return pushed
 
@@ -79,14 +79,14 @@ class LangSmithPush:
         """Wait until everything is sent."""
         self._sending.shutdown(wait=True)
 
-    def _where(self) -> dict[str, Any]:
+    def _find_project(self) -> dict[str, Any]:
         if self._project is None:
             return {}
         if self._project_id is None:
             self._project_id = self._client.read_project(project_name=self._project).id
         return {"session_id": self._project_id}
 
-    def _logged(self, feedback: Feedback) -> None:
+    def _push_logging_errors(self, feedback: Feedback) -> None:
         try:
             self.push(feedback)
         except CrabPathError as error:

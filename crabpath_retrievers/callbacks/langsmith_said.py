@@ -38,7 +38,7 @@ def right(correction: object) -> Right:
     texts = (correction.get(name) for name in _TEXTS)
     text = next((t.strip() for t in texts if isinstance(t, str) and t.strip()), None)
     named = next((correction[name] for name in _DOCUMENTS if correction.get(name)), ())
-    return Right(text, _ids(named))
+    return Right(text, _parse_ids(named))
 
 
 def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
@@ -48,7 +48,7 @@ def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
         InvalidInputError: Its score is outside [0, 1].
     """
     if given.score is not None:
-        return policy.langsmith.scored(given.score)
+        return policy.langsmith.convert_score(given.score)
     return policy.correction.outcome if any(right(given.correction)) else None
 
 
@@ -90,7 +90,7 @@ def about_turn(
     return Feedback(turn_id, outcome, used=used or None, correction=text, source=source, **fields)
 
 
-def _ids(named: object) -> tuple[str, ...]:
+def _parse_ids(named: object) -> tuple[str, ...]:
     if isinstance(named, str):
         return (named,)
     if not isinstance(named, (list, tuple)):

@@ -31,14 +31,16 @@ def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[
     turns = [t for t in root.turns.values() if only in {None, t.turn_id, t.run_id}]
     if signal is None:
         return []
-    return [_lesson(turn, turns, signal, root) for turn in turns]
+    return [_make_turn_feedback(turn, turns, signal, root) for turn in turns]
 
 
-def _lesson(turn: Found, turns: Sequence[Found], signal: Signal, root: Root) -> Feedback:
+def _make_turn_feedback(
+    turn: Found, turns: Sequence[Found], signal: Signal, root: Root
+) -> Feedback:
     alone = len(turns) == 1
     used, answer = signal.used, signal.answer
     if signal.explicit or signal.kind == "silent_success":
-        used = turn.used(root.answered.cited, places=alone) if used is None else used
+        used = turn.select_used(root.answered.cited, places=alone) if used is None else used
         answer = root.answered.text if answer is None else answer
     return Feedback(
         turn.turn_id,

@@ -16,7 +16,7 @@ from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import PAUSES, Kind, OutcomePolicy, names_of
 
 _log = logging.getLogger(__name__)
-_LONGEST = 20_000  # characters of an answer; attribution reads fewer
+_MAX_ANSWER = 20_000  # characters of an answer; attribution reads fewer
 Read = Callable[[Any], str | None]
 
 
@@ -33,7 +33,7 @@ class Listener:
         self.scribe, self.policy, self.runs = scribe, policy, runs
         self._answer = answer
 
-    def start(
+    def on_start(
         self,
         _serialized: Any,
         given: Any,
@@ -48,28 +48,28 @@ class Listener:
         self.runs.start(str(run_id), parent, metadata, given)
         return []
 
-    def retrieved(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_retriever_end(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A retriever ends."""
-        self.runs.found(str(run_id), documents)
-        return self._ended(str(run_id), None)
+        self.runs.add_documents(str(run_id), documents)
+        return self._finish(str(run_id), None)
 
-    def end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A chain or a tool ends."""
-        return self._ended(str(run_id), output)
+        return self._finish(str(run_id), output)
 
-    def spoken(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_llm_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A model ends; where it streamed, it did so to its end."""
-        return self._ended(str(run_id), output, streamed=True)
+        return self._finish(str(run_id), output, streamed=True)
 
-    def error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A run fails that is no tool's."""
-        return self._failed(str(run_id), error, "chain_error")
+        return self._fail(str(run_id), error, "chain_error")
 
-    def tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A tool fails, whatever the chain makes of it."""
-        return self._failed(str(run_id), error, "tool_error")
+        return self._fail(str(run_id), error, "tool_error")
 
-    def told(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
         """A chain says what became of it, or of another one that it names.
 
         Raises:
@@ -79,13 +79,13 @@ class Listener:
         if name != EVENT:
             return []
         if isinstance(data, Mapping) and any(data.get(name) for name in ABOUT):
-            return self.about(data)
+            return self.feedback_about(data)
         for signal in said(data, self.policy):
-            if not self.runs.say(str(run_id), signal):
-                raise self._unknown(str(run_id))
+            if not self.runs.add_signals(str(run_id), signal):
+                raise self._make_not_found(str(run_id))
         return []
 
-    def about(self, data: Mapping[str, Any]) -> list[Feedback]:
+    def feedback_about(self, data: Mapping[str, Any]) -> list[Feedback]:
         """What is said of a run, a thread or a turn that is named; it may read the store.
 
         Raises:
@@ -98,42 +98,46 @@ class Listener:
             msg = "say which run is meant: give exactly one of run_id, thread_id and turn_id"
             raise InvalidInputError(msg)
         ((by, name),) = named.items()
-        root = self.runs.last(name) if by == "thread_id" else self._run(name)
+        root = self.runs.find_last(name) if by == "thread_id" else self._find_chain(name)
         if root is None or not root.turns:
-            raise self._unknown(name)
+            raise self._make_not_found(name)
         one = name if by == "turn_id" else None
         return lessons(root, signal, one)
 
-    def _run(self, name: str) -> Root | None:
-        return self.runs.ended(name) or self.runs.root(name) or self.scribe.asked(name)
+    def _find_chain(self, name: str) -> Root | None:
+        return (
+            self.runs.find_ended(name)
+            or self.runs.find_open(name)
+            or self.scribe.find_stored_turn(name)
+        )
 
-    def _ended(self, run_id: str, output: Any, *, streamed: bool = False) -> list[Feedback]:
+    def _finish(self, run_id: str, output: Any, *, streamed: bool = False) -> list[Feedback]:
         root = self.runs.end(run_id, streamed=streamed)
         if root is None:
             return []
-        root.answered = self._read(output)
+        root.answered = self._parse_output(output)
         if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
             # Another process may have retrieved; the state of a graph has what it found.
             root.turns = {turn.turn_id: turn for turn in found_in(output)}
         if root.answered.text:
             root.signals += seen("silent_success", self.policy)
-        return self._settled(root, counts=root.complete)
+        return self._collect_feedback(root, counts=root.complete)
 
-    def _failed(self, run_id: str, error: BaseException, kind: Kind) -> list[Feedback]:
+    def _fail(self, run_id: str, error: BaseException, kind: Kind) -> list[Feedback]:
         names = names_of(type(error))
         if names & PAUSES:
             self.runs.pause(run_id)
-        counts = self.policy.about_documents(names)
+        counts = self.policy.is_about_documents(names)
         if counts and kind == "tool_error":
-            self.runs.say(run_id, *seen(kind, self.policy))
+            self.runs.add_signals(run_id, *seen(kind, self.policy))
         root = self.runs.end(run_id)
         if root is None:
             return []
         if counts and kind == "chain_error":
             root.signals += seen(kind, self.policy)
-        return self._settled(root, counts=counts)
+        return self._collect_feedback(root, counts=counts)
 
-    def _settled(self, root: Root, *, counts: bool) -> list[Feedback]:
+    def _collect_feedback(self, root: Root, *, counts: bool) -> list[Feedback]:
         """What a chain that ended teaches.
 
         What somebody said counts in any case; what was only seen once the chain is complete.
@@ -144,22 +148,22 @@ class Listener:
         root.signals = [s for s in root.signals if goes_on and s.kind == "tool_error"]
         about = root
         if not root.turns and explicit:
-            about = self.runs.last(root.thread or "") or root
+            about = self.runs.find_last(root.thread or "") or root
             if not about.turns:
                 _log.warning("nothing was retrieved in run %s: its feedback is lost", root.id)
         self.runs.keep(root)
         return lessons(about, chosen)
 
-    def _read(self, output: Any) -> Answered:
+    def _parse_output(self, output: Any) -> Answered:
         found = read(output)
         text = found.text if self._answer is None else self._answer(output)
-        return found._replace(text=text and str(text)[:_LONGEST])
+        return found._replace(text=text and str(text)[:_MAX_ANSWER])
 
-    def _unknown(self, name: str) -> NotFoundError:
+    def _make_not_found(self, name: str) -> NotFoundError:
         msg = (
             f"no run, thread or turn {name!r} with retrieved documents is known here: give the run "
             "id of the chain or of the retriever, or a document's "
             'metadata["crabpath"]["turn_id"]; turns are found as long as they are kept, chains '
-            f"and threads only for {self.runs.kept}"
+            f"and threads only for {self.runs.retention}"
         )
         return NotFoundError(msg)

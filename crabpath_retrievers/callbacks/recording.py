@@ -21,7 +21,7 @@ class Scribe:
 
     def __init__(self, memory: Learns, told: Told | None = None) -> None:
         """Record in ``memory``, and tell ``told`` of every receipt."""
-        self.memory, self._told = memory, told
+        self.memory, self._on_receipt = memory, told
 
     def record(self, given: Iterable[Feedback]) -> list[Receipt]:
         """Record feedback; what is less specific and was learned from the same turn is undone.
@@ -29,9 +29,9 @@ class Scribe:
         Raises:
             StoreError: It could not be kept.
         """
-        return [self._recorded(feedback) for feedback in given]
+        return [self._record_one(feedback) for feedback in given]
 
-    def asked(self, name: str) -> Root | None:
+    def find_stored_turn(self, name: str) -> Root | None:
         """A turn that no handler remembers, by its id or its retriever run; None without one."""
         logged = self.memory.store.turns.find(storable(name))
         if logged is None:
@@ -41,17 +41,17 @@ class Scribe:
         known = Found(turn.id, turn.namespace, turn.run_id or "", "", names)
         return Root(turn.id, None, 0.0, turns={turn.id: known})
 
-    def _recorded(self, feedback: Feedback) -> Receipt:
+    def _record_one(self, feedback: Feedback) -> Receipt:
         receipt = record_over(self.memory, feedback)
-        self._tell(feedback, receipt)
+        self._notify(feedback, receipt)
         return receipt
 
-    def _tell(self, feedback: Feedback, receipt: Receipt) -> None:
+    def _notify(self, feedback: Feedback, receipt: Receipt) -> None:
         """Tell who wants to know; what fails there must not lose the feedback that follows."""
-        if self._told is None:
+        if self._on_receipt is None:
             return
         try:
-            self._told(feedback, receipt)
+            self._on_receipt(feedback, receipt)
         except Exception:
             _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
 

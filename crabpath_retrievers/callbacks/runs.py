@@ -82,7 +82,7 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._going: OrderedDict[str, Root] = OrderedDict()
         self._ended: OrderedDict[str, Root] = OrderedDict()
-        self._names: dict[str, Root] = {}  # ended ones by run ids and turn ids
+        self._by_name: dict[str, Root] = {}  # ended ones by run ids and turn ids
         self._threads: dict[str, Root] = {}  # the last ended one of each thread
 
     def start(
@@ -91,19 +91,19 @@ class Runs:
         """A run starts."""
         about = metadata or {}
         place = str(about.get(_PLACE) or "")
-        streams = _streams(given)
+        streams = _is_streaming(given)
         with self._lock:
             above = self._runs.get(parent) if parent else None
-            root = above.root if above else self._rooted(run_id, about, given, streams=streams)
+            root = above.root if above else self._start_chain(run_id, about, given, streams=streams)
             if place and above and place != above.place:
                 # A task of a graph begins, perhaps anew: only its last attempt counts.
                 root.turns = {t: turn for t, turn in root.turns.items() if turn.place != place}
             if root.thread is None:
-                root.thread = _thread(about)
+                root.thread = _find_thread(about)
             root.open.add(run_id)
             self._runs[run_id] = Run(root, place, streams)
 
-    def found(self, run_id: str, documents: Any) -> None:
+    def add_documents(self, run_id: str, documents: Any) -> None:
         """A retriever run returned documents."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -111,7 +111,7 @@ class Runs:
                 for turn in found(documents, run_id, run.place):
                     run.root.turns.setdefault(turn.turn_id, turn)
 
-    def say(self, run_id: str, *signals: Signal) -> bool:
+    def add_signals(self, run_id: str, *signals: Signal) -> bool:
         """Something is said of the chain of a run that goes on; False where there is none."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -147,27 +147,27 @@ class Runs:
                 self._ended[root.id] = root
                 if root.thread is not None:
                     self._threads[root.thread] = root
-                self._names.update(dict.fromkeys(_names(root), root))
+                self._by_name.update(dict.fromkeys(_collect_names(root), root))
             self._expire(self._ended, self._forget_ended)
 
-    def ended(self, name: str) -> Root | None:
+    def find_ended(self, name: str) -> Root | None:
         """The chain that ended with this run id, retriever's run id or turn id."""
         with self._lock:
-            return self._names.get(name)
+            return self._by_name.get(name)
 
-    def last(self, thread: str) -> Root | None:
+    def find_last(self, thread: str) -> Root | None:
         """The chain of a thread that ended last."""
         with self._lock:
             return self._threads.get(thread)
 
-    def root(self, run_id: str) -> Root | None:
+    def find_open(self, run_id: str) -> Root | None:
         """The chain of a run that goes on."""
         with self._lock:
             run = self._runs.get(run_id)
             return None if run is None else run.root
 
     @property
-    def kept(self) -> str:
+    def retention(self) -> str:
         """What is kept, in words."""
         return f"{self._seconds:g} seconds, the last {self._most} of them"
 
@@ -176,9 +176,11 @@ class Runs:
         with self._lock:
             return len(self._runs)
 
-    def _rooted(self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool) -> Root:
-        root = Root(run_id, _thread(about), time.monotonic(), streams=streams)
-        root.resumed = root.thread is not None and _resumes(given)
+    def _start_chain(
+        self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool
+    ) -> Root:
+        root = Root(run_id, _find_thread(about), time.monotonic(), streams=streams)
+        root.resumed = root.thread is not None and _is_resuming(given)
         before = self._threads.get(root.thread or "") if root.resumed else None
         if before is not None and before.paused:
             root.turns.update(before.turns)
@@ -203,24 +205,24 @@ class Runs:
             self._runs.pop(run_id, None)
 
     def _forget_ended(self, root: Root) -> None:
-        for name in _names(root):
-            if self._names.get(name) is root:
-                del self._names[name]
+        for name in _collect_names(root):
+            if self._by_name.get(name) is root:
+                del self._by_name[name]
         if root.thread is not None and self._threads.get(root.thread) is root:
             del self._threads[root.thread]
 
 
-def _names(root: Root) -> list[str]:
+def _collect_names(root: Root) -> list[str]:
     turns = root.turns.values()
     return [root.id, *root.aliases, *root.turns, *(turn.run_id for turn in turns)]
 
 
-def _thread(about: Mapping[str, Any]) -> str | None:
+def _find_thread(about: Mapping[str, Any]) -> str | None:
     named = (about[name] for name in _THREADS if about.get(name))
     return next((str(name) for name in named), None)
 
 
-def _streams(given: Any) -> bool:
+def _is_streaming(given: Any) -> bool:
     """Whether LangChain starts what is read while it comes: its input is not known yet."""
     # Compared as a whole, an input with arrays in it would raise.
     return isinstance(given, dict) and [*given] == ["input"] and _is_empty(given["input"])
@@ -230,6 +232,6 @@ def _is_empty(text: Any) -> bool:
     return isinstance(text, str) and not text
 
 
-def _resumes(given: Any) -> bool:
+def _is_resuming(given: Any) -> bool:
     """Whether a graph goes on, rather than that something new is asked."""
     return given is None or getattr(given, "resume", None) is not None

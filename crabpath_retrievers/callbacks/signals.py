@@ -14,7 +14,7 @@ EVENT = "crabpath_feedback"
 
 ABOUT = ("run_id", "thread_id", "turn_id")
 _FIELDS = ("used", "unused", "answer", "source", "namespace", "user")
-_KNOWN = {"correction", "score", "outcome", "key", *_FIELDS, *ABOUT}
+_ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *ABOUT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,9 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
     Raises:
         InvalidInputError: It is something else.
     """
-    if not isinstance(data, Mapping) or not _KNOWN.issuperset(data):
-        msg = f"feedback must be a mapping with some of {', '.join(sorted(_KNOWN))}, not {data!r}"
+    if not isinstance(data, Mapping) or not _ALL_FIELDS.issuperset(data):
+        allowed = ", ".join(sorted(_ALL_FIELDS))
+        msg = f"feedback must be a mapping with some of {allowed}, not {data!r}"
         raise InvalidInputError(msg)
     if all(data.get(name) is None for name in ("correction", "score", "outcome")):
         msg = "feedback must say correction (a text), score (0 to 1) or outcome (-1 to 1)"
@@ -89,12 +90,12 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
     fields = {name: data[name] for name in _FIELDS if data.get(name) is not None}
     fields.setdefault("source", policy.rule(kind).source)
     key = str(data.get("key", "score")) if correction is None else correction.strip()
-    return [Signal(kind, _outcome(data, policy), key=key, correction=correction, **fields)]
+    return [Signal(kind, _parse_outcome(data, policy), key=key, correction=correction, **fields)]
 
 
-def _outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
+def _parse_outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
     if data.get("outcome") is not None:
         return learnable(data["outcome"])
     if data.get("score") is not None:
-        return policy.score.scored(data["score"])
+        return policy.score.convert_score(data["score"])
     return policy.correction.outcome

@@ -16,7 +16,7 @@ from crabpath_retrievers.storage.readonly import ReadOnlyStore
 _REBUILD = "add the documents again to a new directory, with one embedder"
 
 
-class _Identity(NamedTuple):
+class _StoredIdentity(NamedTuple):
     model: str
     probe: Vector
 
@@ -32,7 +32,7 @@ def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
         return
     try:
-        identity = _identity(meta["embedder"])
+        identity = _parse_identity(meta["embedder"])
     except (KeyError, TypeError, ValueError):
         message = "the store does not say which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
@@ -52,16 +52,16 @@ def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
             "use it from Python: CrabPath.open(path, embeddings=...)",
         )
         return
-    yield from _compared(identity, Embedder(embeddings))
+    yield from _compare(identity, Embedder(embeddings))
 
 
-def _identity(text: str) -> _Identity:
+def _parse_identity(text: str) -> _StoredIdentity:
     data = json.loads(text)
     probe = np.frombuffer(base64.b64decode(data["probe"]), dtype="<f4")
-    return _Identity(str(data["model"]), probe)
+    return _StoredIdentity(str(data["model"]), probe)
 
 
-def _compared(identity: _Identity, at_hand: Embedder) -> Iterator[Finding]:
+def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
     try:
         require_same(
             identity.probe,

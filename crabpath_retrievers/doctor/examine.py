@@ -21,7 +21,7 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.opening import place_of, wrapped_store
 from crabpath_retrievers.storage.readonly import ReadOnlyStore, database_file
 
-_WORST = ("error", "warning", "info")
+_BY_SEVERITY = ("error", "warning", "info")
 _FIXES = (
     (StoreLockedError, "end the process that holds it, or wait until it is done"),
     (StoreUnavailableError, "start the database, or correct its path or URL"),
@@ -43,7 +43,7 @@ def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None
         ConfigurationError: The location is empty.
     """
     where = place_of(location)
-    return _Examination(where, vectors, embeddings).made()
+    return _Examination(where, vectors, embeddings).run()
 
 
 class _Examination:
@@ -57,7 +57,7 @@ class _Examination:
         self._checked: list[str] = []
         self._findings: list[Finding] = []
 
-    def made(self) -> Diagnosis:
+    def run(self) -> Diagnosis:
         """Make every check that can be made."""
         file, there = database_file(self._where), True
         if file is not None:
@@ -67,8 +67,8 @@ class _Examination:
                 self._check("disk", place.disk, file.parent)
         if there:
             self._look_inside()
-        ranked = sorted(self._findings, key=lambda finding: _WORST.index(finding.severity))
-        return Diagnosis(_shown(self._where), tuple(self._checked), tuple(ranked))
+        ranked = sorted(self._findings, key=lambda finding: _BY_SEVERITY.index(finding.severity))
+        return Diagnosis(_hide_password(self._where), tuple(self._checked), tuple(ranked))
 
     def _look_inside(self) -> None:
         try:
@@ -104,11 +104,11 @@ class _Examination:
         whole = True
         if self._directory is not None:
             self._check("in use", in_use, self._directory)
-            whole = self._check("files", files, self._directory, self._mend)
+            whole = self._check("files", files, self._directory, self._reindex_advice)
         if whole or not any(
             one.check == "vectors" and one.severity == "error" for one in self._findings
         ):
-            self._check("vectors", agreement, store, self._vectors, self._mend)
+            self._check("vectors", agreement, store, self._vectors, self._reindex_advice)
 
     @property
     def _directory(self) -> Path | None:
@@ -116,12 +116,12 @@ class _Examination:
         return Path(self._vectors) if is_directory(self._vectors) else None
 
     @property
-    def _mend(self) -> str:
+    def _reindex_advice(self) -> str:
         """How the index is filled again."""
         inside = "://" not in self._where and self._vectors == Path(self._where) / "vectors"
         named = isinstance(self._vectors, (str, Path)) and not inside
         option = f" --vectors {self._vectors}" if named else ""
-        return f"run `crabpath reindex {_shown(self._where)}{option}`"
+        return f"run `crabpath reindex {_hide_password(self._where)}{option}`"
 
     def _check(self, name: str, check: Callable[..., Iterator[Finding]], *given: Any) -> bool:
         """Make a check, and tell whether it found nothing.
@@ -134,15 +134,15 @@ class _Examination:
             self._checked.append(name)
         except (CrabPathError, sa.exc.SQLAlchemyError, OSError) as error:
             fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), _RESTORE)
-            self._findings.append(Finding(name, "error", _sentence(error), fix))
+            self._findings.append(Finding(name, "error", _format_error(error), fix))
         return len(self._findings) == before
 
 
-def _sentence(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _shown(where: str) -> str:
+def _hide_password(where: str) -> str:
     """A place without password."""
     if "://" not in where:
         return where

@@ -9,7 +9,7 @@ from pathlib import Path
 from crabpath_retrievers.doctor.finding import Finding
 from crabpath_retrievers.opening import vectors_in
 
-_FULL, _LOW = 10 * 2**20, 100 * 2**20  # bytes
+_CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
 
 
 def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
@@ -24,35 +24,37 @@ def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
     some = "vectors" if held < 0 else f"{held} vectors"
     if not place.exists():
         message = f"there is no memory at {place}"
-        yield _broken(message, "check the path, or create a memory there with `crabpath add`")
+        yield _make_error(message, "check the path, or create a memory there with `crabpath add`")
     elif not place.is_dir():
-        yield _broken(f"{place} is not a directory", "give the directory of a memory")
+        yield _make_error(f"{place} is not a directory", "give the directory of a memory")
     elif not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        yield _denied(place)
+        yield _make_permission_error(place)
     elif not file.is_file():
         half = any(place.iterdir())
-        yield _broken(
+        yield _make_error(
             f"{place} holds no {file.name}"
             + (", but other files" if half else "")
             + (f", among them {some}" if held else ""),
-            _anew(file, vectors)
+            _advise_restore(file, vectors)
             if held
             else "check the path; where the file was lost, restore it, or add the documents again",
         )
     elif not os.access(file, os.R_OK | os.W_OK):
-        yield _denied(file)
+        yield _make_permission_error(file)
     elif file.stat().st_size == 0:
         if held:
-            yield _broken(f"{file} is empty, and there are {some}", _anew(file, vectors))
+            yield _make_error(
+                f"{file} is empty, and there are {some}", _advise_restore(file, vectors)
+            )
         else:
-            yield _broken(
+            yield _make_error(
                 f"{file} is empty: a memory was begun here and never made", "add the documents"
             )
 
 
 def permissions(place: Path) -> Iterator[Finding]:
     """Whether others than the owner can come at a file."""
-    exposed = sorted(_exposed(place))
+    exposed = sorted(_find_exposed(place))
     if exposed:
         more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
         yield Finding(
@@ -66,37 +68,37 @@ def permissions(place: Path) -> Iterator[Finding]:
 def disk(place: Path) -> Iterator[Finding]:
     """Whether there is room to go on."""
     free = shutil.disk_usage(place).free
-    if free < _LOW:
+    if free < _LOW_SPACE:
         yield Finding(
             "disk",
-            "error" if free < _FULL else "warning",
+            "error" if free < _CRITICAL_SPACE else "warning",
             f"only {free / 2**20:.0f} MiB are free on the disk of {place}",
             "make room, or move the memory to a larger disk",
         )
 
 
-def _exposed(path: Path) -> Iterator[Path]:
+def _find_exposed(path: Path) -> Iterator[Path]:
     """Files under a path that others can open; a private directory keeps all that is in it."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         if mode & (stat.S_IXGRP | stat.S_IXOTH) and os.access(path, os.R_OK):
             for entry in path.iterdir():
-                yield from _exposed(entry)
+                yield from _find_exposed(entry)
     elif stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
         yield path
 
 
-def _anew(file: Path, vectors: Path | None) -> str:
+def _advise_restore(file: Path, vectors: Path | None) -> str:
     return (
         f"restore {file.name} from a backup; or, to begin anew, move {vectors} away and add the "
         "documents"
     )
 
 
-def _broken(message: str, fix: str) -> Finding:
+def _make_error(message: str, fix: str) -> Finding:
     return Finding("place", "error", message, fix)
 
 
-def _denied(path: Path) -> Finding:
+def _make_permission_error(path: Path) -> Finding:
     fix = "run as the user who owns it, or give that user its permissions back with chmod"
-    return _broken(f"{path} cannot be read and written by this user", fix)
+    return _make_error(f"{path} cannot be read and written by this user", fix)

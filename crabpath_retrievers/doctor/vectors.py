@@ -11,8 +11,8 @@ from crabpath_retrievers.seeds.chroma_directory import COLLECTION
 from crabpath_retrievers.seeds.chroma_files import ASIDE, Vectors, collections, damage
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
-_SHOWN = 3
-_NONE = Vectors(None, set())
+_MAX_SHOWN = 3
+_NO_VECTORS = Vectors(None, set())
 
 
 def is_directory(vectors: Any) -> bool:
@@ -23,7 +23,7 @@ def is_directory(vectors: Any) -> bool:
 def in_use(path: Path) -> Iterator[Finding]:
     """Whether a process has the directory of the vectors open."""
     lock = path / "crabpath.lock"
-    taken = _locked(lock) if lock.is_file() else False
+    taken = _is_locked(lock) if lock.is_file() else False
     if taken is None:
         yield Finding(
             "vectors",
@@ -40,21 +40,21 @@ def in_use(path: Path) -> Iterator[Finding]:
         )
 
 
-def files(path: Path, mend: str) -> Iterator[Finding]:
+def files(path: Path, advice: str) -> Iterator[Finding]:
     """Whether Chroma can read the files of the vectors, and what was set aside.
 
     Args:
         path: Directory of the vectors.
-        mend: How an index is filled again.
+        advice: How an index is filled again.
     """
     if why := damage(path, COLLECTION, whole=True):
         lock = path / "crabpath.lock"
-        if lock.is_file() and _locked(lock):
+        if lock.is_file() and _is_locked(lock):
             message = f"the vectors in {path} cannot be read just now ({why}): they may be written"
             yield Finding("vectors", "warning", message, "look again once the process is done")
         else:
             message = f"the vectors in {path} cannot be read ({why})"
-            fix = f"{mend}: they are set aside, and indexed again from the graph store"
+            fix = f"{advice}: they are set aside, and indexed again from the graph store"
             yield Finding("vectors", "error", message, fix)
     for aside in sorted(path.glob(f"{ASIDE}*")):
         message = f"{aside} holds vectors that could not be read and were indexed again"
@@ -71,11 +71,11 @@ def known_vectors(vectors: Any) -> tuple[dict[str, Vectors], str]:
         return collections(Path(vectors)), COLLECTION
     if isinstance(vectors, str):
         with visiting(vectors) as (client, name):
-            return _of_client(client, name), name
-    return _of_client(vectors, COLLECTION), COLLECTION
+            return _load_from_client(client, name), name
+    return _load_from_client(vectors, COLLECTION), COLLECTION
 
 
-def _of_client(client: Any, name: str) -> dict[str, Vectors]:
+def _load_from_client(client: Any, name: str) -> dict[str, Vectors]:
     try:
         known = [one.name for one in client.list_collections()]
         return {
@@ -88,13 +88,13 @@ def _of_client(client: Any, name: str) -> dict[str, Vectors]:
         raise StoreError(msg) from error
 
 
-def agreement(store: ReadOnlyStore, vectors: Any, mend: str) -> Iterator[Finding]:
+def agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
     """Whether graph store and vector index hold the same ids.
 
     Args:
         store: The graph store.
         vectors: Directory, URL or client of the vectors.
-        mend: How an index is filled again.
+        advice: How an index is filled again.
     """
     try:
         known, name = known_vectors(vectors)
@@ -102,42 +102,47 @@ def agreement(store: ReadOnlyStore, vectors: Any, mend: str) -> Iterator[Finding
         if ids := store.checks.chunks():
             message = f"{error}: {len(ids)} chunks are found by their words alone"
             own = is_directory(vectors)
-            fix = f"check the path; where it is right, {mend}" if own else "check the URL"
+            fix = f"check the path; where it is right, {advice}" if own else "check the URL"
             yield Finding("vectors", "error", message, fix)
         return
-    yield from _documents(store, known.get(name, _NONE), f"the collection {name!r}", mend)
-    beside = {
+    yield from _compare_documents(
+        store, known.get(name, _NO_VECTORS), f"the collection {name!r}", advice
+    )
+    companions = {
         one.removeprefix(f"{name}-"): of.ids
         for one, of in known.items()
         if one.startswith((f"{name}-episodes-", f"{name}-notes-"))
     }
-    yield from _beside(store, beside, mend)
+    yield from _compare_companions(store, companions, advice)
 
 
-def _documents(store: ReadOnlyStore, found: Vectors, where: str, mend: str) -> Iterator[Finding]:
+def _compare_documents(
+    store: ReadOnlyStore, found: Vectors, where: str, advice: str
+) -> Iterator[Finding]:
     ids = {chunk.id for chunk in store.checks.chunks()}
     staged, trash = store.checks.staged(), set(store.catalog.trash())
     missing = sorted(ids - found.ids)
     surplus = sorted(found.ids - (ids | trash | set().union(*staged.values())))
     if ids and not ids & found.ids and surplus:
-        yield _other(f"{where} holds {len(surplus)} vectors, and none of the {len(ids)} chunks")
+        yield _make_mismatch(
+            f"{where} holds {len(surplus)} vectors, and none of the {len(ids)} chunks"
+        )
         return
     if missing:
-        message = f"{len(missing)} chunks are not in the vector index: {_few(missing)}"
+        message = f"{len(missing)} chunks are not in the vector index: {_format_ids(missing)}"
         if not found.ids:
             message += f"; {where} is empty, or there is none"
-            mend = f"check where the vectors are; where that is right, {mend}"
-        yield Finding("vectors", "error", message, mend)
+            advice = f"check where the vectors are; where that is right, {advice}"
+        yield Finding("vectors", "error", message, advice)
     if surplus and not ids:
-        yield _other(f"{where} holds {len(surplus)} vectors, and the database no documents")
+        yield _make_mismatch(f"{where} holds {len(surplus)} vectors, and the database no documents")
     elif surplus:
-        message = (
-            f"{len(surplus)} vectors belong to no chunk and take the place of hits: {_few(surplus)}"
-        )
-        yield Finding("vectors", "warning", message, f"{mend}: it deletes them")
+        some = _format_ids(surplus)
+        message = f"{len(surplus)} vectors belong to no chunk and take the place of hits: {some}"
+        yield Finding("vectors", "warning", message, f"{advice}: it deletes them")
 
 
-def _other(message: str) -> Finding:
+def _make_mismatch(message: str) -> Finding:
     fix = (
         "check where database and vectors are, and restore the one that was lost from a backup; or "
         "index the vectors elsewhere: `crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
@@ -145,28 +150,32 @@ def _other(message: str) -> Finding:
     return Finding("vectors", "error", message, fix)
 
 
-def _beside(store: ReadOnlyStore, known: Mapping[str, set[str]], mend: str) -> Iterator[Finding]:
+def _compare_companions(
+    store: ReadOnlyStore, known: Mapping[str, set[str]], advice: str
+) -> Iterator[Finding]:
     wanted, own = store.checks.beside(), store.checks.beside(waiting=True)
     for kind in ("episodes", "notes"):
-        lost = sum(len(ids - known.get(name, set())) for name, ids in _of(kind, wanted))
+        lost = sum(len(ids - known.get(name, set())) for name, ids in _select_kind(kind, wanted))
         if lost:
             message = f"{lost} {kind} are not in their vector index and are not recalled"
-            yield Finding("vectors", "warning", message, mend)
-        surplus = sum(len(ids - own.get(name, set())) for name, ids in _of(kind, known))
+            yield Finding("vectors", "warning", message, advice)
+        surplus = sum(len(ids - own.get(name, set())) for name, ids in _select_kind(kind, known))
         if surplus:
             message = f"{surplus} vectors of {kind} belong to none of them"
-            yield Finding("vectors", "warning", message, f"{mend}: it deletes them")
+            yield Finding("vectors", "warning", message, f"{advice}: it deletes them")
 
 
-def _of(kind: str, ids: Mapping[str, set[str]]) -> list[tuple[str, set[str]]]:
+def _select_kind(kind: str, ids: Mapping[str, set[str]]) -> list[tuple[str, set[str]]]:
     return [(name, some) for name, some in ids.items() if name.startswith(f"{kind}-")]
 
 
-def _few(ids: list[str]) -> str:
-    return ", ".join(ids[:_SHOWN]) + (f" and {len(ids) - _SHOWN} more" if ids[_SHOWN:] else "")
+def _format_ids(ids: list[str]) -> str:
+    return ", ".join(ids[:_MAX_SHOWN]) + (
+        f" and {len(ids) - _MAX_SHOWN} more" if ids[_MAX_SHOWN:] else ""
+    )
 
 
-def _locked(lock: Path) -> bool | None:
+def _is_locked(lock: Path) -> bool | None:
     """Whether somebody holds a lock file; None where that cannot be told without writing."""
     try:
         import fcntl

@@ -110,11 +110,11 @@ def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | No
         pairs=pairs.found[0],
         promoted=pairs.found[1],
         splits=len(set(pieces.values())),
-        rejoined=len(_rejoined(store, clock, pieces, tiers.habitual)),
+        rejoined=len(_find_rejoined(store, clock, pieces, tiers.habitual)),
     )
 
 
-def _rejoined(
+def _find_rejoined(
     store: GraphStore, clock: Clock, pieces: Mapping[int, str], habitual: float
 ) -> set[str]:
     """Split nodes of which one piece is left, or two are used together again."""

@@ -10,7 +10,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Tier
 from crabpath_retrievers.health.measured import Measured, Tally
 
-_DIGITS = 6
+_DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,15 @@ class HealthReport:
         return sum(metric.in_range is True for metric in self.metrics)
 
     @property
-    def judged(self) -> int:
+    def judged_count(self) -> int:
         """Metrics that are in range or not: there is enough to judge them by."""
         return sum(metric.in_range is not None for metric in self.metrics)
 
+    judged = judged_count  # until every caller uses the new name
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain, JSON-safe data."""
-        return {**asdict(self), "healthy": self.healthy, "judged": self.judged}
+        return {**asdict(self), "healthy": self.healthy, "judged": self.judged_count}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "HealthReport":
@@ -94,7 +96,7 @@ class _Value:
     value: float | None
     sampled: int
     note: str = ""
-    told: bool = False
+    excluded: bool = False
 
 
 def assess(
@@ -109,23 +111,26 @@ def assess(
         turn: How many turns it had.
         created: When, in seconds since the epoch.
     """
-    metrics = tuple(_judged(name, _METRICS[name](measured), settings) for name in METRICS)
-    edges = {"structure": _tiers(measured.structure), "learned": _tiers(measured.learned)}
+    metrics = tuple(_judge(name, _METRICS[name](measured), settings) for name in METRICS)
+    edges = {
+        "structure": _count_by_tier(measured.structure),
+        "learned": _count_by_tier(measured.learned),
+    }
     return HealthReport(namespace, turn, created, metrics, edges)
 
 
-def _judged(name: str, found: _Value, settings: HealthSettings) -> Metric:
+def _judge(name: str, found: _Value, settings: HealthSettings) -> Metric:
     low, high = settings.ranges[name]
-    if found.value is None or found.told:
-        value = None if found.value is None else round(found.value, _DIGITS)
+    if found.value is None or found.excluded:
+        value = None if found.value is None else round(found.value, _DECIMALS)
         return Metric(name, value, low, high, None, found.sampled, found.note)
-    few = name not in _COUNTS and found.sampled < settings.least
+    few = name not in _ALWAYS_JUDGED and found.sampled < settings.least
     note = f"{found.note}; fewer than {settings.least}, not judged" if few else found.note
     within = None if few else low <= found.value <= high
-    return Metric(name, round(found.value, _DIGITS), low, high, within, found.sampled, note)
+    return Metric(name, round(found.value, _DECIMALS), low, high, within, found.sampled, note)
 
 
-def _fired(measured: Measured) -> _Value:
+def _measure_fired(measured: Measured) -> _Value:
     number = len(measured.turns)
     if not number:
         return _Value(None, 0, "no turn yet")
@@ -133,20 +138,20 @@ def _fired(measured: Measured) -> _Value:
     return _Value(mean, number, f"entered by a pointer, in the last {number} turns")
 
 
-def _cross_file(measured: Measured) -> _Value:
+def _measure_cross_file(measured: Measured) -> _Value:
     both = (measured.structure, measured.learned)
     sampled = sum(of.within for of in both)
     if measured.documents == 1:
         return _Value(None, sampled, "there is one document only")
-    return _ratio(both, "crossing", "within", "edges between document chunks")
+    return _measure_ratio(both, "crossing", "within", "edges between document chunks")
 
 
-def _dormant(measured: Measured) -> _Value:
+def _measure_dormant(measured: Measured) -> _Value:
     both = (measured.structure, measured.learned)
-    return _ratio(both, "faded", "fading", "edges that can fade")
+    return _measure_ratio(both, "faded", "fading", "edges that can fade")
 
 
-def _reflex(measured: Measured) -> _Value:
+def _measure_reflex(measured: Measured) -> _Value:
     both = (measured.structure, measured.learned)
     total, sampled = _estimate(both, "edges"), sum(of.edges for of in both)
     if not total:
@@ -155,34 +160,34 @@ def _reflex(measured: Measured) -> _Value:
     return _Value(reflex / total, sampled, f"of {sampled} edges")
 
 
-def _compression(measured: Measured) -> _Value:
+def _measure_compression(measured: Measured) -> _Value:
     number = len(measured.turns)
     if not number or not measured.tokens:
         return _Value(None, number, "no turn yet" if measured.tokens else "no text yet")
     mean = sum(turn.tokens for turn in measured.turns) / number
     answer = sum(turn.returned for turn in measured.turns) / number
     note = f"words returned of {measured.tokens}, in the last {number} turns"
-    if measured.nodes < _ANSWERS * answer:
+    if measured.nodes < _MIN_ANSWERS * answer:
         note += "; the corpus is smaller than five answers, not judged"
-        return _Value(mean / measured.tokens, number, note, told=True)
+        return _Value(mean / measured.tokens, number, note, excluded=True)
     return _Value(mean / measured.tokens, number, note)
 
 
-def _promotion(measured: Measured) -> _Value:
+def _measure_promotion(measured: Measured) -> _Value:
     if not measured.pairs:
         return _Value(None, 0, "nothing was used together yet")
     share = measured.promoted / measured.pairs
     return _Value(share, measured.pairs, f"of {measured.pairs} pairs used together")
 
 
-def _reconvergence(measured: Measured) -> _Value:
+def _measure_reconvergence(measured: Measured) -> _Value:
     if not measured.splits:
         return _Value(0.0, 0, "nothing was split")
     share = measured.rejoined / measured.splits
     return _Value(share, measured.splits, f"of {measured.splits} nodes that were split")
 
 
-def _orphans(measured: Measured) -> _Value:
+def _measure_orphans(measured: Measured) -> _Value:
     if not measured.nodes or not measured.sampled:
         return _Value(0.0, 0, "no documents")
     alone = f"{measured.isolated} of {measured.sampled} are reached by search alone"
@@ -193,21 +198,21 @@ def _orphans(measured: Measured) -> _Value:
     return _Value(float(round(measured.missing * scale)), measured.sampled, note)
 
 
-_ANSWERS = 5  # a corpus of fewer answers than these cannot be compressed to a fifth
-_COUNTS = frozenset({"orphan_nodes", "reconvergence_rate"})  # one is one too many
+_MIN_ANSWERS = 5  # a corpus of fewer answers than these cannot be compressed to a fifth
+_ALWAYS_JUDGED = frozenset({"orphan_nodes", "reconvergence_rate"})  # one is one too many
 _METRICS: Mapping[str, Callable[[Measured], _Value]] = {
-    "avg_nodes_fired_per_query": _fired,
-    "cross_file_edge_pct": _cross_file,
-    "dormant_pct": _dormant,
-    "reflex_pct": _reflex,
-    "context_compression": _compression,
-    "proto_promotion_rate": _promotion,
-    "reconvergence_rate": _reconvergence,
-    "orphan_nodes": _orphans,
+    "avg_nodes_fired_per_query": _measure_fired,
+    "cross_file_edge_pct": _measure_cross_file,
+    "dormant_pct": _measure_dormant,
+    "reflex_pct": _measure_reflex,
+    "context_compression": _measure_compression,
+    "proto_promotion_rate": _measure_promotion,
+    "reconvergence_rate": _measure_reconvergence,
+    "orphan_nodes": _measure_orphans,
 }
 
 
-def _ratio(both: tuple[Tally, ...], part: str, whole: str, what: str) -> _Value:
+def _measure_ratio(both: tuple[Tally, ...], part: str, whole: str, what: str) -> _Value:
     total, sampled = _estimate(both, whole), sum(getattr(of, whole) for of in both)
     if not total:
         return _Value(None, 0, f"no {what}")
@@ -219,5 +224,5 @@ def _estimate(both: tuple[Tally, ...], name: str) -> float:
     return sum(float(getattr(of, name)) / of.share for of in both)
 
 
-def _tiers(of: Tally) -> dict[str, int]:
+def _count_by_tier(of: Tally) -> dict[str, int]:
     return {tier.value: round(of.tiers.get(tier, 0) / of.share) for tier in Tier}

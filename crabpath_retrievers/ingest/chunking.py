@@ -1,4 +1,4 @@
-"""Documents to chunks: splitting, identity from content and source, titles, link targets."""
+"""Splits documents into chunks, with ids derived from content, titles and link targets."""
 
 import hashlib
 import json
@@ -29,9 +29,9 @@ from crabpath_retrievers.metadata import own_metadata
 from crabpath_retrievers.query import text_of
 from crabpath_retrievers.text import is_blank, names_of, storable
 
-_LONGEST_KEY = 600
-_CUT_AT = ("h1", "h2", "h3", "h4")
-_MARKDOWN = (".md", ".markdown", ".mdx")
+_MAX_KEY_CHARS = 600
+_SPLIT_TAGS = ("h1", "h2", "h3", "h4")
+_MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Chunking:
     """How documents become chunks.
 
     Attributes:
-        settings: Sizes for the default splitters.
-        splitter: The caller's own splitter; None chooses by document.
-        split: False takes every document as one chunk, as it is.
-        metadata_keys: Metadata keys whose equal values link documents.
-        vectors: Unit vectors that are known already, shape ``[d]``, by id of a whole document.
+        settings: Chunk size and overlap of the default splitters, in characters.
+        splitter: The caller's own splitter; None chooses one by document type.
+        split: False keeps every document as one chunk.
+        metadata_keys: Metadata keys; documents with equal values are linked.
+        vectors: Known unit vectors, shape ``[d]``, by id of a whole document.
     """
 
     settings: IngestSettings
@@ -53,17 +53,20 @@ class Chunking:
     vectors: Mapping[str, Vector] = field(default_factory=dict)
 
     def nodes(self, documents: Iterable[Document], ids: Sequence[str] | None = None) -> list[Node]:
-        """Cut documents into nodes, without vectors; those without text are left out, and named.
+        """Split documents into nodes; those without text are skipped with a warning.
 
-        The same text with other metadata, as on two pages, is another chunk.
+        The same text with different metadata, as on two pages, makes two chunks.
 
         Args:
             documents: LangChain documents; ``id``, ``metadata["source"]``, ``["title"]`` and
                 ``["aliases"]`` are used where present.
             ids: One id per document, instead of ``Document.id``.
 
+        Returns:
+            Nodes in document order. Only nodes named in ``vectors`` have a vector.
+
         Raises:
-            InvalidInputError: A document is not a Document.
+            InvalidInputError: An item is not a ``Document``, or the number of ids does not match.
             DuplicateIdError: One id is given to different texts.
         """
         given = list(documents)
@@ -72,18 +75,18 @@ class Chunking:
             raise InvalidInputError(msg)
         found: dict[str, Node] = {}
         order: Counter[str] = Counter()
-        named = list(_identified(given, ids))
+        named = list(_pair_with_ids(given, ids))
         blank = [
             number for number, document in enumerate(given, 1) if is_blank(document.page_content)
         ]
         warn_of_blank(
             [describe_document(*named[number - 1], number) for number in blank], len(given)
         )
-        for document, node_id in _unique(
+        for document, node_id in _drop_repeated_ids(
             pair for pair in named if not is_blank(pair[0].page_content)
         ):
             for node in self._cut(document, node_id):
-                chunk = _apart(node, found) if node.id != node_id else node
+                chunk = _with_own_id(node, found) if node.id != node_id else node
                 if chunk.id not in found:
                     found[chunk.id] = replace(chunk, position=order[chunk.document])
                     order[chunk.document] += 1
@@ -98,25 +101,25 @@ class Chunking:
         document_key = node_id or source
         pieces = list(self._split(text, source, metadata))
         if not pieces:
-            msg = f"the splitter leaves nothing of document {node_id or source!r}"
+            msg = f"the splitter returned no text for document {node_id or source!r}"
             raise InvalidInputError(msg)
         title = str(metadata.get("title") or next((name for name, _ in pieces if name), ""))
         whole = len(pieces) == 1
         for number, (heading, piece) in enumerate(pieces):
             name = title if number == 0 else heading
             aliases = metadata.get("aliases") if number == 0 else ()
-            yield self._node(
+            yield self._make_node(
                 node_id=node_id if whole and node_id else _digest(document_key, piece),
                 document=document_key,
                 source=source,
                 content=piece,
-                title=title if number == 0 or not heading else _joined(title, heading),
-                names=names_of(name, _strings(aliases)),
+                title=title if number == 0 or not heading else _join_headings(title, heading),
+                names=names_of(name, _to_strings(aliases)),
                 head=number == 0,
                 metadata=metadata,
             )
 
-    def _node(
+    def _make_node(
         self,
         *,
         node_id: str,
@@ -140,42 +143,42 @@ class Chunking:
             addresses=addresses,
             references=(*references_in(content, source), *(shared if head else ())),
             metadata=metadata,
-            # When the head of a document goes, the next chunk takes over its names and addresses.
-            digest=_digest(content, title, str((names, addresses)), _sorted(metadata)),
+            # Part of the digest: when the first chunk is removed, the next one inherits them.
+            digest=_digest(content, title, str((names, addresses)), _dump_sorted(metadata)),
             vector=self.vectors.get(node_id),
         )
 
     def _split(
         self, text: str, source: str, metadata: Mapping[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Pieces as ``(heading, text)``."""
+        """Yield the pieces of a text as ``(heading, text)``."""
         if not self.split:
             yield "", text
         elif self.splitter is not None:
             yield from (("", piece) for piece in self.splitter.split_text(text))
         elif is_markdown(source, metadata):
-            yield from self._by_heading(text)
+            yield from self._split_by_heading(text)
         elif len(text) <= self.settings.chunk_size:
             yield "", text
         else:
-            yield from (("", piece) for piece in self._by_size().split_text(text))
+            yield from (("", piece) for piece in self._make_size_splitter().split_text(text))
 
-    def _by_heading(self, text: str) -> Iterator[tuple[str, str]]:
+    def _split_by_heading(self, text: str) -> Iterator[tuple[str, str]]:
         for heading, section in sections(text):
-            for piece in self._by_size().split_text(section):
+            for piece in self._make_size_splitter().split_text(section):
                 yield heading, piece
 
-    def _by_size(self) -> RecursiveCharacterTextSplitter:
+    def _make_size_splitter(self) -> RecursiveCharacterTextSplitter:
         return RecursiveCharacterTextSplitter(
             chunk_size=self.settings.chunk_size, chunk_overlap=self.settings.chunk_overlap
         )
 
 
 def document_id(document: Document, given: str | None) -> str | None:
-    """The id that the caller gave to a document, cleaned, or None.
+    """Return the id that the caller gave to a document, cleaned, or None.
 
     Raises:
-        InvalidInputError: It is not a Document.
+        InvalidInputError: The item is not a ``Document``.
     """
     if not isinstance(document, Document):
         msg = f"expected a LangChain Document, got {type(document).__name__}: wrap the text in one"
@@ -185,23 +188,23 @@ def document_id(document: Document, given: str | None) -> str | None:
 
 
 def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
-    """The ids that the caller gave to documents with text, cleaned."""
-    named = _identified(documents, ids)
+    """Return the cleaned ids that the caller gave to documents with text."""
+    named = _pair_with_ids(documents, ids)
     return {
         name for document, name in named if name is not None and not is_blank(document.page_content)
     }
 
 
 def id_with_metadata(node: Node) -> str:
-    """The id of a chunk where another one of its document has its text but other metadata."""
-    return _digest(node.document, node.content, _sorted(node.metadata))
+    """Derive a chunk id from text and metadata, for texts that repeat within a document."""
+    return _digest(node.document, node.content, _dump_sorted(node.metadata))
 
 
 def sections(text: str) -> Iterator[tuple[str, str]]:
-    """The sections of a Markdown text, as ``(heading, text with its heading)``.
+    """Yield the sections of a Markdown text, as ``(heading, text with its heading)``.
 
-    A CommonMark parser finds the headings; the text itself is left as it is. (The header splitter
-    of langchain-text-splitters drops indentation, even inside code.)
+    A CommonMark parser finds headings of levels 1 to 4; the text itself is not changed. (The
+    header splitter of langchain-text-splitters drops indentation, even inside code.)
     """
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = StringIO(plain).readlines()
@@ -211,8 +214,8 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
         for token, content in pairwise(parsed)
         if token.type == "heading_open"
         and token.map
-        and token.tag in _CUT_AT
-        # A text underlined with dashes is more often front matter than a heading.
+        and token.tag in _SPLIT_TAGS
+        # A line underlined with dashes is more often front matter than a heading.
         and token.markup != "-"
     ]
     starts = [(0, ""), *cuts]
@@ -222,89 +225,89 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
-    """Whether a document is Markdown, by file name or declared type."""
+    """Whether a document is Markdown, by file name or declared content type."""
     declared = str(metadata.get("content_type") or metadata.get("mime_type") or "")
-    return source.lower().endswith(_MARKDOWN) or "markdown" in declared
+    return source.lower().endswith(_MARKDOWN_SUFFIXES) or "markdown" in declared
 
 
 def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata as JSON keeps it: dates become text, NaN becomes None, bytes and objects text.
+    """Convert metadata to JSON values: dates, bytes and objects become text, NaN becomes None.
 
     Raises:
-        InvalidInputError: It contains itself.
+        InvalidInputError: The metadata contains itself, or a value cannot be converted to text.
     """
     try:
-        return {storable(str(key)): _plain(value) for key, value in metadata.items()}
+        return {storable(str(key)): _to_plain(value) for key, value in metadata.items()}
     except RecursionError as error:
         msg = "the metadata of a document contains itself: pass plain values"
         raise InvalidInputError(msg) from error
     except CrabPathError:
         raise
-    except Exception as error:  # whatever an object of the caller raises
+    except Exception as error:  # str() of a caller's object may raise anything
         msg = f"the metadata of a document has no text ({error}): pass plain values"
         raise InvalidInputError(msg) from error
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):
         return json_safe(value)
     if isinstance(value, (set, frozenset)):
-        # The order of a set differs from run to run; the fingerprint must not.
-        return sorted(map(_plain, value), key=str)
+        # The order of a set differs between runs; the digest must not.
+        return sorted(map(_to_plain, value), key=str)
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if value is None or isinstance(value, (bool, int)):
         return value
     data = to_json(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     found = from_json(data)
-    return _plain(found) if isinstance(found, (str, dict, list)) else found
+    return _to_plain(found) if isinstance(found, (str, dict, list)) else found
 
 
 def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
-    """Link targets that documents with equal metadata values have in common."""
+    """Return one link target per metadata key, equal for documents with equal values."""
     shared = (f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
     return tuple(target for target in shared if len(target) <= LONGEST_TARGET)
 
 
 def embedded_text(node: Node) -> str:
-    """What the embedder reads of a node: its title, unless the text begins with it, and text."""
+    """Return the text to embed: title and content, or content alone if it begins with the title."""
     head = node.content[: len(node.title) + 80]
     return node.content if node.title in head else f"{node.title}\n{node.content}"
 
 
 def title_of_path(path: str) -> str:
-    """A readable title for a file: its name without extension, dashes as spaces."""
+    """Make a title from a file name: no extension, dashes and underscores as spaces."""
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
 
 
 def _require_short(what: str, value: str) -> None:
-    """Databases index texts of bounded length only."""
-    if len(value) > _LONGEST_KEY:
+    """Refuse keys that are too long for a database index."""
+    if len(value) > _MAX_KEY_CHARS:
         msg = (
             f"the {what} {value[:40]!r}… has {len(value)} characters: "
-            f"give the document one of at most {_LONGEST_KEY}"
+            f"give the document one of at most {_MAX_KEY_CHARS}"
         )
         raise InvalidInputError(msg)
 
 
-def _joined(title: str, heading: str) -> str:
+def _join_headings(title: str, heading: str) -> str:
     return heading if not title or heading == title else f"{title} › {heading}"
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def _to_strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
-def _sorted(metadata: Mapping[str, Any]) -> str:
+def _dump_sorted(metadata: Mapping[str, Any]) -> str:
     return json.dumps(metadata, sort_keys=True)
 
 
-def _apart(node: Node, found: Mapping[str, Node]) -> Node:
-    """A chunk under an id of its own if another one has its text but other metadata."""
+def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
+    """Return the chunk, with an id from its metadata if another chunk has its text."""
     if node.id not in found:
         return node
     own = id_with_metadata(node)
@@ -312,23 +315,23 @@ def _apart(node: Node, found: Mapping[str, Node]) -> Node:
 
 
 def _digest(*values: str) -> str:
-    # Length prefixes keep ("ab", "c") apart from ("a", "bc").
+    # Length prefixes distinguish ("ab", "c") from ("a", "bc").
     joined = "".join(f"{len(value)}:{value}" for value in values)
     return hashlib.sha256(joined.encode()).hexdigest()[:32]
 
 
-def _identified(
+def _pair_with_ids(
     documents: Sequence[Document], ids: Sequence[str] | None
 ) -> Iterator[tuple[Document, str | None]]:
-    """Documents with the ids that the caller gave them."""
+    """Yield each document with the id that the caller gave it, or None."""
     for index, document in enumerate(documents):
         yield document, document_id(document, None if ids is None else ids[index])
 
 
-def _unique(
+def _drop_repeated_ids(
     documents: Iterable[tuple[Document, str | None]],
 ) -> Iterator[tuple[Document, str | None]]:
-    """Documents with their ids, once per id."""
+    """Yield documents with their ids, each id once."""
     texts: dict[str, str] = {}
     for document, node_id in documents:
         if node_id is None:

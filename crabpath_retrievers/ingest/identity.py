@@ -1,8 +1,8 @@
-"""Under which ids the store knows given nodes.
+"""Assigns chunks the ids under which the store holds them already.
 
-The id of a chunk is read off its document and text when it first comes, and off its metadata where
-its document has the same text with others; a sync lets it keep that id when the text is edited or
-moved. So a text is known by its fingerprint, not by its id alone.
+A new chunk gets an id derived from its document and text, or also from its metadata where the
+document repeats the text. A sync keeps that id when the text is edited or moved, so an unchanged
+text is recognised by document and digest, not by its id alone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,16 +15,19 @@ from crabpath_retrievers.storage.catalog import Known
 
 
 def is_given(node: Node | Known) -> bool:
-    """Whether the id is the caller's own, that of a whole document, and so not ours to choose."""
+    """Whether the caller chose the id: then a whole document is one node with the document's id."""
     return node.id == node.document
 
 
 def unsettled(nodes: Sequence[Node], known: Mapping[str, Known]) -> list[Node]:
-    """The nodes that are not in the store as they are, but another one with their id is.
+    """Find nodes whose derived id belongs to a different text in the store.
 
     Args:
-        nodes: As they were cut, with ids from document and text.
-        known: By id, what the store holds with these ids, and of their documents.
+        nodes: Chunks with ids derived from document and text.
+        known: Stored nodes with these ids or of the same documents, by id.
+
+    Returns:
+        Nodes that are not stored unchanged, and whose id is taken.
     """
     held = {(node.document, node.digest) for node in known.values()}
     return [
@@ -37,18 +40,17 @@ def unsettled(nodes: Sequence[Node], known: Mapping[str, Known]) -> list[Node]:
 def settled(
     nodes: Sequence[Node], known: Mapping[str, Known], kept: Mapping[str, Node]
 ) -> list[Node]:
-    """The nodes under the ids that the store has for them.
+    """Return the nodes with their final ids.
 
     Args:
-        nodes: As they were cut, with ids from document and text.
-        known: By id, what the store holds with the ids that the nodes have or may get, and of
-            their documents.
-        kept: Of these, by id, those that stay as they are: with other text or metadata they are
-            other chunks.
+        nodes: Chunks with ids derived from document and text.
+        known: Stored nodes with the ids that the chunks have or may get, or of the same
+            documents, by id.
+        kept: Those of ``known`` that this ingest does not replace, by id.
 
     Returns:
-        In the same order: an unchanged chunk has the id of its text in the store, a new one whose
-        id another text has in the meantime has a new id.
+        The nodes in the same order. An unchanged chunk has its stored id; a new chunk whose id
+        is taken by another text has a new id.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
     own = [node.id if is_given(node) else held.get((node.document, node.digest)) for node in nodes]
@@ -61,16 +63,16 @@ def settled(
             return False
         return name not in kept or id_with_metadata(kept[name]) == id_with_metadata(node)
 
-    def chosen(node: Node) -> str:
+    def choose_id(node: Node) -> str:
         names = (node.id, id_with_metadata(node))
         return next((name for name in names if is_free(name, node)), uuid4().hex)
 
-    found = [(node, own_id or chosen(node)) for node, own_id in zip(nodes, own, strict=True)]
+    found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
     return [node if node.id == name else replace(node, id=name) for node, name in found]
 
 
 def unused(nodes: Sequence[Node], taken: Collection[str]) -> list[Node]:
-    """The nodes with new ids where another text has theirs; ids that the caller gave stay."""
+    """Give new ids to nodes whose id is taken; ids chosen by the caller stay."""
     return [
         replace(node, id=uuid4().hex) if node.id in taken and not is_given(node) else node
         for node in nodes

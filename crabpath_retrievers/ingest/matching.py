@@ -1,7 +1,7 @@
-"""Which vanished text lives on in which new one: one to one, first by equal text, then by meaning.
+"""Matches removed texts with added ones, one to one: first by equal text, then by similarity.
 
-The same file and the same heading are preferred. A file that lost texts to another one has that as
-its heir: a renamed file is the same file.
+Pairs in the same file and under the same heading are preferred. A document whose texts moved to
+another document has that one as its successor, so a renamed file counts as the same file.
 """
 
 from collections import Counter, defaultdict
@@ -15,14 +15,17 @@ from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.chunking import embedded_text
 from crabpath_retrievers.ingest.identity import is_given
 
-_SAME_FILE, _SAME_HEADING = 0.04, 0.02  # more cosine than rewording a sentence costs
-_UNMATCHED = 0.01  # less than any match is worth
-_CANDIDATES = 32  # of one new text: templates are alike by the thousand
-_ROWS = 1024  # new texts that are compared at once
+_SAME_FILE_BONUS, _SAME_HEADING_BONUS = (
+    0.04,
+    0.02,
+)  # more than the cosine lost by rewording a sentence
+_UNMATCHED_SCORE = 0.01  # below the score of any match
+_MAX_CANDIDATES = 32  # per new text: templates have thousands of near copies
+_BLOCK_ROWS = 1024  # new texts compared in one matrix product
 
 
 class Pair(NamedTuple):
-    """An old text, the new one that it became, and the cosine of both."""
+    """An old text, the new version of it, and their cosine."""
 
     old: Node
     new: Node
@@ -32,43 +35,45 @@ class Pair(NamedTuple):
 def matched(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], threshold: float
 ) -> list[Pair]:
-    """Pairs of old and new texts, every text in at most one.
+    """Match old with new texts; each text is in at most one pair.
 
     Args:
-        old: Nodes whose text is no longer where it was.
+        old: Nodes whose text the source no longer contains at that place.
         new: Nodes whose text was not there before.
-        vectors: Unit vectors, shape ``[d]``, by text, with title or without; texts that have none
-            are not compared.
-        threshold: Cosine above which different texts are versions of one.
+        vectors: Unit vectors, shape ``[d]``, by text, with or without title. Texts without a
+            vector are compared by equality only.
+        threshold: Cosine above which two different texts are versions of each other.
     """
-    pairs = _same_id(old, new, vectors)
-    heirs = _heirs(old, new)
-    old, new = _without(old, new, pairs)
-    pairs += _same_text(old, new, heirs)
-    # A section's own words may be the same while the name of its file changed.
+    pairs = _pair_by_id(old, new, vectors)
+    successors = _find_successors(old, new)
+    old, new = _remove_paired(old, new, pairs)
+    pairs += _pair_by_text(old, new, successors)
+    # Without titles, a section still matches after its file was renamed.
     for text in (embedded_text, own_text):
-        old, new = _without(old, new, pairs)
+        old, new = _remove_paired(old, new, pairs)
         known = {id(n): vectors[text(n)] for n in (*old, *new) if text(n) in vectors}
-        pairs += _similar(old, new, known, heirs, threshold)
+        pairs += _pair_similar(old, new, known, successors, threshold)
     return pairs
 
 
 def own_text(node: Node) -> str:
-    """What a section says, without the title under which it stands."""
+    """Return the text of a section, without its title."""
     return node.content
 
 
-def _without(
+def _remove_paired(
     old: Sequence[Node], new: Sequence[Node], pairs: Iterable[Pair]
 ) -> tuple[list[Node], list[Node]]:
-    """What is not paired and may be; an id that the caller gave is not handed on."""
+    """Return nodes that are not paired yet; new nodes with a caller's id are left out."""
     taken = {id(node) for pair in pairs for node in pair[:2]}
     left = [node for node in old if id(node) not in taken]
     return left, [node for node in new if id(node) not in taken and not is_given(node)]
 
 
-def _same_id(old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector]) -> list[Pair]:
-    """Documents with ids of their own: they are the same whatever they say."""
+def _pair_by_id(
+    old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector]
+) -> list[Pair]:
+    """Pair documents by the id that the caller chose, whatever their text."""
     by_id = {node.id: node for node in old}
     given = [(by_id[node.id], node) for node in new if is_given(node) and node.id in by_id]
     return [Pair(a, b, 1.0 if a.content == b.content else _cosine(a, b, vectors)) for a, b in given]
@@ -79,112 +84,130 @@ def _cosine(old: Node, new: Node, vectors: Mapping[str, Vector]) -> float:
     return float(a @ b)
 
 
-def _heirs(old: Sequence[Node], new: Sequence[Node]) -> dict[str, str]:
-    """The document to which most texts of a document went, by texts that stand once only."""
-    before, after = _by_text(old), _by_text(new)
+def _find_successors(old: Sequence[Node], new: Sequence[Node]) -> dict[str, str]:
+    """Map each document to the one that most of its unique texts moved to."""
+    before, after = _group_by_text(old), _group_by_text(new)
     moved = Counter(
         (before[text][0].document, after[text][0].document)
         for text in before.keys() & after.keys()
         if len(before[text]) == len(after[text]) == 1
     )
-    return {source: heir for (source, heir), _ in sorted(moved.items(), key=lambda m: m[1])}
+    return {
+        source: successor for (source, successor), _ in sorted(moved.items(), key=lambda m: m[1])
+    }
 
 
-def _by_text(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+def _group_by_text(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = defaultdict(list)
     for node in nodes:
         found[node.content].append(node)
     return found
 
 
-def _same_text(old: Sequence[Node], new: Sequence[Node], heirs: Mapping[str, str]) -> list[Pair]:
-    """Equal texts, the nearest first: a licence may stand in a thousand files."""
+def _pair_by_text(
+    old: Sequence[Node], new: Sequence[Node], successors: Mapping[str, str]
+) -> list[Pair]:
+    """Pair equal texts, same document first: a licence may be in a thousand files."""
 
-    def heir(node: Node) -> str:
-        return heirs.get(node.document, node.document)
+    def successor(node: Node) -> str:
+        return successors.get(node.document, node.document)
 
-    def same(node: Node) -> str:
+    def same_document(node: Node) -> str:
         return node.document
 
-    def anywhere(_: Node) -> str:
+    def any_document(_: Node) -> str:
         return ""
 
     pairs: list[Pair] = []
-    for of_old, of_new in ((same, same), (heir, same), (anywhere, anywhere)):
+    for of_old, of_new in (
+        (same_document, same_document),
+        (successor, same_document),
+        (any_document, any_document),
+    ):
         for headed in (True, False):
-            left, right = _without(old, new, pairs)
-            if of_old is not same:
+            left, right = _remove_paired(old, new, pairs)
+            if of_old is not same_document:
                 left = [node for node in left if not is_given(node)]
-            pairs += _equal(left, right, _key(of_old, headed), _key(of_new, headed))
+            pairs += _pair_equal(left, right, _make_key(of_old, headed), _make_key(of_new, headed))
     return pairs
 
 
-def _key(place: Callable[[Node], str], headed: bool) -> Callable[[Node], Hashable]:  # noqa: FBT001
+def _make_key(place: Callable[[Node], str], headed: bool) -> Callable[[Node], Hashable]:  # noqa: FBT001
     return lambda node: (node.content, place(node), node.title if headed else "")
 
 
-def _equal(
+def _pair_equal(
     old: Sequence[Node],
     new: Sequence[Node],
     of_old: Callable[[Node], Hashable],
     of_new: Callable[[Node], Hashable],
 ) -> list[Pair]:
-    """Pairs with equal keys, in the order in which they stand."""
+    """Pair nodes with equal keys, in order."""
     waiting: dict[Hashable, list[Node]] = defaultdict(list)
     for node in reversed(old):
         waiting[of_old(node)].append(node)
     return [Pair(found.pop(), node, 1.0) for node in new if (found := waiting[of_new(node)])]
 
 
-def _similar(
+def _pair_similar(
     old: Sequence[Node],
     new: Sequence[Node],
     vectors: Mapping[int, Vector],
-    heirs: Mapping[str, str],
+    successors: Mapping[str, str],
     threshold: float,
 ) -> list[Pair]:
-    """Versions of a text: the pairs above the threshold that are together worth most.
+    """Pair similar texts: the assignment with the largest sum of scores.
 
-    Vectors are those of the nodes by identity.
+    Args:
+        old: Unpaired old nodes.
+        new: Unpaired new nodes.
+        vectors: Unit vectors by ``id()`` of the node.
+        successors: Successor of each document.
+        threshold: Least cosine of a pair.
     """
     old = [node for node in old if id(node) in vectors]
     new = [node for node in new if id(node) in vectors]
-    rows, columns, cosines = _candidates(_stacked(old, vectors), _stacked(new, vectors), threshold)
+    rows, columns, cosines = _find_candidates(
+        _stack_vectors(old, vectors), _stack_vectors(new, vectors), threshold
+    )
     allowed = [
         (row, column, cosine)
         for row, column, cosine in zip(rows, columns, cosines, strict=True)
         if not is_given(old[column]) or old[column].document == new[row].document
     ]
-    worth = [
+    scores = [
         cosine
-        + _SAME_FILE * (new[row].document in {old[c].document, heirs.get(old[c].document)})
-        + _SAME_HEADING * (new[row].title == old[c].title)
+        + _SAME_FILE_BONUS
+        * (new[row].document in {old[c].document, successors.get(old[c].document)})
+        + _SAME_HEADING_BONUS * (new[row].title == old[c].title)
         for row, c, cosine in allowed
     ]
     return [
         Pair(old[allowed[n][1]], new[allowed[n][0]], allowed[n][2])
-        for n in _assigned([pair[0] for pair in allowed], [pair[1] for pair in allowed], worth)
+        for n in _solve_assignment(
+            [pair[0] for pair in allowed], [pair[1] for pair in allowed], scores
+        )
     ]
 
 
-def _stacked(nodes: Sequence[Node], vectors: Mapping[int, Vector]) -> NDArray[np.float32]:
-    """Vectors of the nodes, shape ``[n, d]``."""
+def _stack_vectors(nodes: Sequence[Node], vectors: Mapping[int, Vector]) -> NDArray[np.float32]:
+    """Stack the vectors of nodes, shape ``[n, d]``."""
     return np.array([vectors[id(node)] for node in nodes], dtype=np.float32)
 
 
-def _candidates(
+def _find_candidates(
     old: NDArray[np.float32], new: NDArray[np.float32], threshold: float
 ) -> tuple[list[int], list[int], list[float]]:
-    """Rows of ``new``, rows of ``old`` and their cosines, where those are above the threshold."""
+    """Return rows of ``new``, rows of ``old`` and cosines of the pairs above the threshold."""
     rows: list[int] = []
     columns: list[int] = []
     found: list[float] = []
     if not (len(old) and len(new)):
         return rows, columns, found
-    for start in range(0, len(new), _ROWS):
-        cosines = new[start : start + _ROWS] @ old.T
+    for start in range(0, len(new), _BLOCK_ROWS):
+        cosines = new[start : start + _BLOCK_ROWS] @ old.T
         for row, line in enumerate(cosines, start):
-            best = np.argsort(-line, kind="stable")[:_CANDIDATES]
+            best = np.argsort(-line, kind="stable")[:_MAX_CANDIDATES]
             best = best[line[best] > threshold]
             rows += [row] * len(best)
             columns += best.tolist()
@@ -192,8 +215,10 @@ def _candidates(
     return rows, columns, found
 
 
-def _assigned(rows: Sequence[int], columns: Sequence[int], worth: Sequence[float]) -> list[int]:
-    """Which of the candidates are chosen: no row and no column twice, their worth is largest."""
+def _solve_assignment(
+    rows: Sequence[int], columns: Sequence[int], scores: Sequence[float]
+) -> list[int]:
+    """Solve the assignment problem: indices of the chosen pairs, each row and column once."""
     if not rows:
         return []
     from scipy.sparse import coo_array
@@ -201,9 +226,9 @@ def _assigned(rows: Sequence[int], columns: Sequence[int], worth: Sequence[float
 
     own, row = np.unique(rows, return_inverse=True)
     others, column = np.unique(columns, return_inverse=True)
-    # The solver matches every row: each has a column of its own that says "none".
+    # The solver matches every row, so each row gets a dummy column that means "no match".
     none = np.arange(len(own))
-    weights = np.concatenate([worth, np.full(len(own), _UNMATCHED)])
+    weights = np.concatenate([scores, np.full(len(own), _UNMATCHED_SCORE)])
     at = (np.concatenate([row, none]), np.concatenate([column, len(others) + none]))
     shape = (len(own), len(others) + len(own))
     graph = coo_array((weights, at), shape=shape).tocsr()

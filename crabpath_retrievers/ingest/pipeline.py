@@ -1,8 +1,8 @@
-"""Publishing documents so that a crash at any point loses and duplicates nothing.
+"""Publishes documents so that a crash at any point neither loses nor duplicates anything.
 
-A batch passes through four states, each one transaction: staged (intended, invisible) → its vectors
-are in the index → published (visible, waiting for edges) → linked. Whatever a crash leaves behind
-is finished by :meth:`Ingest.recover`, which every open and every ingest runs first.
+A batch passes through four states, each one transaction: staged (invisible) → vectors indexed →
+published (visible, without edges) → linked. :meth:`Ingest.recover` finishes what a crash left;
+every open and every ingest runs it first.
 """
 
 import logging
@@ -48,32 +48,32 @@ from crabpath_retrievers.text import is_blank, shown
 _log = logging.getLogger(__name__)
 
 Cleanup = Literal["incremental", "full"] | None
-_FIRST = 16
-_INDEXED_AT_ONCE = 2048
+_FIRST_BATCH = 16
+_INDEX_BATCH = 2048
 
 
 class Progress(Protocol):
-    """Something that shows how far an ingest is."""
+    """Shows the progress of an ingest."""
 
     def __call__(self, total: int, /) -> AbstractContextManager["Advance"]:
-        """Start showing; the result is called with the number of chunks done."""
+        """Start with ``total`` chunks; the context is called with the number of chunks done."""
 
 
 class Advance(Protocol):
     """Reports chunks as done."""
 
     def __call__(self, chunks: int, /) -> object:
-        """Add ``chunks`` to what is done."""
+        """Add ``chunks`` to the number done."""
 
 
 @dataclass(slots=True)
 class IngestReport:
-    """What an ingest did, in chunks.
+    """The result of an ingest, in chunks.
 
     Attributes:
         added, updated, removed, unchanged: Numbers of chunks.
-        blank: Documents that have no text and were left out.
-        ids: Ids of all chunks of the given documents, in their order.
+        blank: Number of documents without text, which were skipped.
+        ids: Ids of all chunks of the given documents, in order.
     """
 
     added: int = 0
@@ -84,7 +84,7 @@ class IngestReport:
     ids: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """The numbers in one line."""
+        """Format the numbers in one line."""
         blank = f", {self.blank} documents without text left out" if self.blank else ""
         return (
             f"{len(self.ids)} chunks: {self.added} added, {self.updated} updated, "
@@ -114,13 +114,13 @@ class Ingest:
         """Add documents to the store.
 
         Args:
-            documents: What to add. Chunks that are there already cost a look-up.
+            documents: Documents to add. An unchanged chunk costs one look-up.
             chunking: How to split.
             ids: One id per document; a document replaces what was added under its id before.
-            cleanup: None only adds, beside what ids replace; ``"incremental"`` also removes chunks
+            cleanup: None removes only what ids replace; ``"incremental"`` also removes chunks
                 that a given source no longer has; ``"full"`` removes everything that is not given.
-                The names and meanings are those of LangChain's indexing API.
-            progress: Shows progress.
+                Names and meanings are those of LangChain's indexing API.
+            progress: Shows progress; None for none.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
@@ -138,7 +138,7 @@ class Ingest:
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
             with progress(len(plan.changed)) if progress else nullcontext(_ignore) as advance:
-                for part in self._batches(plan):
+                for part in self._make_batches(plan):
                     self.publish(part)
                     advance(len(part.nodes))
             self._move(plan)
@@ -146,12 +146,12 @@ class Ingest:
         return plan.report
 
     def adopt(self, documents: Iterable[Document], *, chunking: Chunking) -> IngestReport:
-        """Hold what the index holds already, under its ids; what it holds is not changed.
+        """Add the documents that a foreign index holds already, without changing the index.
 
         Args:
-            documents: Those of the index, each with its id. What is neither among them nor held by
-                the index goes.
-            chunking: How to read them.
+            documents: Documents of the index, each with its id. Stored nodes that are neither
+                among them nor in the index are removed.
+            chunking: How to split.
 
         Raises:
             InvalidInputError: A document cannot be used; nothing was changed.
@@ -160,25 +160,25 @@ class Ingest:
         with self.store.ingesting():
             self.recover()
             given = list(documents)
-            # A record without text can be searched, but nothing can be read off it.
+            # The index can find a record without text, but no edge can be derived from it.
             blank = {document.id for document in given if is_blank(document.page_content)}
             nodes = chunking.nodes(given)
-            parts = self._parts(nodes)
+            parts = self._find_split_parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
             held = self.index.held(plan.gone) or ()  # type: ignore[attr-defined]
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
-            for part in self._batches(plan):
-                # In one transaction: what a kill left staged would be written to the index.
-                embedded = self._embedded(part)
+            for part in self._make_batches(plan):
+                # One transaction: after a kill, staged nodes would be written to the foreign index.
+                embedded = self._embed(part)
                 self.store.apply([embedded, PublishStaged(), EmptyTrash(part.removed)])
                 self._finish()
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
         return plan.report
 
-    def _parts(self, nodes: Sequence[Node]) -> set[str]:
-        """Those of the nodes that maintenance has split off others of the store."""
+    def _find_split_parts(self, nodes: Sequence[Node]) -> set[str]:
+        """Return ids of nodes that maintenance made by splitting stored nodes."""
         wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
         known = self.store.catalog.known(ids=set(wholes.values()), owners=WHOLES)
         there = {node.id for node in known}
@@ -194,7 +194,7 @@ class Ingest:
             self._empty_trash()
 
     def recover(self, progress: Progress | None = None) -> None:
-        """Finish what an interrupted ingest left behind, unless it is still running elsewhere."""
+        """Finish an interrupted ingest, unless another process is still running it."""
         if self.store.catalog.unfinished():
             with self.store.ingesting(wait=False) as held:
                 if held:
@@ -202,16 +202,16 @@ class Ingest:
                     self._finish()
 
     def _index(self, progress: Progress | None = None) -> None:
-        """Have the index hold what came from another store, came back, or was lost there."""
+        """Index the vectors of nodes that were imported, restored or lost in the index."""
         if not (total := self.store.catalog.unindexed_count()):
             return
         with progress(total) if progress else nullcontext(_ignore) as advance:
             self._index_all(advance)
 
     def _index_all(self, advance: Advance) -> None:
-        while waiting := self.store.catalog.unindexed(_INDEXED_AT_ONCE):
+        while waiting := self.store.catalog.unindexed(_INDEX_BATCH):
             missing = waiting
-            if self._foreign:
+            if self._is_foreign:
                 held = self.index.held([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
                 missing = [node for node in waiting if node.id not in held]
             self._upsert(missing)
@@ -219,14 +219,14 @@ class Ingest:
             advance(len(waiting))
 
     @property
-    def _foreign(self) -> bool:
-        """Whether the index holds documents of somebody else, which only they take away."""
+    def _is_foreign(self) -> bool:
+        """Whether the index belongs to another application, which alone deletes from it."""
         return bool(getattr(self.index, "foreign", False))
 
     def _plan(self, nodes: Sequence[Node], cleanup: Cleanup, growing: AbstractSet[str]) -> "_Plan":
-        """What changes; to ``growing`` documents is only added, others become what is given."""
+        """Plan the changes; ``growing`` documents only gain chunks, others are replaced."""
         sources = {node.source for node in nodes} if cleanup == "incremental" else set()
-        nodes, known = self._settled(nodes, growing, sources)
+        nodes, known = self._resolve_ids(nodes, growing, sources)
         self.refuse_notes(nodes)
         given = {node.id for node in nodes}
         if cleanup == "full":
@@ -238,7 +238,7 @@ class Ingest:
                 for node in known.values()
                 if node.id not in given and (node.document in replaced or node.source in sources)
             ]
-        nodes = self._placed(nodes, known, growing)
+        nodes = self._set_positions(nodes, known, growing)
         changed = [
             node
             for node in nodes
@@ -255,12 +255,13 @@ class Ingest:
         )
         return _Plan(nodes, changed, gone, known, growing, report)
 
-    def _settled(
+    def _resolve_ids(
         self, nodes: Sequence[Node], growing: AbstractSet[str], sources: AbstractSet[str]
     ) -> tuple[list[Node], dict[str, Known]]:
-        """The nodes under the ids that the store has for them.
+        """Return the nodes with their final ids, and the stored nodes to compare them with.
 
-        And what it holds with those ids, of the documents that do not grow, and of ``sources``.
+        Stored nodes are those with the same ids, of documents that do not grow, and of
+        ``sources``.
         """
         catalog = self.store.catalog
         found = catalog.known(
@@ -281,10 +282,10 @@ class Ingest:
         kept = [i for i in names if i in known and known[i].document in growing]
         return settled(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
 
-    def _placed(
+    def _set_positions(
         self, nodes: Sequence[Node], known: Mapping[str, Known], growing: AbstractSet[str]
     ) -> list[Node]:
-        """The nodes at their places: in a growing document, new ones after those it has."""
+        """Set positions: in a growing document, new chunks come after the stored ones."""
         ends = Counter(self.store.catalog.ends(growing))
         placed: list[Node] = []
         for node in nodes:
@@ -298,20 +299,20 @@ class Ingest:
         return placed
 
     def refuse_notes(self, nodes: Sequence[Node]) -> None:
-        """Refuse nodes with the ids of notes.
+        """Refuse nodes whose ids belong to notes.
 
         Raises:
-            InvalidInputError: One has such an id.
+            InvalidInputError: A node has the id of a note.
         """
         taken = self.store.notes.facts(node.id for node in nodes)
         if taken:
-            msg = f"the id {taken[0].id!r} is that of a note: give the document another one"
+            msg = f"the id {taken[0].id!r} belongs to a note: give the document another id"
             raise InvalidInputError(msg)
 
-    def _batches(self, plan: "_Plan") -> Iterator[StageNodes]:
-        """Whole documents per batch, so that no reader ever sees half of a changed one.
+    def _make_batches(self, plan: "_Plan") -> Iterator[StageNodes]:
+        """Group changes in batches of whole documents, so no reader sees one half changed.
 
-        What only grows, such as a log of many thousand messages, is cut into batches.
+        A growing document, such as a log of many thousand messages, is spread over batches.
         """
         by_document: dict[tuple[str, int], list[Node]] = defaultdict(list)
         grown: Counter[str] = Counter()
@@ -326,8 +327,8 @@ class Ingest:
             (leaving[whole] if whole in by_document else orphans).append(node_id)
         nodes: list[Node] = []
         removed: list[str] = []
-        # The first batches are small: progress shows early and an unusable embedder fails fast.
-        size = _FIRST
+        # The first batches are small: progress shows early, and a broken embedder fails fast.
+        size = _FIRST_BATCH
         for part, chunks in by_document.items():
             nodes += chunks
             removed += leaving[part]
@@ -338,19 +339,19 @@ class Ingest:
             yield StageNodes(tuple(nodes), (*removed, *orphans))
 
     def publish(self, part: StageNodes) -> None:
-        """Carry a batch through all states; the caller holds the right to ingest."""
-        self.store.apply([self._embedded(part)])
+        """Carry a batch through all states; the caller holds the ingest lock."""
+        self.store.apply([self._embed(part)])
         self._finish()
 
-    def _embedded(self, part: StageNodes) -> StageNodes:
-        """A batch with the vectors of its nodes."""
+    def _embed(self, part: StageNodes) -> StageNodes:
+        """Embed the nodes of a batch that have no vector."""
         bare = [node for node in part.nodes if node.vector is None]
         embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
         nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
         return replace(part, nodes=tuple(nodes))
 
     def _finish(self) -> None:
-        """Carry everything staged through the remaining states. Safe to repeat."""
+        """Carry everything staged through the remaining states; safe to repeat."""
         staged = self.store.catalog.staged()
         if staged:
             self._upsert(staged)
@@ -374,7 +375,7 @@ class Ingest:
             edges: list[Edge] = []
             for linker in self.linkers:
                 edges += linker.link(nodes, self.store.links)
-            # Whoever got a new neighbour may have lost an old one.
+            # A node with a new neighbour may have lost an old one.
             waiting = set(keys)
             beside = {e.target for e in edges if e.kind is EdgeKind.SIBLING and e.source in waiting}
             stale = RemoveEdges(tuple(waiting | beside), (EdgeKind.SIBLING,))
@@ -383,12 +384,12 @@ class Ingest:
     def _empty_trash(self) -> None:
         ids = self.store.catalog.trash()
         if ids:
-            kept = self.store.catalog.replaced(ids) if self._foreign else ()
+            kept = self.store.catalog.replaced(ids) if self._is_foreign else ()
             self.index.delete([node for node in ids if node not in kept])
             self.store.apply([EmptyTrash(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:
-        """Follow chunks that changed place inside their document, and their new neighbours."""
+        """Store new positions of unchanged chunks, and link them with their new neighbours."""
         moved = [
             (node.id, node.position)
             for node in plan.nodes
@@ -414,4 +415,4 @@ def _full_precision(vector: Vector | None) -> Vector:
 
 
 def _ignore(_chunks: int) -> None:
-    """No progress is shown."""
+    """Show no progress."""

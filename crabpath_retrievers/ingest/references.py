@@ -1,4 +1,4 @@
-"""Link targets: what a text points at, and under which targets a document is found."""
+"""Link targets: those in a text, and those under which a document can be reached."""
 
 import re
 from collections.abc import Mapping
@@ -8,44 +8,44 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from crabpath_retrievers.text import name_key
 
-# Addresses may hold one pair of parentheses, as those of encyclopedias do.
+# URLs may contain one pair of parentheses, as those of Wikipedia do.
 _MARKDOWN_LINK = re.compile(
     r"\[[^\]\n]{0,300}\]\(\s*<?((?:[^()<>\s]|\([^()<>\s]{0,200}\)){1,500})>?(?:\s+[^)\n]{0,200})?\)"
 )
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
 _HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
 _BARE_URL = re.compile(r"https?://(?:[^\s<>()\[\]\"']|\([^\s<>()\[\]\"']{0,200}\)){3,500}")
-_MOST = 64
+_MAX_TARGETS = 64
 LONGEST_TARGET = 500  # characters; databases index texts of bounded length only
 
 
 def references_in(text: str, source: str) -> tuple[str, ...]:
-    """Targets of the Markdown, wiki and HTML links and bare URLs of a text, normalised.
+    """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
 
     Args:
-        text: The chunk.
+        text: Text of a chunk.
         source: Path or URL of its document; relative links are resolved against it.
     """
     found = {f"wiki:{name_key(name)}": None for name in _WIKI_LINK.findall(text)}
     for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
         for target in pattern.findall(text):
-            address = _address(target, source)
+            address = _normalise_target(target, source)
             if address:
                 found[address] = None
-    return tuple(target for target in found if len(target) <= LONGEST_TARGET)[:_MOST]
+    return tuple(target for target in found if len(target) <= LONGEST_TARGET)[:_MAX_TARGETS]
 
 
 def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """Targets under which links reach a document: its path or URL, and its title for wikis."""
+    """Return the targets that lead to a document: its path or URL, and its title for wiki links."""
     places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
-    found = {_address(place, ""): None for place in places}
+    found = {_normalise_target(place, ""): None for place in places}
     if title:
         found[f"wiki:{name_key(title)}"] = None
     return tuple(address for address in found if address and len(address) <= LONGEST_TARGET)
 
 
-def _address(target: str, source: str) -> str:
-    """One spelling per place; empty for anchors and for schemes that are not documents."""
+def _normalise_target(target: str, source: str) -> str:
+    """Normalise a target; empty for anchors and for schemes that name no document."""
     try:
         parts = urlsplit(unquote(target.rstrip(".,;")))
     except ValueError:
@@ -59,9 +59,11 @@ def _address(target: str, source: str) -> str:
         return ""
     base = urlsplit(source)
     if base.scheme in ("http", "https"):
-        return _host(base) + normpath(join(dirname(base.path) or "/", parts.path)).rstrip("/")
+        return _normalise_host(base) + normpath(join(dirname(base.path) or "/", parts.path)).rstrip(
+            "/"
+        )
     return normpath(join(dirname(source), parts.path))
 
 
-def _host(parts: SplitResult) -> str:
+def _normalise_host(parts: SplitResult) -> str:
     return parts.netloc.lower().removeprefix("www.")

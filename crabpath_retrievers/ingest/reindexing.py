@@ -1,4 +1,4 @@
-"""Having the vector index hold what the graph store does, which keeps every vector itself."""
+"""Brings the vector index in line with the graph store, which keeps every vector itself."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
-_LOOKED_AT = 64  # chunks that an opening looks for in the index
+_SAMPLE_SIZE = 64  # chunks that are looked up in the index when a memory is opened
 _log = logging.getLogger(__name__)
 
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class Reindexing:
     """Fills an index that is new, was set aside, or has lost entries.
 
-    What interrupts it is made up for by the next open, as after any ingest.
+    If it is interrupted, the next open finishes the work, as after any ingest.
     """
 
     store: GraphStore
@@ -32,25 +32,26 @@ class Reindexing:
     progress: Progress | None = None
 
     def check(self) -> None:
-        """Complete an index that has lost entries; the cost does not grow with the corpus.
+        """Check a sample of chunks, and fill an index that has lost entries.
 
-        An embedded index that is empty is filled. Another one is not: the URL or the name of the
-        collection may be wrong. Indexes of other kinds say nothing, and are not looked at.
+        The cost of the check does not grow with the corpus. An empty embedded index is filled. An
+        empty remote one is refused: the URL or the collection name may be wrong. Indexes without
+        a ``glance`` method are not checked.
 
         Raises:
-            ConfigurationError: The index is empty, or that of other documents.
-            InvalidInputError: The graph store is empty, and the index is not.
+            ConfigurationError: A remote index is empty, or the index holds other documents.
+            InvalidInputError: The graph store is empty, but the index is not.
         """
         glance = getattr(self.index, "glance", None)
         if glance is None:
             return
         catalog = self.store.catalog
-        some = catalog.some_chunk_ids(_LOOKED_AT)
+        some = catalog.some_chunk_ids(_SAMPLE_SIZE)
         count, held = glance(some)
         unfinished = catalog.unfinished()
         if not some:
             if count and not unfinished:
-                raise InvalidInputError(self._without_graph(count))
+                raise InvalidInputError(self._describe_missing_graph(count))
             return
         nodes = int(catalog.meta().get("nodes", 0))
         if not held:
@@ -66,14 +67,14 @@ class Reindexing:
             )
 
     def refill(self) -> None:
-        """Fill an index that was set aside in the middle of work."""
+        """Fill an index that was set aside while it was in use."""
         self._fill(None)
 
-    def everything(self) -> None:
-        """Index all vectors again, and delete those that belong to nothing.
+    def reindex_all(self) -> None:
+        """Index all vectors again, and delete those that belong to no node.
 
         Raises:
-            ConfigurationError: The index holds vectors, and none of this memory.
+            ConfigurationError: The index holds vectors, but none of this memory.
         """
         with self.store.ingesting():
             self._require_own()
@@ -82,6 +83,8 @@ class Reindexing:
             self._fill(None)
             if hasattr(self.index, "glance"):
                 self._delete_surplus()
+
+    everything = reindex_all  # until every caller uses the new name
 
     def _fill(self, ids: tuple[str, ...] | None) -> None:
         begun = time.monotonic()
@@ -97,7 +100,7 @@ class Reindexing:
     def _complete(self) -> None:
         ids = self.store.catalog.chunk_ids()
         held = self.index.held(ids)  # type: ignore[attr-defined]
-        missing = tuple(one for one in ids if one not in held)
+        missing = tuple(node_id for node_id in ids if node_id not in held)
         if missing:
             _log.warning(
                 "%d of %d vectors are missing in %s: they are indexed again from the graph store",
@@ -109,7 +112,7 @@ class Reindexing:
 
     def _require_fillable(self, count: int, nodes: int) -> None:
         if count:
-            raise ConfigurationError(self._others(count))
+            raise ConfigurationError(self._describe_foreign_vectors(count))
         if not getattr(self.index, "local", False):
             msg = (
                 f"the collection of {self.index.description} is empty, and the memory holds "
@@ -126,30 +129,30 @@ class Reindexing:
 
     def _require_own(self) -> None:
         glance = getattr(self.index, "glance", None)
-        some = self.store.catalog.some_chunk_ids(_LOOKED_AT)
+        some = self.store.catalog.some_chunk_ids(_SAMPLE_SIZE)
         count, held = glance(some) if glance else (0, set())
         if count and some and not held:
-            raise ConfigurationError(self._others(count))
+            raise ConfigurationError(self._describe_foreign_vectors(count))
         if count and not some and not self.store.catalog.unfinished():
-            raise InvalidInputError(self._without_graph(count))
+            raise InvalidInputError(self._describe_missing_graph(count))
 
-    def _others(self, count: int) -> str:
+    def _describe_foreign_vectors(self, count: int) -> str:
         return (
-            f"{self.index.description} holds {count} vectors, and none of this memory: check where "
-            "its vectors are; or index them elsewhere, in an empty directory or collection, with "
+            f"{self.index.description} holds {count} vectors, but none of this memory: check the "
+            "path or URL of its vectors; or index them in an empty directory or collection with "
             "`crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
         )
 
-    def _without_graph(self, count: int) -> str:
+    def _describe_missing_graph(self, count: int) -> str:
         return (
-            f"{self.index.description} holds {count} vectors already, and {self.store.name} no "
-            "documents: check both; restore the database from a backup where it was lost, or "
+            f"{self.index.description} holds {count} vectors already, but {self.store.name} holds "
+            "no documents: check both; restore the database from a backup if it was lost, or "
             "choose an empty directory or collection for the vectors of a new memory"
         )
 
     def _delete_surplus(self) -> None:
         index: Any = self.index
-        # First what the index holds: what comes meanwhile stands in the graph store before.
+        # List the index first: nodes added meanwhile are in the graph store before the index.
         held = [one for part in index.ids() for one in part]
         wanted = set(self.store.catalog.chunk_ids())
         index.delete([one for one in held if one not in wanted])

@@ -1,4 +1,4 @@
-"""What a sync would change: which sections appear, which vanish, and which of both are the same."""
+"""Plans a sync: which sections were added, removed, edited, moved or restored."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,19 +11,19 @@ from crabpath_retrievers.ingest.matching import matched
 from crabpath_retrievers.storage.catalog import Known
 
 SIMILAR = 0.92
-"""Cosine above which two texts are versions of one."""
+"""Cosine above which two texts are versions of each other."""
 
 Fate = Literal["edited", "moved", "restored", "added", "removed"]
 
 
 class Difference(NamedTuple):
-    """How a source differs from what the store holds of it.
+    """Difference between a source and what the store holds of it.
 
     Attributes:
-        unchanged: How many chunks are as they were.
-        vanished: Ids of nodes whose text is no longer where it was.
-        appeared: Chunks that were not there before.
-        positions: Unchanged chunks whose place in the document shifted, as ``(id, position)``.
+        unchanged: Number of unchanged chunks.
+        vanished: Ids of stored nodes whose text the source no longer contains.
+        appeared: Chunks that the store does not hold yet.
+        positions: Unchanged chunks whose position in the document changed, as ``(id, position)``.
     """
 
     unchanged: int
@@ -34,14 +34,14 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section that a sync touches.
+    """A section that a sync changes.
 
     Attributes:
-        fate: What becomes of it. ``edited``, ``moved`` and ``restored`` ones keep their id, and so
-            all that was learned about them; a ``restored`` one had been removed before.
-        now: As it will be; None for a removed one.
-        was: As it was; None for an added one.
-        similarity: Cosine of both texts, 1 for equal ones; None where there is one only.
+        fate: The kind of change. ``edited``, ``moved`` and ``restored`` sections keep their id,
+            and so everything learned about them; ``restored`` ones had been removed before.
+        now: New version; None for a removed section.
+        was: Old version; None for an added section.
+        similarity: Cosine of both versions, 1 for equal texts; None if there is only one version.
     """
 
     fate: Fate
@@ -51,13 +51,13 @@ class Section:
 
     @property
     def node(self) -> Node:
-        """As it will be, or was."""
-        found = self.now or self.was
-        assert found is not None, "a section was or will be"  # noqa: S101
-        return found
+        """The new version, or the old one of a removed section."""
+        version = self.now or self.was
+        assert version is not None, "a section has at least one version"  # noqa: S101
+        return version
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain, JSON-safe data."""
+        """Convert to plain, JSON-safe data."""
         return {
             "fate": self.fate,
             "id": self.node.id,
@@ -70,13 +70,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """What a sync changes, or would change.
+    """The changes of a sync, planned or applied.
 
     Attributes:
-        sections: Every section that it touches.
-        unchanged: How many it leaves as they are.
-        positions: Unchanged ones whose place in the document shifted, as ``(id, position)``.
-        skipped: Files that are no text or too large; what the memory holds of them stays.
+        sections: Every section that changes.
+        unchanged: Number of unchanged sections.
+        positions: Unchanged sections whose position in the document changed, as
+            ``(id, position)``.
+        skipped: Files that are not text or too large; what the memory holds of them stays.
     """
 
     sections: tuple[Section, ...] = ()
@@ -85,34 +86,34 @@ class SyncPlan:
     skipped: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything changes."""
+        """Whether there is any change."""
         return bool(self.sections or self.positions)
 
-    def having(self, *fates: Fate) -> Iterator[Section]:
-        """The sections with one of these fates."""
+    def sections_with(self, *fates: Fate) -> Iterator[Section]:
+        """Yield the sections with one of these fates."""
         return (section for section in self.sections if section.fate in fates)
 
     def counts(self) -> dict[str, int]:
-        """How many sections there are of each fate, and how many unchanged ones."""
+        """Count the sections of each fate, and the unchanged ones."""
         fates: tuple[Fate, ...] = ("added", "edited", "moved", "restored", "removed")
         return {
-            **{fate: sum(1 for _ in self.having(fate)) for fate in fates},
+            **{fate: sum(1 for _ in self.sections_with(fate)) for fate in fates},
             "unchanged": self.unchanged,
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain, JSON-safe data."""
+        """Convert to plain, JSON-safe data."""
         sections = [section.to_dict() for section in self.sections]
         more = {"shifted": len(self.positions), "skipped": list(self.skipped)}
         return {**self.counts(), **more, "sections": sections}
 
 
 def difference(known: Iterable[Known], nodes: Sequence[Node]) -> Difference:
-    """Compare chunks with what the store holds, by document and fingerprint.
+    """Compare a source with what the store holds of it, by document and digest.
 
     Args:
-        known: What the store holds of the source.
-        nodes: What the source holds now, without vectors.
+        known: Nodes that the store holds of the source.
+        nodes: Chunks that the source contains now, without vectors.
     """
     held = list(known)
     same = {(node.document, node.digest): node for node in held}
@@ -144,17 +145,17 @@ def plan_sync(
     retired: Sequence[Node] = (),
     threshold: float = SIMILAR,
 ) -> tuple[Section, ...]:
-    """What becomes of every section that vanished or appeared.
+    """Decide the fate of every section that vanished or appeared.
 
     Args:
         old: Sections that vanished.
         new: Sections that appeared.
-        vectors: Unit vectors, shape ``[d]``, by embedded text, and of some by their text without
-            title; without its vector a section is only found by its very text.
-        retired: Sections that earlier syncs removed and that may come back.
-        threshold: Cosine above which different texts are versions of one.
+        vectors: Unit vectors, shape ``[d]``, by embedding text, some by text without title. A
+            section without a vector is matched by equal text only.
+        retired: Sections that earlier syncs removed and that may be restored.
+        threshold: Cosine above which different texts are versions of each other.
     """
-    # A text that just vanished rather lives on than one that is long gone.
+    # Texts that vanished now take precedence over those removed by earlier syncs.
     pairs = matched(old, new, vectors, threshold)
     found = {id(pair.new) for pair in pairs}
     pairs += matched(retired, [node for node in new if id(node) not in found], vectors, threshold)
@@ -168,11 +169,11 @@ def plan_sync(
             sections.append(Section("added", now=now))
             continue
         was, _, similarity = before[id(node)]
-        fate: Fate = "restored" if id(was) in back else _fate(was, node)
+        fate: Fate = "restored" if id(was) in back else _classify(was, node)
         sections.append(Section(fate, replace(now, id=was.id), was, similarity))
     removed = [Section("removed", was=node) for node in old if id(node) not in gone]
     return (*sections, *removed)
 
 
-def _fate(was: Node, now: Node) -> Fate:
+def _classify(was: Node, now: Node) -> Fate:
     return "moved" if was.content == now.content and was.document != now.document else "edited"

@@ -1,4 +1,4 @@
-"""Bringing the store to what a source holds now, without losing what was learned about it."""
+"""Brings the store to the current state of a source, keeping what was learned about it."""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
@@ -20,12 +20,12 @@ from crabpath_retrievers.storage.retired import RETIRED
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of the memory a source stands for: only that may retire.
+    """The part of the memory that a sync may change: other documents are never removed.
 
     Attributes:
-        roots: Sources that begin with one of these, as a folder, are of it.
-        sources: Further sources that are of it.
-        untouched: Sources that are left as they are.
+        roots: Folders; all sources below one of them are in scope.
+        sources: Further sources in scope.
+        untouched: Sources that are not changed.
     """
 
     roots: tuple[str, ...] = ()
@@ -35,19 +35,19 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Compares a source with the store, and applies the difference as one batch."""
+    """Compares a source with the store, and applies the changes as one batch."""
 
     ingest: Ingest
     identity: EmbedderIdentity
     threshold: float
 
     def run(self, nodes: Sequence[Node], scope: Scope, *, dry_run: bool) -> SyncPlan:
-        """Plan, and apply unless ``dry_run``: then nothing is written.
+        """Plan the sync and, unless ``dry_run``, apply it.
 
         Args:
-            nodes: What the source holds now.
-            scope: What it stands for.
-            dry_run: Only plan.
+            nodes: Chunks that the source contains now.
+            scope: The part of the memory that may change.
+            dry_run: Only plan; nothing is written.
 
         Raises:
             InvalidInputError: A node has the id of a note; nothing was changed.
@@ -58,30 +58,30 @@ class Sync:
                 self.ingest.recover()
             plan = self._plan(nodes, scope, dry_run=dry_run)
             if plan and not dry_run:
-                self.ingest.publish(self._batch(plan))
+                self.ingest.publish(self._make_batch(plan))
         return plan
 
     def _plan(self, nodes: Sequence[Node], scope: Scope, *, dry_run: bool) -> SyncPlan:
         catalog = self.ingest.store.catalog
-        unchanged, vanished, appeared, positions = difference(self._held(nodes, scope), nodes)
+        unchanged, vanished, appeared, positions = difference(self._find_known(nodes, scope), nodes)
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
-        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_place)
+        old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_sort_key)
         retired = catalog.retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
         )
         plan = partial(plan_sync, old, appeared, retired=retired, threshold=self.threshold)
-        vectors = self._stored((*old, *retired))
+        vectors = self._load_vectors((*old, *retired))
         if vectors or not dry_run:
-            vectors |= self._embedded(map(embedded_text, appeared), vectors)
+            vectors |= self._embed_missing(map(embedded_text, appeared), vectors)
         sections = plan(vectors)
-        if again := self._embedded(_unsure(sections), vectors):
+        if again := self._embed_missing(_select_texts_to_recheck(sections), vectors):
             sections = plan({**vectors, **again})
         return SyncPlan(sections, unchanged, positions)
 
-    def _held(self, nodes: Sequence[Node], scope: Scope) -> list[Known]:
-        """What the store holds of the source, and of the documents that it gives."""
+    def _find_known(self, nodes: Sequence[Node], scope: Scope) -> list[Known]:
+        """Find the stored nodes in scope, and those of the given documents."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
         found = catalog.known(documents=documents, sources=scope.sources, owners=WHOLES)
@@ -90,11 +90,11 @@ class Sync:
         untouched = scope.untouched
         return [node for node in dict.fromkeys(found) if node.source not in untouched]
 
-    def _stored(self, nodes: Sequence[Node]) -> dict[str, Vector]:
+    def _load_vectors(self, nodes: Sequence[Node]) -> dict[str, Vector]:
         stored = self.ingest.store.catalog.vectors(node.id for node in nodes)
         return {embedded_text(node): stored[node.id] for node in nodes if node.id in stored}
 
-    def _embedded(self, given: Iterable[str], known: Collection[str]) -> dict[str, Vector]:
+    def _embed_missing(self, given: Iterable[str], known: Collection[str]) -> dict[str, Vector]:
         texts = [text for text in dict.fromkeys(given) if text not in known]
         if not texts:
             return {}
@@ -105,27 +105,30 @@ class Sync:
             found |= zip(part, self.ingest.embedder.documents(part), strict=True)
         return found
 
-    def _batch(self, plan: SyncPlan) -> StageNodes:
-        kept = [_now(section) for section in plan.having("edited", "moved", "restored")]
-        added = [_now(section) for section in plan.having("added")]
+    def _make_batch(self, plan: SyncPlan) -> StageNodes:
+        kept = [
+            _require_current(section)
+            for section in plan.sections_with("edited", "moved", "restored")
+        ]
+        added = [_require_current(section) for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
         taken = catalog.known(ids=[node.id for node in added], owners=(*WHOLES, RETIRED))
         fresh = unused(added, {node.id for node in taken})
-        gone = tuple(section.node.id for section in plan.having("removed"))
+        gone = tuple(section.node.id for section in plan.sections_with("removed"))
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
 
 
-def _unsure(sections: Sequence[Section]) -> list[str]:
-    """Texts without titles that may show that what is gone and what is new are the same."""
+def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
+    """Return the untitled texts of added and removed sections, if there are both."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
     return [own_text(section.node) for section in left] if both else []
 
 
-def _place(node: Node) -> tuple[str, str, int]:
+def _sort_key(node: Node) -> tuple[str, str, int]:
     return node.source, node.document, node.position
 
 
-def _now(section: Section) -> Node:
-    assert section.now is not None, "only removed sections are no more"  # noqa: S101
+def _require_current(section: Section) -> Node:
+    assert section.now is not None, "only removed sections have no new version"  # noqa: S101
     return section.now

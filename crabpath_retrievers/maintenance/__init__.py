@@ -1,4 +1,4 @@
-"""Maintenance: what is dead is shed, what is alone is connected, logs stay bounded."""
+"""Maintenance: prunes unused learned data, connects isolated nodes, bounds the logs."""
 
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.upkeep import STEPS, Upkeep

@@ -1,4 +1,4 @@
-"""Which texts have grown too broad, and where they are cut."""
+"""Decides which texts cover several topics, and where they are split."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,19 +14,19 @@ from crabpath_retrievers.ingest.chunking import sections
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n\s*\n")
 _SEPARATORS = ["\n\n", r"(?<=[.!?…])\s+", "\n", r"\s+", ""]
-_HEADINGS = 2
+_MIN_HEADINGS = 2
 
 Topics = Callable[[Sequence[str]], Sequence[int] | None]
-"""Numbers, from 0, of the sentences with which another topic begins; None where nobody can tell."""
+"""Finds the indices, from 0, of the sentences that begin a new topic; None if it cannot tell."""
 
 
 class Piece(NamedTuple):
     """A part of a text.
 
     Attributes:
-        heading: Under which it begins; may be empty.
-        text: The part.
-        more: Further headings in it.
+        heading: Heading under which the part begins; may be empty.
+        text: Text of the part.
+        more: Further headings in the part.
     """
 
     heading: str
@@ -35,56 +35,58 @@ class Piece(NamedTuple):
 
 
 def broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings) -> bool:
-    """Whether a long text has several headings, or answers questions that fall apart.
+    """Whether a long text has several headings, or answers dissimilar questions.
 
     Args:
-        text: Of at least ``settings.broad`` characters.
-        questions: Unit vectors, shape ``[d]``, of questions that it has helped with.
-        settings: What counts as falling apart.
+        text: A text of at least ``settings.broad`` characters.
+        questions: Unit vectors, shape ``[d]``, of questions that the text helped to answer.
+        settings: Least number of questions, and their least mean cosine.
     """
-    return len(_headed(text)) >= _HEADINGS or (
-        len(questions) >= settings.questions and _spread(questions) < settings.together
+    return len(_find_headed_sections(text)) >= _MIN_HEADINGS or (
+        len(questions) >= settings.questions
+        and _mean_pairwise_cosine(questions) < settings.together
     )
 
 
-def _spread(questions: Sequence[Vector]) -> float:
-    """Mean cosine of all pairs of unit vectors, in [-1, 1]."""
+def _mean_pairwise_cosine(questions: Sequence[Vector]) -> float:
+    """Return the mean cosine of all pairs of unit vectors, in [-1, 1]."""
     single = [np.asarray(vector, dtype=np.float32) for vector in questions]
     return float(np.mean([a @ b for a, b in combinations(single, 2)]))
 
 
-def _headed(text: str) -> list[Piece]:
-    """Its sections that have a heading."""
+def _find_headed_sections(text: str) -> list[Piece]:
+    """Return the sections of a text that have a heading."""
     return [Piece(*section) for section in sections(text) if section[0]]
 
 
 def pieces(text: str, size: int, topics: Topics) -> list[Piece]:
-    """A text in parts of about ``size`` characters: every word once, in order.
+    """Split a text into parts of about ``size`` characters: every word once, in order.
 
-    At headings first; without any where other topics begin, or else between sentences.
+    The text is split at headings; without headings where a new topic begins, or else between
+    sentences.
 
     Args:
-        text: All of it.
-        size: Most characters of a part that can be cut at all.
-        topics: Asked where there are no headings.
+        text: The whole text.
+        size: Largest size of a part, in characters.
+        topics: Finds topics in a text without headings.
     """
-    if len(_headed(text)) >= _HEADINGS:
+    if len(_find_headed_sections(text)) >= _MIN_HEADINGS:
         given = [Piece(*section) for section in sections(text) if section[1].strip()]
         return [
             Piece(piece.heading, part.strip(), piece.more)
-            for piece in _packed(given, size)
-            for part in _cut(piece.text, size)
+            for piece in _join_small_sections(given, size)
+            for part in _split_by_size(piece.text, size)
         ]
-    said = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
-    starts = topics(said)
+    sentences = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
+    starts = topics(sentences)
     if starts:
-        blocks = [" ".join(block) for block in _blocks(said, starts)]
-        return [Piece("", part) for block in blocks for part in _cut(block, size)]
-    return [Piece("", part) for part in _cut(text, size)]
+        blocks = [" ".join(block) for block in _group_sentences(sentences, starts)]
+        return [Piece("", part) for block in blocks for part in _split_by_size(block, size)]
+    return [Piece("", part) for part in _split_by_size(text, size)]
 
 
-def _packed(given: Iterable[Piece], size: int) -> list[Piece]:
-    """Small sections together, as long as there is room, under the first of their headings."""
+def _join_small_sections(given: Iterable[Piece], size: int) -> list[Piece]:
+    """Join small sections up to ``size`` characters, under the first of their headings."""
     found: list[Piece] = []
     for piece in given:
         if found and len(found[-1].text) + len(piece.text) <= size:
@@ -97,14 +99,14 @@ def _packed(given: Iterable[Piece], size: int) -> list[Piece]:
     return found
 
 
-def _blocks(said: Sequence[str], starts: Sequence[int]) -> Iterator[Sequence[str]]:
-    cuts = sorted({start for start in starts if 0 < start < len(said)})
-    for begin, end in zip([0, *cuts], [*cuts, len(said)], strict=True):
-        yield said[begin:end]
+def _group_sentences(sentences: Sequence[str], starts: Sequence[int]) -> Iterator[Sequence[str]]:
+    cuts = sorted({start for start in starts if 0 < start < len(sentences)})
+    for begin, end in zip([0, *cuts], [*cuts, len(sentences)], strict=True):
+        yield sentences[begin:end]
 
 
-def _cut(text: str, size: int) -> list[str]:
-    """A text between paragraphs, sentences or words, without overlap."""
+def _split_by_size(text: str, size: int) -> list[str]:
+    """Split a text between paragraphs, sentences or words, without overlap."""
     splitter = RecursiveCharacterTextSplitter(
         _SEPARATORS,
         keep_separator="start",

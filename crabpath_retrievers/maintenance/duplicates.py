@@ -1,4 +1,4 @@
-"""Which texts say the same: near-duplicates, of which one may stand for the others."""
+"""Finds near-duplicate texts, and decides which one is kept."""
 
 import json
 import re
@@ -14,28 +14,28 @@ from crabpath_retrievers.storage.twin_queries import Said, Twin
 
 # Numbers with their signs and parts, words, and single signs: "-5", "5" and ">5" are not the same.
 _TOKEN = re.compile(r"[-+]?\d+(?:[.,:/]\d+)*|[^\W\d]\w*|[^\w\s]|_")
-_SILENT = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # how a text is set, not what it says
+_PUNCTUATION = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # formatting, without meaning
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
 def wording(text: str) -> Iterator[str]:
-    """What a text says word by word; only setting, case of a first letter and articles go.
+    """Yield the words of a text without punctuation, articles and case of the first letter.
 
-    Numbers, names, negations and every other word stay: texts that differ in one of them are
-    different facts, however near their vectors are.
+    Numbers, names, negations and every other word stay: texts that differ in one of them state
+    different facts, however similar their vectors are.
     """
     for token in _TOKEN.findall(text):
         word = token.lower() if token[1:] == token[1:].lower() else token
-        if word not in _SILENT and word not in _ARTICLES:
+        if word not in _PUNCTUATION and word not in _ARTICLES:
             yield word
 
 
 def fingerprint(said: Said, places: Collection[str]) -> bytes:
-    """Equal for texts that say the same of the same thing: title, text and metadata.
+    """Hash title, wording and metadata of a text; near-duplicates have equal hashes.
 
     Args:
         said: A text.
-        places: Metadata keys that tell where a text stands, and may differ.
+        places: Metadata keys that say where a text is stored; they may differ.
     """
     metadata = {k: v for k, v in json.loads(said.metadata).items() if k not in places}
     kind = json.dumps(metadata, sort_keys=True)
@@ -44,42 +44,46 @@ def fingerprint(said: Said, places: Collection[str]) -> bytes:
 
 
 def same(said: Iterable[Sequence[Said]], places: Collection[str]) -> tuple[int, list[list[int]]]:
-    """How many texts there are, and the keys of those that say the same, in groups.
+    """Group texts with equal wording.
 
     Args:
         said: All texts, block by block.
         places: As for :func:`fingerprint`.
+
+    Returns:
+        The number of texts, and the keys of each group of two or more equal texts.
     """
-    found: dict[bytes, list[int]] = defaultdict(list)
-    looked = 0
+    groups: dict[bytes, list[int]] = defaultdict(list)
+    count = 0
     for block in said:
-        looked += len(block)
-        for one in block:
-            found[fingerprint(one, places)].append(one.key)
-    return looked, [keys for keys in found.values() if len(keys) > 1]
+        count += len(block)
+        for text in block:
+            groups[fingerprint(text, places)].append(text.key)
+    return count, [keys for keys in groups.values() if len(keys) > 1]
 
 
 def merging(twins: Iterable[Twin], alike: float) -> list[Merged]:
-    """Who stands for whom: more authority first, then more use, then the older one.
+    """Decide which node of a group each duplicate is merged into.
 
-    What is ``constitutional`` stands for others and is never merged away.
+    Nodes of higher authority are kept first, then more used ones, then older ones. A
+    ``constitutional`` node is never merged into another one.
 
     Args:
-        twins: Texts that say the same.
-        alike: Least cosine of two of them.
+        twins: Texts with equal wording.
+        alike: Least cosine of a duplicate and the node that it is merged into.
     """
     keepers: list[Twin] = []
-    found: list[Merged] = []
-    for one in sorted(twins, key=lambda twin: (-twin.authority, -twin.uses, twin.key)):
-        keeper = next((k for k in keepers if _cosine(k, one) >= alike), None)
-        if keeper is None or one.authority == Authority.CONSTITUTIONAL.value:
-            keepers.append(one)
+    merges: list[Merged] = []
+    for twin in sorted(twins, key=lambda twin: (-twin.authority, -twin.uses, twin.key)):
+        keeper = next((k for k in keepers if _cosine(k, twin) >= alike), None)
+        if keeper is None or twin.authority == Authority.CONSTITUTIONAL.value:
+            keepers.append(twin)
         else:
-            found.append(Merged(one.key, keeper.key))
-    return found
+            merges.append(Merged(twin.key, keeper.key))
+    return merges
 
 
 def _cosine(one: Twin, other: Twin) -> float:
     a, b = (np.asarray(twin.vector, dtype=np.float32) for twin in (one, other))
-    # Stored in half precision, a unit vector is one to three decimals only.
+    # Stored in half precision, a unit vector has length 1 to three decimals only.
     return float(a @ b / max(1e-9, float(np.linalg.norm(a) * np.linalg.norm(b))))

@@ -1,4 +1,4 @@
-"""Which notes that nobody vouched for have had their time (document 001 §2.8)."""
+"""Selects automatic notes to remove after their probation ([CrabPath] in docs/bibliography.md)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,15 +7,15 @@ from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
 
 class Candidate(NamedTuple):
-    """A note on probation.
+    """An automatic note on probation.
 
     Attributes:
-        id: Of its node.
-        degree: Learned edges from and to it.
-        uses: Successful turns in which it was used.
-        passes: Turns that returned it without use.
-        unseen: Turns since it was last used or returned.
-        authority: Of its node.
+        id: Id of its node.
+        degree: Number of learned edges from and to the node.
+        uses: Number of successful turns in which the note was used, at least 0.
+        passes: Number of turns that returned the note without using it, at least 0.
+        unseen: Turns since the note was last used or returned.
+        authority: Authority of the node.
         strongest: Largest absolute weight of its edges, in [0, 1].
     """
 
@@ -29,10 +29,10 @@ class Candidate(NamedTuple):
 
 
 def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
-    """``α degree + β uses + γ success − δ age``; below 0 it dies.
+    """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
-    Document 001 §2.8 subtracts the success rate too, by which what succeeds dies first; it is
-    added here. Age is counted in units of ``settings.age`` turns.
+    The score of [CrabPath] (docs/bibliography.md) subtracts the success rate, which would remove
+    successful notes first; here it is added. Age is in units of ``settings.age`` turns.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0
@@ -43,14 +43,15 @@ def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
 def dying(
     notes: Iterable[Candidate], probation: int, strong: float, settings: MaintenanceSettings
 ) -> list[str]:
-    """Ids of those that go: their probation is long over, and nothing speaks for them.
+    """Return the ids of the notes to remove.
 
-    First they are only not found any more, for as long again as their probation was.
+    A note that was unseen for ``probation`` turns is no longer retrieved; after twice as many it
+    is removed, unless it has authority, a strong edge, or a score of at least 0.
 
     Args:
         notes: Notes on probation.
-        probation: Turns.
-        strong: Weight of an edge that keeps a note alive.
+        probation: Length of the probation, in turns.
+        strong: Absolute weight of an edge that keeps a note, in [0, 1].
         settings: Weights of the score.
     """
     return [

@@ -1,4 +1,4 @@
-"""Which learned weights have faded away (document 001 §2.8)."""
+"""Finds learned weights that decay has reduced to nothing ([CrabPath] in docs/bibliography.md)."""
 
 import math
 from collections.abc import Iterable
@@ -11,40 +11,45 @@ from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
 
 
 class Fading(NamedTuple):
-    """What went: weights back at what the text says, and edges that learning alone had made."""
+    """Weights to drop.
 
-    settled: list[Dropped]
+    Attributes:
+        at_floor: Weights of text edges that have decayed to the prior.
+        pruned: Edges made by learning alone that have decayed to about 0.
+    """
+
+    at_floor: list[Dropped]
     pruned: list[Dropped]
 
 
-def faded(
+def find_faded(
     weights: Iterable[LearnedWeight],
     exponent: float,
     half_life: float,
     settings: MaintenanceSettings,
 ) -> Fading:
-    """The weights that nothing is left of; no walk follows them any more.
+    """Find the weights that no walk follows any more.
 
-    What was moved within the last ``age`` turns stays, and so does what leads to a node of the
-    highest authority.
+    Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
+    authority, which do not decay.
 
     Args:
-        weights: Of one namespace.
-        exponent: Its accumulated decay exponent now.
-        half_life: Of a weight, in turns.
-        settings: What counts as nothing.
+        weights: Learned weights of one namespace.
+        exponent: Accumulated decay exponent of the namespace now.
+        half_life: Half-life of a weight, in turns, above 0.
+        settings: Bounds below which a weight is dropped.
     """
     aged = settings.age * math.log(2.0) / half_life
-    found = Fading([], [])
-    for one in weights:
-        rate = DECAY_RATES[one.authority]
-        if not rate or exponent - one.mark < aged:
+    faded = Fading([], [])
+    for weight in weights:
+        rate = DECAY_RATES[weight.authority]
+        if not rate or exponent - weight.mark < aged:
             continue
-        now = effective_weight(one.weight, one.floor or 0.0, one.mark, exponent, rate)
-        gone = Dropped(one.source, one.target, one.kind, one.mark)
-        if one.floor is not None:
-            if abs(now - one.floor) < settings.faded:
-                found.settled.append(gone)
+        now = effective_weight(weight.weight, weight.floor or 0.0, weight.mark, exponent, rate)
+        drop = Dropped(weight.source, weight.target, weight.kind, weight.mark)
+        if weight.floor is not None:
+            if abs(now - weight.floor) < settings.faded:
+                faded.at_floor.append(drop)
         elif -settings.inhibition < now < settings.weakest:
-            found.pruned.append(gone)
-    return found
+            faded.pruned.append(drop)
+    return faded

@@ -1,4 +1,4 @@
-"""Which nodes to connect with a node that no edge leads to."""
+"""Connects isolated nodes, which no edge leads to, with their nearest neighbours."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from crabpath_retrievers.graph import Edge, EdgeKind, Vector
 
 
 class Near(NamedTuple):
-    """A node and its cosine."""
+    """Key of a node, and its cosine to another one, in [-1, 1]."""
 
     cosine: float
     key: int
@@ -23,28 +23,28 @@ def nearest(
     most: int,
     least: float,
 ) -> list[list[Near]]:
-    """The nearest nodes of each wanted vector, itself left out, nearest first.
+    """Find the nearest other nodes of each vector, nearest first.
 
     Args:
-        wanted: Unit vectors, shape ``[n, d]``.
-        blocks: All nodes, as keys and unit vectors, block by block.
-        own: Keys of the wanted nodes.
-        most: Neighbours of each.
-        least: Lowest cosine.
+        wanted: Unit vectors of isolated nodes, shape ``[n, d]``.
+        blocks: Keys and unit vectors of all nodes, block by block.
+        own: Keys of the isolated nodes, in the order of ``wanted``.
+        most: Largest number of neighbours per node.
+        least: Least cosine of a neighbour.
     """
-    found: list[list[Near]] = [[] for _ in own]
+    neighbours: list[list[Near]] = [[] for _ in own]
     for keys, vectors in blocks:
         cosines = wanted @ np.stack(vectors).astype(np.float32).T
         for place, row in enumerate(cosines):
             best = np.argsort(-row, kind="stable")[: most + 1].tolist()
             near = [Near(float(row[i]), keys[i]) for i in best if keys[i] != own[place]]
-            both = sorted([*found[place], *near], key=lambda one: (-one.cosine, one.key))
-            found[place] = [one for one in both if one.cosine >= least][:most]
-    return found
+            both = sorted([*neighbours[place], *near], key=lambda node: (-node.cosine, node.key))
+            neighbours[place] = [node for node in both if node.cosine >= least][:most]
+    return neighbours
 
 
 def connecting(keys: Sequence[int], near: Sequence[Sequence[Near]], prior: float) -> Iterator[Edge]:
-    """Edges to and from the nearest nodes, with the prior of similarity."""
+    """Yield edges to and from the nearest nodes, with the prior of ``similar`` edges."""
     for key, neighbours in zip(keys, near, strict=True):
         for one in neighbours:
             for source, target in ((key, one.key), (one.key, key)):

@@ -1,4 +1,4 @@
-"""What a maintenance did, or would do."""
+"""Reports of maintenance runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,14 +7,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step.
+    """Result of one maintenance step.
 
     Attributes:
-        step: Its name.
-        looked: At how many it looked.
-        changed: How many it changed, or would.
-        seconds: How long it took.
-        detail: More numbers, by name.
+        step: Name of the step.
+        looked: Number of items that it examined.
+        changed: Number of items that it changed, or would change in a dry run.
+        seconds: Duration.
+        detail: Further counts by name.
     """
 
     step: str
@@ -26,12 +26,12 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """All of them.
+    """Result of a maintenance run.
 
     Attributes:
-        run: Id by which it can be undone; empty for a dry run.
+        run: Id for undoing the run; empty for a dry run.
         dry_run: Whether nothing was changed.
-        steps: In the order in which they ran.
+        steps: Results of the steps, in the order in which they ran.
     """
 
     run: str
@@ -39,10 +39,12 @@ class MaintenanceReport:
     steps: Sequence[StepReport]
 
     @property
-    def changed(self) -> int:
-        """How much was changed in all."""
+    def total_changed(self) -> int:
+        """Number of items that all steps changed, or would change in a dry run."""
         return sum(step.changed for step in self.steps)
 
+    changed = total_changed  # until every caller uses the new name
+
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain, JSON-safe data."""
-        return {**asdict(self), "changed": self.changed}
+        """Convert the report to plain, JSON-safe data."""
+        return {**asdict(self), "changed": self.total_changed}

@@ -1,4 +1,4 @@
-"""Splitting a node: its parts are embedded, indexed and published as any document is."""
+"""Splits a node; its parts are embedded, indexed and published like a document."""
 
 import hashlib
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from crabpath_retrievers.text import names_of
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """What splitting needs beside the graph store.
+    """Splits nodes of a memory.
 
     Attributes:
-        ingest: Embeds, indexes, publishes and links; a kill at any moment is made up for by it.
-        topics: Asks a chat model where topics begin; tells nothing where there is none.
+        ingest: Embeds, indexes, publishes and links the parts; recovers after a crash.
+        topics: Finds topics in a text, such as with a chat model.
     """
 
     ingest: Ingest
     topics: Topics
 
     def split(self, node: Node, pieces: Sequence[Piece], run: str) -> None:
-        """Let parts stand for a node, in one unit.
+        """Replace a node by its parts, in one transaction.
 
         Args:
-            node: As the store has it.
-            pieces: Its parts, two or more.
-            run: The maintenance by which it is taken back.
+            node: The node as stored.
+            pieces: Two or more parts of its text.
+            run: Id of the maintenance run, by which the split can be undone.
         """
         parts = parts_of(node, pieces)
         whole = Split(node.id, tuple(part.id for part in parts), run)
@@ -38,37 +38,37 @@ class Splitting:
 
 
 def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
-    """The parts of a node: of the same document and source, at the same place in it.
+    """Make the nodes of the parts: same document, source and position as the whole.
 
-    Others may mention a part by its headings, the first one by the names of the whole, too.
-
-    Their ids follow from that of the node and their texts, so that none comes twice.
+    Other texts can mention a part by its headings, and the first part also by the names of the
+    whole. Ids are derived from the id of the node and the text, so a repeated split makes the
+    same parts.
     """
     aliases = node.metadata.get("aliases")
     known = tuple(map(str, aliases)) if isinstance(aliases, (list, tuple)) else ()
     whole = (node.title, *known)
     return [
         Node(
-            id=_id(node, number, piece),
+            id=_make_id(node, number, piece),
             document=node.document,
             source=node.source,
             content=piece.text,
-            title=_titled(node.title, piece.heading),
+            title=_make_title(node.title, piece.heading),
             names=names_of(piece.heading, (*piece.more, *(() if number else whole))),
             references=references_in(piece.text, node.source),
             position=node.position,
             metadata={**node.metadata, "split_from": node.id},
-            digest=_id(node, number, piece),
+            digest=_make_id(node, number, piece),
         )
         for number, piece in enumerate(pieces)
     ]
 
 
-def _id(node: Node, number: int, piece: Piece) -> str:
+def _make_id(node: Node, number: int, piece: Piece) -> str:
     return hashlib.sha256(f"{node.id}\n{number}\n{piece.text}".encode()).hexdigest()[:32]
 
 
-def _titled(title: str, heading: str) -> str:
+def _make_title(title: str, heading: str) -> str:
     if not heading or heading == title:
         return title
     return f"{title} › {heading}" if title else heading

@@ -1,4 +1,4 @@
-"""The steps by which documents come to stand for others: merge and split."""
+"""Maintenance steps that merge near-duplicates and split broad texts."""
 
 from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
@@ -8,45 +8,47 @@ from crabpath_retrievers.maintenance.splitting import Splitting
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.batching import parts
 
-Found = tuple[int, int, dict[str, int]]
-_QUESTIONS = 50  # of one document: more tell nothing new
-_TOGETHER = 20  # pairs in one transaction: a learner waits for it, half a second at most
+StepCounts = tuple[int, int, dict[str, int]]
+"""How many items a step looked at, how many it changed, and further counts by name."""
+
+_MAX_QUESTIONS = 50  # of one document; more do not change the decision
+_PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
 
 
-def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> Found:
-    """Near-duplicates, each group under one keeper.
+def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
+    """Merge near-duplicates, each group into one or more of its nodes.
 
     Args:
-        store: Whose.
-        rules: What counts as near, and what may differ.
-        run: Id of the maintenance; empty to look only.
+        store: The graph store.
+        rules: Least cosine of duplicates, and metadata keys that may differ.
+        run: Id of the maintenance run; empty for a dry run.
     """
     looked, groups = same(store.twins.texts(rules.batch), rules.places)
     pairs: list[Merged] = []
     for keys in groups:
         pairs += merging(store.twins.twins(keys).values(), rules.alike)
-    for part in parts(pairs, _TOGETHER) if run else ():
+    for part in parts(pairs, _PAIRS_PER_TRANSACTION) if run else ():
         store.apply([MergeNodes(run, tuple(part))])
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
 
 
 def split(
     store: GraphStore, rules: MaintenanceSettings, splitting: Splitting | None, run: str
-) -> Found:
-    """Texts that have grown too broad.
+) -> StepCounts:
+    """Split texts that cover several topics.
 
     Args:
-        store: Whose.
-        rules: What counts as broad.
-        splitting: What embeds and indexes parts; None where there is no embedder.
-        run: Id of the maintenance; empty to look only: then no chat model is asked either.
+        store: The graph store.
+        rules: When a text is too broad, and the size of its parts.
+        splitting: Embeds and indexes the parts; None if there is no embedder.
+        run: Id of the maintenance run; empty for a dry run, which calls no chat model.
     """
     if splitting is None:
         return 0, 0, {"needs an embedder": 1}
     looked = changed = made = 0
     for long in store.twins.long(rules.broad):
         looked += 1
-        if not broad(long.content, store.twins.questions(long.id, _QUESTIONS), rules):
+        if not broad(long.content, store.twins.questions(long.id, _MAX_QUESTIONS), rules):
             continue
         topics = splitting.topics if run else lambda _: None
         found = pieces(long.content, rules.part, topics)

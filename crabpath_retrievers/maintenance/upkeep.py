@@ -1,7 +1,7 @@
-"""One schedule, of which each batch is one transaction.
+"""Runs the steps of maintenance; each batch of a step is one transaction.
 
-A step begins with what it finds, so a run that was killed is finished by the next one, and a
-second dry run finds what the first has found.
+A step starts from the stored state, so the next run finishes what a killed run left, and a dry run
+can be repeated with the same result.
 """
 
 import logging
@@ -30,11 +30,11 @@ from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.knobs import tuned
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.maintenance.dying import Candidate, dying
-from crabpath_retrievers.maintenance.fading import Fading, faded
+from crabpath_retrievers.maintenance.fading import Fading, find_faded
 from crabpath_retrievers.maintenance.lonely import connecting, nearest
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
 from crabpath_retrievers.maintenance.splitting import Splitting
-from crabpath_retrievers.maintenance.standing import merge, split
+from crabpath_retrievers.maintenance.standing import StepCounts, merge, split
 from crabpath_retrievers.query import texts_of
 from crabpath_retrievers.seeds.index import Held
 from crabpath_retrievers.seeds.notes import Notes
@@ -46,12 +46,9 @@ _log = logging.getLogger(__name__)
 STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
 """In the order in which they run."""
 
-Found = tuple[int, int, dict[str, int]]
-"""At how many a step looked, how many it changed, more numbers."""
 
-
-def _nothing() -> None:
-    """There is no index at hand; whoever opens the memory next lets it catch up."""
+def _do_nothing() -> None:
+    """Do nothing: without an index at hand, the next open of the memory updates it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +56,33 @@ class Upkeep:
     """Runs maintenance on a graph store.
 
     Attributes:
-        store: Whose.
-        settings: What goes, what stays.
-        notes: Whose vectors go with them; None beside the process that has the index.
-        held: Asks that index which nodes it holds.
-        settled: Has that index catch up with the store; safe to repeat.
-        splitting: What splits texts; None where there is no embedder.
+        store: The graph store.
+        settings: Thresholds of all steps.
+        notes: Vector index of notes; None in a process without the index.
+        held: Asks the vector index which of some nodes it holds; None without an index.
+        settled: Brings the index in line with the store; safe to repeat.
+        splitting: Splits nodes; None if there is no embedder.
     """
 
     store: GraphStore
     settings: Settings
     notes: Notes | None = None
     held: Held | None = None
-    settled: Callable[[], None] = _nothing
+    settled: Callable[[], None] = _do_nothing
     splitting: Splitting | None = None
 
     def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
         """Run steps, in the order of ``STEPS``.
 
-        Queries and learners go on beside it; a learner that meets it repeats its work.
+        Queries and learning continue meanwhile; a learner with a conflicting write retries.
 
         Args:
-            steps: Which.
-            dry_run: Only look.
+            steps: Names of the steps to run.
+            dry_run: Report what would change, and change nothing.
 
         Raises:
-            InvalidInputError: There is no such step.
-            StoreLockedError: Maintenance, or an ingest, is running already.
+            InvalidInputError: A step does not exist, or there are none.
+            StoreLockedError: Maintenance or an ingest is running already.
         """
         steps = texts_of(steps, name="steps")
         unknown = [step for step in steps if step not in STEPS]
@@ -102,7 +99,7 @@ class Upkeep:
             if run:
                 self.settled()
             wanted = [step for step in STEPS if step in steps]
-            done = [self._step(step, run, alone=len(wanted) == 1) for step in wanted]
+            done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
         report = MaintenanceReport(run, dry_run, done)
         changed = ", ".join(f"{step.step} {step.changed}" for step in done)
         what = "maintenance (dry run)" if dry_run else "maintenance"
@@ -110,24 +107,24 @@ class Upkeep:
         return report
 
     def undo(self, run: str) -> None:
-        """Take back what a maintenance changed; what was learned since stays.
+        """Undo the changes of a maintenance run; what was learned since stays.
 
-        Records of turns and notes that were deleted do not come back.
+        Deleted turn records and notes are not restored.
 
         Raises:
-            NotFoundError: The journal knows no such maintenance.
+            NotFoundError: The journal has no such run.
         """
         if not self.store.upkeep.knows(run):
-            msg = f"the journal knows no maintenance {run!r:.250}: check the id that it reported"
+            msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)
         with self.store.ingesting():
             self.store.apply([UndoMaintenance(run)])
             self.settled()
 
-    def _step(self, step: str, run: str, *, alone: bool) -> StepReport:
-        work: dict[str, Callable[[str], Found]] = {
-            "health": self._health,
-            "autotune": partial(self._autotune, asked=alone),
+    def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
+        work: dict[str, Callable[[str], StepCounts]] = {
+            "health": self._check_health,
+            "autotune": partial(self._run_autotuner, asked=alone),
             "fade": self._fade,
             "prune": self._prune,
             "merge": partial(self._merge, asked=alone),
@@ -139,56 +136,56 @@ class Upkeep:
         looked, changed, detail = work[step](run)
         return StepReport(step, looked, changed, round(time.perf_counter() - begun, 3), detail)
 
-    def _health(self, run: str) -> Found:
-        """The health of every namespace, kept for its history."""
+    def _check_health(self, run: str) -> StepCounts:
+        """Measure the health of every namespace, and store the reports."""
         names, ill = self.store.upkeep.namespaces(), 0
         for name in names:
             report = checkup(self.store, name, self.settings, self.held, record=bool(run))
             ill += not report.healthy
         return len(names), 0, {"out of range": ill}
 
-    def _autotune(self, run: str, *, asked: bool) -> Found:
-        """The knobs of every namespace, where that is switched on or nothing else is asked for."""
+    def _run_autotuner(self, run: str, *, asked: bool) -> StepCounts:
+        """Tune the knobs of every namespace, if enabled or if it is the only step."""
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
         for name in self.store.upkeep.namespaces():
             dry = not run
-            turned.append(tuner.look(name, asked=asked, dry_run=dry, record=asked, run=run))
-        braked = sum(report.braked for report in turned)
+            turned.append(tuner.run(name, asked=asked, dry_run=dry, record=asked, run=run))
+        braked = sum(report.brake_applied for report in turned)
         return len(turned), sum(len(report.adjustments) for report in turned), {"braked": braked}
 
-    def _fade(self, run: str) -> Found:
-        """Weights that have come back to what the text says."""
-        return self._weights(run, lambda found: found.settled)
+    def _fade(self, run: str) -> StepCounts:
+        """Drop learned weights that have decayed to their prior."""
+        return self._drop_weights(run, lambda faded: faded.at_floor)
 
-    def _prune(self, run: str) -> Found:
-        """Edges that learning alone had made, and notes that nobody vouched for."""
-        looked, changed, _ = self._weights(run, lambda found: found.pruned)
-        notes, died = self._notes(run)
+    def _prune(self, run: str) -> StepCounts:
+        """Drop edges made by learning that have decayed, and expired automatic notes."""
+        looked, changed, _ = self._drop_weights(run, lambda faded: faded.pruned)
+        notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
 
-    def _weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> Found:
+    def _drop_weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> StepCounts:
         looked = changed = 0
         rules = self.settings.maintenance
         for name in self.store.upkeep.namespaces():
             clock = self.store.walk.clock(name)
             half_life = tuned(self.settings, clock.knobs).learning.half_life
             for block in self.store.upkeep.weights(clock.key, rules.batch):
-                gone = which(faded(block, clock.exponent, half_life, rules))
+                gone = which(find_faded(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
                     self.store.apply([DropWeights(run, name, tuple(gone))])
         return looked, changed, {}
 
-    def _notes(self, run: str) -> tuple[int, int]:
+    def _remove_notes(self, run: str) -> tuple[int, int]:
         looked = changed = 0
         probation, strong = self.settings.note.probation_turns, self.settings.tiers.habitual
         for name in self.store.upkeep.namespaces():
             clock = self.store.walk.clock(name)
             if not clock.notes:
                 continue
-            found = [
+            candidates = [
                 Candidate(
                     note.id,
                     note.degree,
@@ -200,16 +197,16 @@ class Upkeep:
                 )
                 for note in self.store.upkeep.answers(clock.key)
             ]
-            gone = dying(found, probation, strong, self.settings.maintenance)
-            looked, changed = looked + len(found), changed + len(gone)
+            gone = dying(candidates, probation, strong, self.settings.maintenance)
+            looked, changed = looked + len(candidates), changed + len(gone)
             if run and gone:
                 self.store.apply([RemoveNotes(tuple(gone))])
                 if self.notes is not None:
                     self.notes.remove(clock.key, gone)
         return looked, changed
 
-    def _merge(self, run: str, *, asked: bool) -> Found:
-        """Near-duplicates, where that is switched on or nothing else is asked for."""
+    def _merge(self, run: str, *, asked: bool) -> StepCounts:
+        """Merge near-duplicates, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.merge):
             return 0, 0, {"off": 1}
         found = merge(self.store, self.settings.maintenance, run)
@@ -217,21 +214,21 @@ class Upkeep:
             self.settled()
         return found
 
-    def _split(self, run: str, *, asked: bool) -> Found:
-        """Texts that are too broad, where that is switched on or nothing else is asked for."""
+    def _split(self, run: str, *, asked: bool) -> StepCounts:
+        """Split broad texts, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.split):
             return 0, 0, {"off": 1}
         return split(self.store, self.settings.maintenance, self.splitting, run)
 
-    def _connect(self, run: str) -> Found:
-        """Nodes that no edge leads to, with those nearest to them."""
+    def _connect(self, run: str) -> StepCounts:
+        """Connect isolated nodes with their nearest neighbours."""
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
         for block in self.store.upkeep.lonely(rules.batch):
             keys = [one.key for one in block]
             wanted = np.stack([one.vector for one in block]).astype(np.float32)
-            near = nearest(wanted, self._placed(), keys, rules.neighbours, rules.near)
+            near = nearest(wanted, self._iterate_vectors(), keys, rules.neighbours, rules.near)
             edges = list(connecting(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))
             made += len(edges)
@@ -239,12 +236,12 @@ class Upkeep:
                 self.store.apply([ConnectNodes(run, tuple(part))])
         return looked, connected, {"edges": made}
 
-    def _placed(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    def _iterate_vectors(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
         for block in self.store.regions.placed():
             yield [node.key for node in block], [node.vector for node in block]
 
-    def _compact(self, run: str) -> Found:
-        """Records of turns, and rows of the journal, beyond those that are kept."""
+    def _compact(self, run: str) -> StepCounts:
+        """Delete the oldest turn records and journal rows beyond the limits."""
         rules, reads = self.settings.maintenance, self.store.upkeep
         looked = old = 0
         for name in reads.namespaces():

@@ -59,7 +59,7 @@ def test_what_becomes_of_a_turn_is_learned(found, later, counts):
     first = found(dormant_pct=0.98)
     adjusted = tune([first], KNOBS, Past(), AutotuneSettings(most=1))
     past = Past().after(first, KNOBS, adjusted, 25, RULES)
-    known = past.judged(found(**later), RULES)
+    known = past.score_pending(found(**later), RULES)
     assert known.evidence.get(LONGER) == counts
     assert known.pending == ()
     assert Past.from_json(known.to_json()) == known
@@ -68,10 +68,10 @@ def test_what_becomes_of_a_turn_is_learned(found, later, counts):
 def test_what_is_known_fades(found):
     """A turn that failed is tried again some day."""
     past = Past({LONGER: (0.0, 4.0)})
-    assert past.worth(LONGER) < RULES.worth
+    assert past.help_probability(LONGER) < RULES.worth
     for _ in range(10):
-        past = past.judged(found(), RULES)
-    assert RULES.worth < past.worth(LONGER) < 0.5
+        past = past.score_pending(found(), RULES)
+    assert RULES.worth < past.help_probability(LONGER) < 0.5
 
 
 def test_the_brake_at_brain_death(found):
@@ -111,11 +111,11 @@ def test_rest_after_a_brake(found):
     """One look passes, so that it can take effect; then knobs are turned again."""
     dead, past = found(dormant_pct=1.0), Past(good=Good(KNOBS, 0, 25))
     adjusted = tune([dead], OTHER, past, RULES)
-    past = past.after(dead, OTHER, adjusted, 50, RULES).judged(dead, RULES)
+    past = past.after(dead, OTHER, adjusted, 50, RULES).score_pending(dead, RULES)
     assert tune([dead], KNOBS, past, RULES) == []
     past = past.after(dead, KNOBS, [], 75, RULES)
     assert past.good is not None
-    past = past.judged(dead, RULES)
+    past = past.score_pending(dead, RULES)
     assert turned(dead, past) == ["half_life", "hebbian_rate"]
     assert past.after(dead, KNOBS, [], 100, RULES).good is None
 

@@ -88,7 +88,7 @@ def test_the_brake_on_a_memory_that_was_well(opens):
         memory.store.apply([AdvanceClock("ann", exponent=9.0)])
         memory.retrieve("question1", namespace="ann")
         dry = memory.tune("ann", dry_run=True)
-        assert (dry.braked, dry.run, memory.knobs("ann").half_life) == (True, "", 20.0)
+        assert (dry.brake_applied, dry.run, memory.knobs("ann").half_life) == (True, "", 20.0)
         report = memory.tune("ann")
         assert report.adjustments == dry.adjustments
         assert report.to_dict()["braked"]
@@ -110,7 +110,7 @@ def test_the_brake_and_snapshots(opens, restore):
         memory.store.apply([AdvanceClock("ann", exponent=9.0)])
         memory.retrieve("question1", namespace="ann")
         report = memory.tune("ann")
-        assert report.braked
+        assert report.brake_applied
         assert report.restored is restore
         assert (report.snapshot == mine) is not restore
         assert memory.health("ann")["dormant_pct"].in_range is restore

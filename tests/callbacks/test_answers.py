@@ -134,9 +134,9 @@ TURN = Found("t", "default", "r", "", NAMES)
 )
 def test_cited_documents_are_those_that_are_surely_meant(cited, used):
     """Numbers count where they tell from where they are counted; a list of all says nothing."""
-    assert TURN.used(cited, places=True) == used
+    assert TURN.select_used(cited, places=True) == used
 
 
 def test_places_mean_nothing_among_several_turns():
     """Only within one turn is it known which documents were numbered."""
-    assert TURN.used((3,), places=False) is None
+    assert TURN.select_used((3,), places=False) is None

@@ -22,7 +22,7 @@ def test_an_empty_memory(location, tmp_path):
     with CrabPath.open(location, embeddings=PLAIN, vectors=tmp_path / "v") as memory:
         report = memory.health()
         assert set(values(report)) == set(METRICS)
-        assert (report.namespace, report.turn, report.healthy, report.judged) == (
+        assert (report.namespace, report.turn, report.healthy, report.judged_count) == (
             "default",
             0,
             2,

@@ -103,7 +103,7 @@ def test_an_empty_memory_is_not_ill():
     """There is nothing to judge but that nothing was split and nothing is lost."""
     found = report(Measured())
     assert [metric.name for metric in found.metrics] == list(METRICS)
-    assert (found.healthy, found.judged) == (2, 2)
+    assert (found.healthy, found.judged_count) == (2, 2)
     assert found["avg_nodes_fired_per_query"].value is None
     assert found["reconvergence_rate"].value == found["orphan_nodes"].value == 0.0
 

@@ -127,7 +127,7 @@ def test_a_removed_section_retires_and_comes_back(memory, docs, synced, held):
     """No query finds it; the same text brings it back under its id, in another file, too."""
     (docs / "release.md").write_text(page(Deploy=DEPLOY))
     plan = memory.sync(docs)
-    assert [s.was.id for s in plan.having("removed")] == [synced["Rollback"]]
+    assert [s.was.id for s in plan.sections_with("removed")] == [synced["Rollback"]]
     assert synced["Rollback"] not in held(memory)
     found = memory.retrieve("undo a bad release with the rollback script", k=4)
     assert synced["Rollback"] not in {d.node.id for d in found.documents}
@@ -235,7 +235,7 @@ def test_a_source_that_is_empty_all_at_once_is_doubted(memory, docs, synced, hel
     """A folder without documents is refused; saying so lets everything retire."""
     for file in docs.iterdir():
         file.unlink()
-    with pytest.raises(InvalidInputError, match="holds no documents"):
+    with pytest.raises(InvalidInputError, match="contains no documents"):
         memory.sync(docs)
     assert len(held(memory)) == 4
     with pytest.raises(InvalidInputError, match="nothing was given"):

@@ -93,7 +93,7 @@ def test_a_file_that_is_no_text_any_more(memory, docs, content):
     plan = memory.sync(docs)
     assert plan.skipped == (file.as_posix(),)
     assert not plan
-    with pytest.raises(InvalidInputError, match="no text of at most 1,000 bytes"):
+    with pytest.raises(InvalidInputError, match="not a text file of at most 1,000 bytes"):
         memory.sync(file)
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_changes_while_it_is_read(memory, docs, monkeypatch):
 
     with monkeypatch.context() as busy:
         busy.setattr(Path, "read_bytes", written(99))
-        with pytest.raises(InvalidInputError, match="changes while it is read"):
+        with pytest.raises(InvalidInputError, match="changed while it was read"):
             memory.sync(docs)
         busy.setattr(Path, "read_bytes", written(2))
         assert not memory.sync(docs)
@@ -167,5 +167,5 @@ def test_a_memory_inside_the_folder_is_not_read(memory, docs, tmp_path):
 def test_the_id_of_a_note_is_refused(memory, docs, held):
     """A document may not take the place of a note."""
     memory.teach("Bananas are berries.", id="note")
-    with pytest.raises(InvalidInputError, match="is that of a note"):
+    with pytest.raises(InvalidInputError, match="belongs to a note"):
         memory.sync([Document("x", id="note")])

@@ -110,7 +110,7 @@ def test_a_foreign_id_is_taken(memory, secret):
 
 def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
     """Nothing is changed, neither the note nor the documents."""
-    with pytest.raises(InvalidInputError, match="is that of a note") as error:
+    with pytest.raises(InvalidInputError, match="belongs to a note") as error:
         memory.add_documents([Document("x", id=secret)])
     assert not isinstance(error.value, DuplicateIdError)
     assert memory.store.notes.facts([secret])[0].namespace == "ann"

@@ -1,4 +1,4 @@
-"""Linkers read edges off the text. One file each, one protocol, no model involved."""
+"""Linkers derive edges from the text of documents, without a model."""
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.ingest.linkers.base import Linker
@@ -10,7 +10,7 @@ from crabpath_retrievers.ingest.linkers.similar import NearestNeighbours, Simila
 
 
 def default_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
-    """The linkers that the settings switch on, in the order in which they run."""
+    """Make the linkers that the settings enable, in the order in which they run."""
     linkers: list[Linker] = [
         SiblingLinker(settings),
         LinkLinker(settings),

@@ -1,4 +1,4 @@
-"""The protocol of linkers and how they make edges."""
+"""The linker protocol, and a helper that makes edges."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -9,18 +9,18 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
 class Linker(Protocol):
-    """Finds edges between new nodes and everything that is already there, both ways."""
+    """Finds edges between new nodes and stored nodes, in both directions."""
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges to add for nodes that were just published.
+        """Return the edges to add for nodes that were just published.
 
         Args:
-            new: The nodes; they are visible in ``store`` already.
-            store: Lookups by name, phrase, address and source. A linker must not ask for more
-                than its nodes and their matches: ingest may not grow with the corpus.
+            new: The new nodes; ``store`` returns them already.
+            store: Lookups by name, phrase, address and source. A linker may look up its nodes
+                and their matches only: the cost of an ingest must not grow with the corpus.
         """
 
 
 def edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
-    """An edge of a kind with its prior and floor."""
+    """Make an edge with the prior weight and floor of its kind."""
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))

@@ -1,4 +1,4 @@
-"""``link``: Markdown, wiki and HTML links between documents, and metadata values they share."""
+"""Linker ``link``: Markdown, wiki and HTML links, and metadata values that documents share."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,16 +9,18 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
 class LinkLinker:
-    """Resolves link targets in both directions, so the order of ingest does not matter."""
+    """Resolves links of new and of stored documents, so the order of ingest does not matter."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors and bounds of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges along the links of the new nodes, and along old links that lead to them."""
+        """Return edges for links from the new nodes, and for stored links that lead to them."""
         keys = [node.key for node in new]
-        pairs = dict.fromkeys((*self._outgoing(keys, store), *self._incoming(keys, store)))
+        pairs = dict.fromkeys(
+            (*self._find_outgoing(keys, store), *self._find_incoming(keys, store))
+        )
         back = store.out_degrees(sorted({t for _, t in pairs}), EdgeKind.LINKED_BY.value)
         for source, target in pairs:
             if source == target:
@@ -28,26 +30,30 @@ class LinkLinker:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
-    def _outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (new node, node that it links to)."""
+    def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Yield pairs (new node, node that it links to)."""
         references = store.references(keys)
         owners = store.addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
             for target in found:
-                yield from ((key, owner) for owner in self._meant(target, owners.get(target, ())))
+                yield from (
+                    (key, owner) for owner in self._resolve_target(target, owners.get(target, ()))
+                )
 
-    def _incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (node that links to it, new node)."""
+    def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
+        """Yield pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
         owners = store.addressed(sorted({a for found in addresses.values() for a in found}))
-        telling = [address for address, found in owners.items() if self._meant(address, found)]
-        readers = store.referring(sorted(telling))
+        specific = [
+            address for address, found in owners.items() if self._resolve_target(address, found)
+        ]
+        readers = store.referring(sorted(specific))
         for key, found in addresses.items():
             for address in found:
                 yield from ((reader, key) for reader in readers.get(address, ()))
 
-    def _meant(self, target: str, owners: Sequence[int]) -> Sequence[int]:
-        """The nodes that a target leads to; none when too many carry it to mean one of them."""
+    def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
+        """Return the nodes that a target leads to; none if it is ambiguous."""
         shared = target.startswith("metadata:")
         most = self._settings.max_shared if shared else self._settings.max_owners
         return owners if len(owners) <= most else ()

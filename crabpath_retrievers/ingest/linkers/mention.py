@@ -1,8 +1,8 @@
-"""``mention``: a text names another document's title or alias; a weaker edge back.
+"""Linker ``mention``: a text contains the title or an alias of another document.
 
-The titles that a new text names are found by looking its word n-grams up in the names table; the
-old texts that name a new title are found by a phrase search. Both cost what the document and its
-matches cost.
+Each mention makes an edge, and a weaker edge back. Titles in a new text are found by looking up
+its word n-grams in the names table; stored texts that contain a new title are found by a phrase
+search. The cost depends on the document and its matches, not on the size of the corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,19 +14,21 @@ from crabpath_retrievers.ingest.linkers.base import edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 from crabpath_retrievers.text import is_telling, words
 
-_MOST_WORDS = 4000  # of one chunk; only chunks that were not split are longer
+_MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 
 
 class MentionLinker:
-    """Names of documents in the text of others."""
+    """Links texts to the documents whose names they contain."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors and bounds of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Mentions by the new nodes and mentions of them."""
-        found = dict.fromkeys((*self._mentions(new, store), *self._mentioned(new, store)))
+        """Return edges for mentions by the new nodes and of them."""
+        found = dict.fromkeys(
+            (*self._find_mentions_by(new, store), *self._find_mentions_of(new, store))
+        )
         nodes = {node.key: node for node in new}
         others = {key for pair in found for key in pair if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
@@ -43,53 +45,59 @@ class MentionLinker:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
 
-    def _mentions(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (new node, node that it names)."""
-        said = {node.key: self._said(node.text) for node in new}
-        owners = store.owners(sorted(set().union(*said.values())))
-        for key, names in said.items():
+    def _find_mentions_by(
+        self, new: Sequence[LinkNode], store: LinkQueries
+    ) -> Iterator[tuple[int, int]]:
+        """Yield pairs (new node, node that it mentions)."""
+        names_by_key = {node.key: self._find_names(node.text) for node in new}
+        owners = store.owners(sorted(set().union(*names_by_key.values())))
+        for key, names in names_by_key.items():
             for name in names:
-                for owner in self._meant(owners.get(name, ()), key):
+                for owner in self._resolve_owners(owners.get(name, ()), key):
                     yield key, owner
 
-    def _mentioned(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterator[tuple[int, int]]:
-        """Pairs (node that names it, new node)."""
+    def _find_mentions_of(
+        self, new: Sequence[LinkNode], store: LinkQueries
+    ) -> Iterator[tuple[int, int]]:
+        """Yield pairs (node that mentions it, new node)."""
         names = store.names([node.key for node in new])
         owners = store.owners(sorted({name for found in names.values() for name in found}))
         for key, found in names.items():
             for name in found:
                 if name.count(" ") >= self._settings.max_name_words:
-                    continue  # the other way it would not be looked up either
+                    continue  # mentions by new nodes do not look up longer names either
                 readers = store.phrase(name.split(), self._settings.max_mentions)
-                for reader in self._really(name, readers, store):
-                    if key in self._meant(owners[name], reader):
+                for reader in self._keep_real_mentions(name, readers, store):
+                    if key in self._resolve_owners(owners[name], reader):
                         yield reader, key
 
-    def _really(self, name: str, readers: Sequence[int], store: LinkQueries) -> Iterable[int]:
+    def _keep_real_mentions(
+        self, name: str, readers: Sequence[int], store: LinkQueries
+    ) -> Iterable[int]:
         if " " in name:
             return readers
-        # A single word must stand as a name: full text does not know about capitals.
-        return (node.key for node in store.nodes(readers) if name in self._said(node.text))
+        # A single word must be capitalised, which full-text search ignores.
+        return (node.key for node in store.nodes(readers) if name in self._find_names(node.text))
 
-    def _meant(self, owners: Sequence[int], reader: int) -> Sequence[int]:
-        """Whom a name means; nobody where too many carry it or the reader itself does."""
+    def _resolve_owners(self, owners: Sequence[int], reader: int) -> Sequence[int]:
+        """Return the owners of a name; none if it is ambiguous or names the reader itself."""
         common = len(owners) > self._settings.max_owners or reader in owners
         return () if common else owners
 
-    def _said(self, text: str) -> set[str]:
+    def _find_names(self, text: str) -> set[str]:
         return names_said(text, self._settings.max_name_words)
 
 
 def names_said(text: str, longest: int) -> set[str]:
-    """Every word n-gram of a text that could be a name, as stored in the names table.
+    """Return every word n-gram of a text that could be a name, as stored in the names table.
 
     Args:
         text: Any text.
-        longest: Largest n.
+        longest: Largest n, in words.
     """
-    found = list(islice(words(text), _MOST_WORDS))
+    found = list(islice(words(text), _MAX_WORDS))
     tokens = [word.token for word in found]
-    # A single lower-case word is a word, not a name.
+    # A single lower-case word is not a name.
     names = {word.token for word in found if word.capitalised}
     for start, name in enumerate(tokens):
         gram = name

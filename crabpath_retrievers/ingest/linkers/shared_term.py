@@ -1,6 +1,6 @@
-"""``shared_term``: rare names and identifiers that two chunks share.
+"""Linker ``shared_term``: two chunks contain the same rare name or identifier.
 
-Where titles are headlines nobody repeats, the names inside the texts connect them.
+It connects corpora whose titles are headlines that no other text repeats.
 """
 
 import re
@@ -15,20 +15,20 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 from crabpath_retrievers.text import Word, words
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
-_LONGEST = 4
+_MAX_NAME_WORDS = 4
 
 
 class SharedTermLinker:
-    """Edges between chunks that share a term which few chunks have."""
+    """Links chunks that share a term found in few chunks."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors and bounds of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges, both ways, between each new node and the chunks that share its rare terms."""
+        """Return edges, both ways, between new nodes and chunks that share their rare terms."""
         terms = {node.key: term_candidates(node.text) for node in new}
-        chosen = self._chosen(terms, store)
+        chosen = self._choose_terms(terms, store)
         holders = {
             term: store.phrase(term, self._settings.max_shared + 1)
             for term in dict.fromkeys(term for found in chosen.values() for term in found)
@@ -37,7 +37,7 @@ class SharedTermLinker:
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
-        # Full text knows nothing of capitals: the other text must hold the term as a name too.
+        # Full-text search ignores case: the other text must contain the term as a name, too.
         terms |= {key: term_candidates(nodes[key].text) for key in others}
         for key, other in dict.fromkeys(
             (key, other)
@@ -50,18 +50,18 @@ class SharedTermLinker:
                 yield edge(self._settings, key, other, EdgeKind.SHARED_TERM)
                 yield edge(self._settings, other, key, EdgeKind.SHARED_TERM)
 
-    def _chosen(
+    def _choose_terms(
         self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
     ) -> dict[int, list[tuple[str, ...]]]:
-        """The terms of each node that are worth a search."""
+        """Choose the terms of each node that are searched for."""
         known = {word for found in terms.values() for term in found for word in term}
         frequencies = store.frequencies(sorted(known))
-        return {key: self._rarest(found, frequencies) for key, found in terms.items()}
+        return {key: self._select_rarest(found, frequencies) for key, found in terms.items()}
 
-    def _rarest(
+    def _select_rarest(
         self, terms: Iterable[tuple[str, ...]], frequencies: dict[str, int]
     ) -> list[tuple[str, ...]]:
-        """Terms that could be shared by few chunks, rarest first, bounded in number."""
+        """Return at most ``max_terms`` terms that few chunks can share, rarest first."""
         ranked = []
         for term in terms:
             rarest = min(frequencies.get(word, 0) for word in term)
@@ -73,9 +73,9 @@ class SharedTermLinker:
 
 @lru_cache(maxsize=4096)
 def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
-    """Names of two to four capitalised words, names inside names too, and identifiers."""
+    """Find identifiers and names: two to four capitalised words, also within longer names."""
     found = list(words(text))
-    terms = set(_names(text, found))
+    terms = set(_iterate_names(text, found))
     for word in found:
         surface = text[word.start : word.end]
         if _IDENTIFIER.match(surface):
@@ -83,8 +83,8 @@ def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(terms)
 
 
-def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
-    """Runs of capitalised words with nothing but a space, hyphen or period between them."""
+def _iterate_names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
+    """Yield runs of capitalised words separated only by a space, hyphen, period or apostrophe."""
     run_numbers = []
     run = 0
     for index, word in enumerate(found):
@@ -94,5 +94,5 @@ def _names(text: str, found: Sequence[Word]) -> Iterator[tuple[str, ...]]:
         run_numbers.append(run)
     for _, group in groupby(zip(run_numbers, found, strict=True), key=lambda pair: pair[0]):
         names = [word.token for _, word in group if word.capitalised]
-        for size in range(2, _LONGEST + 1):
+        for size in range(2, _MAX_NAME_WORDS + 1):
             yield from (tuple(names[i : i + size]) for i in range(len(names) - size + 1))

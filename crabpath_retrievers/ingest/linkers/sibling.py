@@ -1,4 +1,4 @@
-"""``sibling``: neighbouring chunks of the same source point at each other."""
+"""Linker ``sibling``: neighbouring chunks of the same source."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,14 +10,14 @@ from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
 class SiblingLinker:
-    """Previous and next chunk, both ways."""
+    """Links each chunk to the previous and the next one, both ways."""
 
     def __init__(self, settings: LinkSettings) -> None:
         """Use the priors of ``settings``."""
         self._settings = settings
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
-        """Edges of the new nodes and of those beside them, which have new neighbours too."""
+        """Return edges of the new nodes and of their neighbours, whose own neighbours changed."""
         given = {node.key for node in new}
         for keys in store.in_order(sorted({node.source for node in new})).values():
             pairs = list(pairwise(keys))

@@ -1,4 +1,4 @@
-"""``similar``: nearest neighbours by embedding. Optional: search finds most of them anyway."""
+"""Linker ``similar``: nearest neighbours by embedding. Optional: search finds most of them."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,7 +12,7 @@ NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
 
 
 class SimilarLinker:
-    """Edges, both ways, to the nearest nodes of other sources."""
+    """Links each node to its nearest neighbours, both ways."""
 
     def __init__(self, settings: LinkSettings, neighbours: NearestNeighbours) -> None:
         """Use the bounds of ``settings`` and a nearest-neighbour search."""
@@ -20,7 +20,7 @@ class SimilarLinker:
         self._neighbours = neighbours
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
-        """Edges between each new node and its neighbours."""
+        """Return edges between each new node and its neighbours."""
         for node in new:
             for other, cosine in self._neighbours(node.id, self._settings.similar):
                 if other != node.key and cosine >= self._settings.min_similarity:

@@ -451,7 +451,7 @@ def test_memory_is_bounded():
     runs = Runs(keep=4)
     for number in range(10):
         runs.enter(f"s{number}", None)
-        runs.turned(runs.of(f"s{number}"), [f"t{number}"], [])
+        runs.add_turns(runs.of(f"s{number}"), [f"t{number}"], [])
         assert runs.leave(f"s{number}").turns == {f"t{number}": None}
     assert runs.find("t0") is None
     assert runs.find("t9") is runs.find("s9")

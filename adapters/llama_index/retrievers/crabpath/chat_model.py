@@ -87,12 +87,12 @@ class LlamaIndexChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
         **kwargs: Any,
     ) -> ChatResult:
-        given = self._given(stop, kwargs)
+        given = self._merge_options(stop, kwargs)
         if "tools" in given:
             response = self._functions.chat_with_tools(chat_history=to_messages(messages), **given)
         else:
             response = self.llm.chat(to_messages(messages), **given)
-        return self._result(response)
+        return self._to_result(response)
 
     async def _agenerate(
         self,
@@ -101,22 +101,22 @@ class LlamaIndexChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002
         **kwargs: Any,
     ) -> ChatResult:
-        given = self._given(stop, kwargs)
+        given = self._merge_options(stop, kwargs)
         if "tools" in given:
             history = to_messages(messages)
             response = await self._functions.achat_with_tools(chat_history=history, **given)
-        elif _blocks(self.llm):
+        elif _is_blocking(self.llm):
             response = await alimited(lambda: self.llm.chat(to_messages(messages), **given))
         else:
             response = await self.llm.achat(to_messages(messages), **given)
-        return self._result(response)
+        return self._to_result(response)
 
     @property
     def _functions(self) -> FunctionCallingLLM:
         assert isinstance(self.llm, FunctionCallingLLM), "bind_tools has refused the others"  # noqa: S101
         return self.llm
 
-    def _given(self, stop: list[str] | None, options: dict[str, Any]) -> dict[str, Any]:
+    def _merge_options(self, stop: list[str] | None, options: dict[str, Any]) -> dict[str, Any]:
         given = dict(options)
         if self.max_tokens is not None and "max_tokens" in type(self.llm).model_fields:
             given["max_tokens"] = self.max_tokens
@@ -126,7 +126,7 @@ class LlamaIndexChatModel(BaseChatModel):
             given["tools"] = [OfferedTool(schema) for schema in given["tools"]]
         return given
 
-    def _result(self, response: ChatResponse) -> ChatResult:
+    def _to_result(self, response: ChatResponse) -> ChatResult:
         calls = []
         if self._calls_functions():
             calls = self._functions.get_tool_calls_from_response(
@@ -136,7 +136,7 @@ class LlamaIndexChatModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _blocks(llm: LLM) -> bool:
+def _is_blocking(llm: LLM) -> bool:
     """Whether the async method of a model is LlamaIndex's own, which runs it on the event loop."""
     # The instrumentation wraps methods anew in every class.
     own, known = inspect.unwrap(type(llm).achat), inspect.unwrap(CustomLLM.achat)

@@ -55,13 +55,13 @@ def from_document(document: LlamaDocument) -> Document:
     An id that LlamaIndex made up differs at every load, so it names nothing: such a document is
     told apart by source, text and metadata.
     """
-    given = None if _made_up(document.id_) else document.id_
-    return _document(document, given, None, _SHARED)
+    given = None if _is_generated(document.id_) else document.id_
+    return _make_document(document, given, None, _SHARED)
 
 
 def from_node(node: BaseNode) -> Document:
     """A chunk under the id of the node; nodes of one document become siblings."""
-    return _document(node, node.node_id, node.ref_doc_id, _FIELDS)
+    return _make_document(node, node.node_id, node.ref_doc_id, _FIELDS)
 
 
 def checked(given: Iterable[Any], kind: type[Any]) -> list[Any]:
@@ -78,7 +78,9 @@ def checked(given: Iterable[Any], kind: type[Any]) -> list[Any]:
     return found
 
 
-def _document(node: BaseNode, name: str | None, source: str | None, fields: set[str]) -> Document:
+def _make_document(
+    node: BaseNode, name: str | None, source: str | None, fields: set[str]
+) -> Document:
     # Of a node that CrabPath found once, the turn is no part.
     metadata = own_metadata(node.metadata)
     dumped = node.model_dump(
@@ -98,7 +100,7 @@ def _document(node: BaseNode, name: str | None, source: str | None, fields: set[
     )
 
 
-def _made_up(name: str) -> bool:
+def _is_generated(name: str) -> bool:
     try:
         return uuid.UUID(name).version == 4  # noqa: PLR2004  random ones
     except ValueError:

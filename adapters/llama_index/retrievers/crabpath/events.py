@@ -77,7 +77,7 @@ class CrabPathEventHandler(BaseEventHandler):
         super().__init__()
         self._memory, self._policy = memory, policy or OutcomePolicy()
         self._runs = Runs(keep)
-        self._spans = SpanWatcher(self._runs, self._ended)
+        self._spans = SpanWatcher(self._runs, self._handle_end)
         self._worker = Worker(self._learn, "crabpath-llama-index")
 
     @classmethod
@@ -114,9 +114,9 @@ class CrabPathEventHandler(BaseEventHandler):
             return
         names = [str(event.tags[TAG])] if TAG in event.tags else []
         if isinstance(event, RetrievalEndEvent):
-            self._runs.turned(run, turns_of(event.nodes), names)
+            self._runs.add_turns(run, turns_of(event.nodes), names)
         elif isinstance(event, (QueryEndEvent, SynthesizeEndEvent)):
-            self._runs.turned(run, turns_of(event.response), names)
+            self._runs.add_turns(run, turns_of(event.response), names)
             run.streamed = isinstance(event.response, STREAMS)
             run.answer = answer_of(event.response) or run.answer
 
@@ -160,7 +160,7 @@ class CrabPathEventHandler(BaseEventHandler):
         """Wait until all that has ended is learned from; it blocks."""
         self._worker.drain()
 
-    def _ended(self, run: Run, result: Any, error: BaseException | None) -> None:
+    def _handle_end(self, run: Run, result: Any, error: BaseException | None) -> None:
         """Learn from the end of a run, off the event loop if this is one."""
         kind = self._policy.first(seen_in(run, result, error, self._policy))
         if kind is None:

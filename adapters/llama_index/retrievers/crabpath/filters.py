@@ -44,16 +44,16 @@ def to_where(filters: Filters) -> dict[str, Any] | None:
             "pass MetadataFilters, or a condition of the vector store"
         )
         raise InvalidInputError(msg)
-    return _joined(filters)
+    return _join(filters)
 
 
-def _joined(filters: MetadataFilters) -> dict[str, Any] | None:
+def _join(filters: MetadataFilters) -> dict[str, Any] | None:
     condition = filters.condition or FilterCondition.AND
     if condition not in _CONDITIONS:
         msg = "CrabPath cannot filter by condition 'not': use the operators '!=' and 'nin'"
         raise InvalidInputError(msg)
     parts = [
-        _joined(part) if isinstance(part, MetadataFilters) else _compared(part)
+        _join(part) if isinstance(part, MetadataFilters) else _convert_filter(part)
         for part in filters.filters
     ]
     found = [part for part in parts if part is not None]
@@ -62,7 +62,7 @@ def _joined(filters: MetadataFilters) -> dict[str, Any] | None:
     return {_CONDITIONS[condition]: found}
 
 
-def _compared(part: MetadataFilter) -> dict[str, Any]:
+def _convert_filter(part: MetadataFilter) -> dict[str, Any]:
     operator = _OPERATORS.get(part.operator)
     if operator is None or part.value is None:
         known = ", ".join(repr(name.value) for name in _OPERATORS)

@@ -18,10 +18,10 @@ class Origin:
         """Remember the ids of the nodes that were ``taken`` over."""
         self.index, self.taken = index, set(taken)
 
-    def held(self, ids: Sequence[str]) -> set[str] | None:
+    def filter_held(self, ids: Sequence[str]) -> set[str] | None:
         """Those of some ids that the index has not lost; None when it cannot tell."""
         taken = [name for name in ids if name in self.taken]
-        there = _held(self.index.vector_store, taken)
+        there = _find_held(self.index.vector_store, taken)
         return None if there is None else set(ids) - (set(taken) - there)
 
 
@@ -40,9 +40,9 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
         raise InvalidInputError(msg)
     names = index.index_struct.nodes_dict.values()
     held = index.docstore.docs
-    nodes = [held[name] for name in names if name in held] or _listed(index.vector_store)
+    nodes = [held[name] for name in names if name in held] or _list_nodes(index.vector_store)
     # The document store keeps what was deleted from the index alone.
-    there = _held(index.vector_store, [node.node_id for node in nodes])
+    there = _find_held(index.vector_store, [node.node_id for node in nodes])
     return [
         node
         for node in nodes
@@ -55,10 +55,10 @@ def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[s
     """Vectors by node id, as far as they can be read; the others have to be made again."""
     found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     missing = [node.node_id for node in nodes if node.node_id not in found]
-    return found | _read(index.vector_store, missing)
+    return found | _read_vectors(index.vector_store, missing)
 
 
-def _held(store: Any, names: Sequence[str]) -> set[str] | None:
+def _find_held(store: Any, names: Sequence[str]) -> set[str] | None:
     """Those of the nodes that a vector store holds; None when it cannot tell."""
     held = getattr(getattr(store, "data", None), "embedding_dict", None)
     if isinstance(held, Mapping):  # SimpleVectorStore
@@ -77,7 +77,7 @@ def _held(store: Any, names: Sequence[str]) -> set[str] | None:
     return {node.node_id for node in nodes} & set(names)
 
 
-def _listed(store: Any) -> Sequence[BaseNode]:
+def _list_nodes(store: Any) -> Sequence[BaseNode]:
     try:
         nodes: Sequence[BaseNode] = store.get_nodes(None, None)
     except NotImplementedError as error:
@@ -89,17 +89,17 @@ def _listed(store: Any) -> Sequence[BaseNode]:
     return nodes
 
 
-def _read(store: Any, names: Sequence[str]) -> dict[str, list[float]]:
+def _read_vectors(store: Any, names: Sequence[str]) -> dict[str, list[float]]:
     held = getattr(getattr(store, "data", None), "embedding_dict", None)
     if isinstance(held, Mapping):  # SimpleVectorStore
         return {name: held[name] for name in names if name in held}
     collection = getattr(store, "client", None)
     if type(collection).__module__.startswith("chromadb"):
-        return _from_chroma(collection, names)
+        return _read_chroma_vectors(collection, names)
     return {}
 
 
-def _from_chroma(collection: Any, names: Sequence[str]) -> dict[str, list[float]]:
+def _read_chroma_vectors(collection: Any, names: Sequence[str]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for start in range(0, len(names), _PAGE):
         page = collection.get(ids=list(names[start : start + _PAGE]), include=["embeddings"])

@@ -24,7 +24,7 @@ _PLACES = ("usage", "usage_metadata")
 
 def to_messages(messages: Iterable[BaseMessage]) -> list[ChatMessage]:
     """LangChain messages as LlamaIndex's; what is no text in them is left out."""
-    return [_message(message) for message in messages]
+    return [_to_message(message) for message in messages]
 
 
 def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -> AIMessage:
@@ -40,18 +40,18 @@ def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -
 
 def usage_of(response: ChatResponse) -> UsageMetadata | None:
     """Tokens of a response, wherever the provider put them; None where it tells of none."""
-    raw = _mapping(response.raw)
+    raw = _to_mapping(response.raw)
     places = [raw.get(name) for name in _PLACES]
     for place in (*places, raw, response.additional_kwargs):
-        held = _mapping(place)
-        given, made = _count(held, _INPUT), _count(held, _OUTPUT)
+        held = _to_mapping(place)
+        given, made = _find_count(held, _INPUT), _find_count(held, _OUTPUT)
         if given is not None or made is not None:
             put, got = given or 0, made or 0
             return UsageMetadata(input_tokens=put, output_tokens=got, total_tokens=put + got)
     return None
 
 
-def _message(message: BaseMessage) -> ChatMessage:
+def _to_message(message: BaseMessage) -> ChatMessage:
     blocks: list[types.ContentBlock] = [types.TextBlock(text=str(message.text))]
     extra = {}
     if isinstance(message, ToolMessage):
@@ -68,12 +68,12 @@ def _message(message: BaseMessage) -> ChatMessage:
     return ChatMessage(role=role, blocks=blocks, additional_kwargs=extra)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     return vars(value) if hasattr(value, "__dict__") else {}
 
 
-def _count(held: Mapping[str, Any], names: Sequence[str]) -> int | None:
+def _find_count(held: Mapping[str, Any], names: Sequence[str]) -> int | None:
     found = (held[name] for name in names if isinstance(held.get(name), int))
     return next(found, None)

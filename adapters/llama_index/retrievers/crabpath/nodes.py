@@ -43,7 +43,7 @@ def to_nodes(answer: Answer) -> list[NodeWithScore]:
     """The documents of an answer, best first, with scores in (0, 1]."""
     blocks = blocks_of(answer)
     return [
-        NodeWithScore(node=_node(item, blocks[item.node.id]), score=score_of(item))
+        NodeWithScore(node=_make_node(item, blocks[item.node.id]), score=score_of(item))
         for item in answer.documents
     ]
 
@@ -64,7 +64,7 @@ def hidden(keys: list[str]) -> list[str]:
     return keys if CRABPATH in keys else [*keys, CRABPATH]
 
 
-def _node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
+def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
     metadata = dict(item.node.metadata)
     fields = dict(metadata.pop(BLOCK, None) or {})
     for key in fields.pop("added", ()):
@@ -77,9 +77,9 @@ def _node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
     metadata[CRABPATH] = block
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
         fields[name] = hidden([*fields.get(name, []), *blank])
-    fields.setdefault("relationships", _source(item))
+    fields.setdefault("relationships", _make_source(item))
     return CrabPathNode(id_=item.node.id, text=item.node.content, metadata=metadata, **fields)
 
 
-def _source(item: RetrievedDocument) -> Mapping[NodeRelationship, RelatedNodeInfo]:
+def _make_source(item: RetrievedDocument) -> Mapping[NodeRelationship, RelatedNodeInfo]:
     return {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=item.node.document)}

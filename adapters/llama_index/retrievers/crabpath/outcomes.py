@@ -20,8 +20,8 @@ def seen_in(run: Run, result: Any, error: BaseException | None, policy: OutcomeP
     said = result if isinstance(result, str) else answer_of(result)
     run.answer = said or run.answer
     if error is not None:
-        return {"chain_error"} if policy.about_documents(names_of(type(error))) else set()
-    failed = any(policy.about_documents(names_of(raised)) for raised in run.raised)
+        return {"chain_error"} if policy.is_about_documents(names_of(type(error))) else set()
+    failed = any(policy.is_about_documents(names_of(raised)) for raised in run.raised)
     if run.raised and result is None:  # a workflow that raised ends without a result
         return {"chain_error"} if failed else set()
     seen: set[Kind] = {"tool_error"} if failed else set()

@@ -61,10 +61,10 @@ class CrabPathReranker(BaseNodePostprocessor):
     ) -> Steps[list[NodeWithScore]]:
         if not nodes:
             return []
-        answer = yield from asked(self.memory, _query(bundle), self._asked(nodes))
+        answer = yield from asked(self.memory, _require_query(bundle), self._make_options(nodes))
         return merged(nodes, answer)[: self.top_n]
 
-    def _asked(self, nodes: Sequence[NodeWithScore]) -> dict[str, Any]:
+    def _make_options(self, nodes: Sequence[NodeWithScore]) -> dict[str, Any]:
         ids = [item.node.node_id for item in nodes]
         return {
             "k": len(ids),
@@ -83,7 +83,7 @@ def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore
     blocks = blocks_of(answer)
     ranked = iter(
         [
-            _scored(item, score_of(document), blocks[document.node.id])
+            _set_score(item, score_of(document), blocks[document.node.id])
             for document in answer.documents
             for item in given[document.node.id]
         ]
@@ -91,7 +91,7 @@ def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore
     return [next(ranked) if item.node.node_id in blocks else item for item in nodes]
 
 
-def _scored(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWithScore:
+def _set_score(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWithScore:
     node = item.node
     if block_of(node.metadata) is None:
         node = node.model_copy(
@@ -104,7 +104,7 @@ def _scored(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWit
     return NodeWithScore(node=node, score=score)
 
 
-def _query(bundle: QueryBundle | None) -> QueryBundle:
+def _require_query(bundle: QueryBundle | None) -> QueryBundle:
     if bundle is None:
         msg = "CrabPathReranker needs the query: pass query_bundle or query_str"
         raise InvalidInputError(msg)

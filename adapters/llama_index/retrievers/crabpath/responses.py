@@ -38,7 +38,7 @@ def turns_of(response: Any) -> list[str]:
         response: A response of a query or chat engine, the output of an agent, nodes, or the id
             of a turn.
     """
-    return list(dict.fromkeys(_turns(response)))
+    return list(dict.fromkeys(_iterate_turns(response)))
 
 
 def record(
@@ -83,7 +83,7 @@ def feedback_about(
         raise InvalidInputError(msg)
     if "used" not in fields and "answer" not in fields:
         fields["answer"] = answer_of(response)
-    return [Feedback(turn, value, **_named(fields, turn, turns)) for turn in turns]
+    return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
 
 
 def outcome_of(outcome: Outcome, rule: Rule) -> float:
@@ -95,11 +95,11 @@ def outcome_of(outcome: Outcome, rule: Rule) -> float:
     if not isinstance(outcome, EvaluationResult):
         return outcome
     if outcome.passing is not None:
-        return rule.scored(outcome.passing)
+        return rule.convert_score(outcome.passing)
     if outcome.invalid_result or outcome.score is None:
         msg = f"the evaluation has no result ({outcome.invalid_reason}): there is nothing to learn"
         raise InvalidInputError(msg)
-    return rule.scored(outcome.score)
+    return rule.convert_score(outcome.score)
 
 
 def answer_of(response: Any) -> str | None:
@@ -114,14 +114,14 @@ def answer_of(response: Any) -> str | None:
     return None
 
 
-def _named(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackFields:
+def _set_feedback_id(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackFields:
     """An id that the caller gave is one feedback; several turns make it several."""
     if "feedback_id" not in fields or len(turns) == 1:
         return fields
     return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
-def _turns(found: Any, *, part: bool = False) -> Iterable[str]:
+def _iterate_turns(found: Any, *, part: bool = False) -> Iterable[str]:
     """Turns of what a caller gave, or of a ``part`` of it: texts in there are said by tools."""
     if isinstance(found, NodeWithScore):
         block = block_of(found.node.metadata)
@@ -132,9 +132,9 @@ def _turns(found: Any, *, part: bool = False) -> Iterable[str]:
             yield found
     elif isinstance(found, (list, tuple)):
         for item in found:
-            yield from _turns(item, part=part)
+            yield from _iterate_turns(item, part=part)
     else:
         held = getattr(found, "__dict__", {})
         for name in _PARTS:
             if name in held:
-                yield from _turns(held[name], part=True)
+                yield from _iterate_turns(held[name], part=True)

@@ -132,7 +132,7 @@ class CrabPathRetriever(BaseRetriever):
         given = wholes(checked(documents, Document), node_parser)
         opening, fields = split(options)
         memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
-        return cls._over(memory, fields)
+        return cls._make(memory, fields)
 
     @classmethod
     def from_nodes(
@@ -162,7 +162,7 @@ class CrabPathRetriever(BaseRetriever):
         given = chunks(checked(nodes, BaseNode), embeddings or {})
         opening, fields = split(options)
         memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
-        return cls._over(memory, fields)
+        return cls._make(memory, fields)
 
     @classmethod
     def from_index(
@@ -210,10 +210,10 @@ class CrabPathRetriever(BaseRetriever):
         opening, fields = split(options)
         embeddings = embeddings_of(embed_model)
         memory = CrabPath.open(path, embeddings=embeddings, create=False, **opening)
-        return cls._over(memory, fields)
+        return cls._make(memory, fields)
 
     @classmethod
-    def _over(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
+    def _make(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
         try:
             return cls(memory, **fields)
         except BaseException:
@@ -308,12 +308,12 @@ class CrabPathRetriever(BaseRetriever):
         return await asyncio.to_thread(self.record, response, outcome, **fields)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(run(asked(self.memory, query_bundle, self._asked())))
+        return to_nodes(run(asked(self.memory, query_bundle, self._make_options())))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(await arun(asked(self.memory, query_bundle, self._asked())))
+        return to_nodes(await arun(asked(self.memory, query_bundle, self._make_options())))
 
-    def _asked(self) -> dict[str, Any]:
+    def _make_options(self) -> dict[str, Any]:
         # The span of LlamaIndex's own trace finds the turn, as a run id does in LangChain.
         return {
             **self._options,
@@ -321,5 +321,5 @@ class CrabPathRetriever(BaseRetriever):
             "namespace": self.namespace,
             "task_type": self.task_type,
             "run_id": active_span_id.get(),
-            "held": None if self.origin is None else self.origin.held,
+            "held": None if self.origin is None else self.origin.filter_held,
         }

@@ -53,7 +53,7 @@ class Runs:
         with self._lock:
             return self._runs.get(self._roots.get(span or "", ""))
 
-    def turned(self, run: Run, turns: Iterable[str], names: Iterable[str]) -> None:
+    def add_turns(self, run: Run, turns: Iterable[str], names: Iterable[str]) -> None:
         """A run asked for turns, under names that the program gave it."""
         with self._lock:
             run.turns.update(dict.fromkeys(turns))

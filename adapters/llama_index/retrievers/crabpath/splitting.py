@@ -2,7 +2,8 @@
 
 from langchain_text_splitters import TextSplitter
 from llama_index.core.node_parser import NodeParser
-from llama_index.core.schema import Document, MetadataMode
+from llama_index.core.schema import Document as LlamaDocument
+from llama_index.core.schema import MetadataMode
 
 
 class NodeParserSplitter(TextSplitter):
@@ -19,6 +20,6 @@ class NodeParserSplitter(TextSplitter):
 
     def split_text(self, text: str) -> list[str]:
         """The texts of the nodes."""
-        nodes = self._parser.get_nodes_from_documents([Document(text=text)])
+        nodes = self._parser.get_nodes_from_documents([LlamaDocument(text=text)])
         found = [node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]
         return [piece for piece in found if piece.strip()]
