@@ -140,7 +140,7 @@ class Credit:
             learnable(credit, name=f"the credit of {node!r}")
 
     @property
-    def told(self) -> bool:
+    def has_stated_use(self) -> bool:
         """Whether the host said of any document whether it was used."""
         return not self.inferred.issuperset(self.documents)
 

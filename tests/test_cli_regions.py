@@ -69,7 +69,7 @@ def test_tells_what_the_transition_model_knows(cli, memory):
     found, model = read(cli("--json")), memory.transition_model(namespace="ann")
     sizes = Counter(memory.region_assignments().values())
     assert (found["level"], found["hubs"]) == (model.level, len(model.regions))
-    assert {row["region"] for row in found["regions"]} == set(model.visited)
+    assert {row["region"] for row in found["regions"]} == set(model.visited_regions)
     for row in found["regions"]:
         assert row["quality"] == model.region_quality(row["region"])
         assert row["size"] == sizes[row["region"]]

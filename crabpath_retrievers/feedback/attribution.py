@@ -20,9 +20,9 @@ from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.text import name_key, names_of, tokens
 
 LONGEST = 5_000  # characters of an answer whose words are read; citations are read everywhere
-_SHORT = 12  # words of an answer that may stand in a text as it is
-_SHARE = 0.3  # of what an answer says, in a document that holds the answer
-_NAMED = 0.9  # precision of "the question names it", on training questions with yes or no
+_MAX_EXACT_WORDS = 12  # words of an answer that may stand in a text as it is
+_MIN_ANSWER_SHARE = 0.3  # of what an answer says, in a document that holds the answer
+_NAMED_PRECISION = 0.9  # precision of "the question names it", on training questions with yes or no
 
 
 def supported(
@@ -44,70 +44,74 @@ def supported(
     support = (
         [float(d.id in named) for d in documents]
         if named
-        else _read(answer[:LONGEST], query, documents, idf)
+        else _attribute_words(answer[:LONGEST], query, documents, idf)
     )
     if not any(support):
         return {}
     return {d.id: float(value) for d, value in zip(documents, support, strict=True)}
 
 
-def _read(
+def _attribute_words(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> Sequence[float]:
     """Support by the words of an answer without citations."""
-    key, asked = name_key(answer), tokens(query)
+    key, query_words = name_key(answer), tokens(query)
     if not key or not documents or not idf:
         return ()
-    names = _in_query(query, documents)
-    told = said(answer, frozenset(asked), idf)
-    if not told.weights:
-        return [_NAMED * name for name in names]
-    said_too = set(key.split())
+    names = _find_named_documents(query, documents)
+    answer_terms = said(answer, frozenset(query_words), idf)
+    if not answer_terms.weights:
+        return [_NAMED_PRECISION * name for name in names]
+    answer_words = set(key.split())
     texts = [tokens(document.text) for document in documents]
-    words, answered, anchors = _answered(key, told, texts)
+    words, answered, anchors = _find_answer_words(key, answer_terms, texts)
     if not anchors.any():
         return ()
-    rest = {word: idf[word] for word in asked if word in idf and word not in said_too}
-    held = np.hstack([answered, _holding(rest, texts)])
-    shares = np.concatenate([_shares(words), _shares(np.array(list(rest.values())))])
-    grounds = Grounds(held, shares, anchors, names, _linked(documents))
-    return [float(value) for value in grounds.support()]
+    rest = {word: idf[word] for word in query_words if word in idf and word not in answer_words}
+    contains = np.hstack([answered, _find_words(rest, texts)])
+    shares = np.concatenate([_normalise(words), _normalise(np.array(list(rest.values())))])
+    evidence = Grounds(contains, shares, anchors, names, _find_links(documents))
+    return [float(value) for value in evidence.support()]
 
 
-def _answered(key: str, told: Said, texts: Sequence[Sequence[str]]) -> tuple[Floats, Flags, Flags]:
+def _find_answer_words(
+    key: str, answer_terms: Said, texts: Sequence[Sequence[str]]
+) -> tuple[Floats, Flags, Flags]:
     """What the answer says in nats ``[W]``, who holds what ``[n, W]``, who holds enough ``[n]``."""
-    if len(key.split()) <= _SHORT:
+    if len(key.split()) <= _MAX_EXACT_WORDS:
         whole = np.array([f" {key} " in f" {' '.join(text)} " for text in texts])
         if whole.any():
             return np.ones(1), whole[:, None], whole
-    held = _holding(told.weights, texts)
-    nats = np.array(list(told.weights.values()))
-    names = held[:, [word in told.names for word in told.weights]].sum(axis=1)
+    contains = _find_words(answer_terms.weights, texts)
+    nats = np.array(list(answer_terms.weights.values()))
+    names = contains[:, [word in answer_terms.names for word in answer_terms.weights]].sum(axis=1)
     # One word of a name is no name.
-    enough = (held @ nats >= _SHARE * nats.sum()) & (names >= min(2, len(told.names)))
+    enough = (contains @ nats >= _MIN_ANSWER_SHARE * nats.sum()) & (
+        names >= min(2, len(answer_terms.names))
+    )
     # What no document holds is the chain's own; it distinguishes none.
-    return nats * held.any(axis=0), held, enough
+    return nats * contains.any(axis=0), contains, enough
 
 
-def _holding(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> Flags:
+def _find_words(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> Flags:
     """Whether each text holds each word, shape ``[n, W]``."""
-    sets = [set(text) for text in texts]
-    flags = [[word in own for word in words] for own in sets]
+    vocabularies = [set(text) for text in texts]
+    flags = [[word in present for word in words] for present in vocabularies]
     return np.array(flags, dtype=bool).reshape(len(texts), len(words))
 
 
-def _shares(nats: Floats) -> Floats:
+def _normalise(nats: Floats) -> Floats:
     return nats / nats.sum() if nats.sum() > 0 else nats
 
 
-def _in_query(query: str, documents: Sequence[Passage]) -> Flags:
+def _find_named_documents(query: str, documents: Sequence[Passage]) -> Flags:
     """Whether the query names each document, shape ``[n]``."""
     text = f" {name_key(query)} "
     return np.array([any(f" {n} " in text for n in names_of(d.title)) for d in documents])
 
 
-def _linked(documents: Sequence[Passage]) -> Flags:
+def _find_links(documents: Sequence[Passage]) -> Flags:
     ids = [document.id for document in documents]
-    led = np.array([[other in d.linked for other in ids] for d in documents], dtype=bool)
-    either: Flags = led | led.T
-    return either
+    leads = np.array([[other in d.linked for other in ids] for d in documents], dtype=bool)
+    links: Flags = leads | leads.T
+    return links

@@ -10,9 +10,9 @@ _BRACKETS = re.compile(r"\[([^\[\]]{1,300})\]|【([^【】]{1,300})】")
 _SOURCES = re.compile(r"\b(?:sources?|references?|citations?)\s*:([^\n]{1,500})", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[,;]")
 _LABEL = re.compile(r"(?:doc|document|source|passage|ref|reference)\b|[\s#^:.]", re.IGNORECASE)
-_PLACES = re.compile(r"(\d{1,9})(?:\s*[-–—]\s*(\d{1,9}))?")
-_MOST = 2_000  # different brackets that are read
-_SHORTEST_ID = 6  # shorter ones may be words; in brackets every id counts
+_POSITIONS = re.compile(r"(\d{1,9})(?:\s*[-–—]\s*(\d{1,9}))?")
+_MAX_CITATIONS = 2_000  # different brackets that are read
+_MIN_BARE_ID_CHARS = 6  # shorter ones may be words; in brackets every id counts
 
 
 def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
@@ -29,41 +29,43 @@ def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
     ids = {document.id for document in documents}
     titles = {name_key(document.title): document.id for document in documents if document.title}
     titles.pop("", None)
-    found = set(_bare(answer, ids))
-    for part in dict.fromkeys(_parts(answer)):
-        places = _places(part, len(documents))
-        if places:
-            found.update(documents[place - 1].id for place in places)
+    cited_ids = set(_find_bare_ids(answer, ids))
+    for part in dict.fromkeys(_split_citations(answer)):
+        positions = _parse_positions(part, len(documents))
+        if positions:
+            cited_ids.update(documents[position - 1].id for position in positions)
         elif part in ids:
-            found.add(part)
-        elif titles and (known := titles.get(name_key(part))):
-            found.add(known)
-    return frozenset(found)
+            cited_ids.add(part)
+        elif titles and (document_id := titles.get(name_key(part))):
+            cited_ids.add(document_id)
+    return frozenset(cited_ids)
 
 
-def _parts(answer: str) -> Iterator[str]:
+def _split_citations(answer: str) -> Iterator[str]:
     """What stands in brackets or behind "Sources:", whole and by its commas."""
     insides = [m[1] or m[2] for m in _BRACKETS.finditer(answer)]
     insides += [m[1] for m in _SOURCES.finditer(answer)]
-    for inside in [*dict.fromkeys(insides)][:_MOST]:
+    for inside in [*dict.fromkeys(insides)][:_MAX_CITATIONS]:
         for part in (inside, *_SEPARATOR.split(inside)):
             yield part.split("†")[0].strip(" \t.()\"'")  # 【1†source】 is written by some
 
 
-def _places(part: str, most: int) -> range:
+def _parse_positions(part: str, count: int) -> range:
     """Places from 1 to ``most`` that a number or a range names."""
-    match = _PLACES.fullmatch(_LABEL.sub("", part))
+    match = _POSITIONS.fullmatch(_LABEL.sub("", part))
     if match is None:
         return range(0)
     first, last = int(match[1]), int(match[2] or match[1])
-    return range(max(1, first), min(last, most) + 1)
+    return range(max(1, first), min(last, count) + 1)
 
 
-def _bare(answer: str, ids: Iterable[str]) -> Iterator[str]:
+def _find_bare_ids(answer: str, ids: Iterable[str]) -> Iterator[str]:
     """Ids that stand in the text and are too long and too odd to be words."""
-    odd = [i for i in ids if len(i) >= _SHORTEST_ID and not i.replace(" ", "").isalpha()]
-    if odd:
+    distinctive = [
+        i for i in ids if len(i) >= _MIN_BARE_ID_CHARS and not i.replace(" ", "").isalpha()
+    ]
+    if distinctive:
         # Longest first: an id may begin with another one.
-        either = "|".join(map(re.escape, sorted(odd, key=len, reverse=True)))
-        for match in re.finditer(rf"(?<![\w-])(?:{either})(?![\w-])", answer):
+        alternatives = "|".join(map(re.escape, sorted(distinctive, key=len, reverse=True)))
+        for match in re.finditer(rf"(?<![\w-])(?:{alternatives})(?![\w-])", answer):
             yield match.group()

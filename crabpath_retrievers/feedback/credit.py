@@ -31,8 +31,8 @@ def credit(
         shares = {node: supported.get(node, 0.0) for node in returned}
         inferred = frozenset(returned)
     if feedback.unused is not None:
-        told = {node: 0.0 for node in returned if node in feedback.unused}
-        shares, inferred = shares | told, inferred.difference(told)
+        unused = {node: 0.0 for node in returned if node in feedback.unused}
+        shares, inferred = shares | unused, inferred.difference(unused)
     z = feedback.outcome
     # 0 where z or the share is: a negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}

@@ -23,7 +23,7 @@ from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
 
-_LONGEST_ID = 200
+_MAX_ID_CHARS = 200
 
 Classify = Callable[[Any], str]
 """The type of an action, such as ``lambda call: call["name"]``."""
@@ -80,15 +80,15 @@ class Episode:
         set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
         set_(self, "namespace", namespace_of(self.namespace))
         name = text_of("episode_id", self.id)
-        if not 1 <= len(name) <= _LONGEST_ID:
-            msg = f"episode_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
+        if not 1 <= len(name) <= _MAX_ID_CHARS:
+            msg = f"episode_id must have 1 to {_MAX_ID_CHARS} characters, not {len(name)}"
             raise InvalidInputError(msg)
         set_(self, "id", name)
         if self.task_type is not None:
             set_(self, "task_type", label_of("task_type", self.task_type))
 
     @property
-    def won(self) -> float:
+    def success(self) -> float:
         """Success in [0, 1]."""
         return success(self.reward)
 
@@ -124,13 +124,15 @@ class Experience:
             NotFoundError: The memory is too small for regions.
         """
         self.require_regions()
-        kept = Feedback(None, episode.reward, feedback_id=episode.id, namespace=episode.namespace)
+        feedback = Feedback(
+            None, episode.reward, feedback_id=episode.id, namespace=episode.namespace
+        )
 
-        def work() -> tuple[Sequence[Step], Sequence[Change]]:
+        def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
             edges = AdjustWeights(episode.namespace, self.edges(episode), episode.id)
             return self.steps(episode), [edges]
 
-        return learn_at_once(self.store, self.prior, kept, work)
+        return learn_at_once(self.store, self.prior, feedback, compute_changes)
 
     def edges(self, episode: Episode) -> tuple[WeightDelta, ...]:
         """How typed edges move: from one state to the next, and from region to region."""
@@ -142,31 +144,33 @@ class Experience:
         homes = [hubs.names[key] for key in hubs.nearest(vectors)]
         keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
         weights = self.store.learned.weights(episode.namespace, list(keys.values()))
-        existing, rate = named(weights, keys), self.settings.typed_rate
-        return tuple(keyed(of_episode(nodes, homes, episode.reward, existing, rate), keys))
+        weights_by_edge, rate = named(weights, keys), self.settings.typed_rate
+        return tuple(keyed(of_episode(nodes, homes, episode.reward, weights_by_edge, rate), keys))
 
     def steps(self, episode: Episode) -> list[Step]:
         """What an episode adds to the counts; every action is credited, the last one too."""
         tasks = dict.fromkeys(("", episode.task_type or ""))
         version = self.store.regions.version()  # one for all states, read once
         places = [self.regions.places(state.vector, version) for state in episode.states]
-        came = {place for of_state in places for place in of_state}
+        visited = {place for state_places in places for place in state_places}
         return summed(
             [
                 *(
-                    Step(*place, task, "", 0, 1.0, episode.won)
-                    for place in sorted(came)
+                    Step(*place, task, "", 0, 1.0, episode.success)
+                    for place in sorted(visited)
                     for task in tasks
                 ),
-                *counted(_taken(episode, places), tasks),
+                *counted(_observe_steps(episode, places), tasks),
             ]
         )
 
 
-def _taken(episode: Episode, places: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Taken]:
+def _observe_steps(
+    episode: Episode, places: Sequence[Sequence[tuple[int, int]]]
+) -> Iterator[Taken]:
     last = len(episode.actions) - 1
     for number, action in enumerate(episode.actions):
-        led: Mapping[int, int] = {}
+        next_regions: Mapping[int, int] = {}
         if number + 1 < len(places):
-            led = {level: region for level, region in places[number + 1] if level}
-        yield Taken(places[number], action, led, episode.won, ended=number == last)
+            next_regions = {level: region for level, region in places[number + 1] if level}
+        yield Taken(places[number], action, next_regions, episode.success, ended=number == last)

@@ -8,7 +8,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import tokens
 from crabpath_retrievers.trajectory import Turn
 
-_MOST_WORDS = SeedSettings(query_terms=2_000)
+_ANSWER_SEARCH = SeedSettings(query_terms=2_000)
 
 
 def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:
@@ -25,5 +25,5 @@ def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, floa
     namespace = store.walk.clock(turn.namespace).key
     nodes = store.catalog.documents([item.node for item in turn.returned], namespace=namespace)
     words = tokens(turn.query) + tokens(answer[:LONGEST])
-    idf = query_terms(store, words, _MOST_WORDS).idf
+    idf = query_terms(store, words, _ANSWER_SEARCH).idf
     return supported(answer, turn.query, passages(turn, nodes), idf)

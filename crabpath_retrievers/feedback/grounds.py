@@ -35,20 +35,22 @@ class Grounds:
     named: Flags
     linked: Flags
 
-    def chosen(self) -> list[int]:
+    def select_documents(self) -> list[int]:
         """The documents, greedily: at first one with the answer, then what adds most to it."""
-        found: list[int] = []
+        selected: list[int] = []
         best = -np.inf
-        while len(found) < len(self.anchors):
-            open_ = [i for i in np.flatnonzero(self.anchors | bool(found)) if i not in found]
-            scores = [self.worth([*found, int(i)]) for i in open_]
+        while len(selected) < len(self.anchors):
+            candidates = [
+                i for i in np.flatnonzero(self.anchors | bool(selected)) if i not in selected
+            ]
+            scores = [self.compute_value([*selected, int(i)]) for i in candidates]
             if not scores or max(scores) <= best:
                 break
             best = max(scores)
-            found.append(int(open_[int(np.argmax(scores))]))
-        return found
+            selected.append(int(candidates[int(np.argmax(scores))]))
+        return selected
 
-    def worth(self, documents: list[int]) -> float:
+    def compute_value(self, documents: list[int]) -> float:
         """Shares of question and answer that documents hold together, for their number.
 
         ``Σ weights(held by any) + 0.1 · (named + anchors + linked) − 0.35 · |S|``
@@ -57,18 +59,18 @@ class Grounds:
             return 0.0
         together = float(self.held[documents].any(axis=0) @ self.weights)
         linked = self.linked[np.ix_(documents, documents)].any(axis=1).sum()
-        counts = NAMED * self.named[documents].sum() + HOLDS * self.anchors[documents].sum()
-        return together + float(counts + LINKED * linked) - COST * len(documents)
+        bonuses = NAMED * self.named[documents].sum() + HOLDS * self.anchors[documents].sum()
+        return together + float(bonuses + LINKED * linked) - COST * len(documents)
 
     def support(self) -> Floats:
         """Support of every document in [0, 1], shape ``[n]``.
 
         1 for a chosen document with the answer; what the others would miss for any other one.
         """
-        found = np.zeros(len(self.anchors))
-        chosen = self.chosen()
+        selected = np.zeros(len(self.anchors))
+        chosen = self.select_documents()
         for i in chosen:
             others = [j for j in chosen if j != i]
-            missed = self.worth(chosen) - self.worth(others) + COST
-            found[i] = 1.0 if self.anchors[i] else min(1.0, missed)
-        return found
+            marginal = self.compute_value(chosen) - self.compute_value(others) + COST
+            selected[i] = 1.0 if self.anchors[i] else min(1.0, marginal)
+        return selected

@@ -38,28 +38,28 @@ class Harvest:
     deltas: list[WeightDelta] = field(default_factory=list)
     uses: dict[int, tuple[float, float, float]] = field(default_factory=dict)
     counts: dict[Triple, float] = field(default_factory=dict)
-    counted: dict[Triple, float] = field(default_factory=dict)
+    counts_before: dict[Triple, float] = field(default_factory=dict)
     episodes: dict[str, tuple[KeepEpisode, Episode | None]] = field(default_factory=dict)
-    noted: Sequence[Change] = ()
+    note_changes: Sequence[Change] = ()
     steps: list[Step] = field(default_factory=list)
 
-    def use(self, uses: Iterable[tuple[int, float, float, float]]) -> None:
+    def add_uses(self, uses: Iterable[tuple[int, float, float, float]]) -> None:
         """Add uses, passes and decay."""
         for key, wins, losses, decay in uses:
             won, lost, decayed = self.uses.get(key, (0.0, 0.0, 0.0))
             if wins or losses or decay:
                 self.uses[key] = (won + wins, lost + losses, decayed + decay)
 
-    def count(
+    def add_counts(
         self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[Triple, float]
     ) -> None:
         """Add to counts, none of which falls below 0."""
         for source, target, kind, count in pairs:
             edge = (source, target, kind)
-            before = self.counted.setdefault(edge, known.get(edge, 0.0))
+            before = self.counts_before.setdefault(edge, known.get(edge, 0.0))
             self.counts[edge] = max(0.0, self.counts.get(edge, before) + count)
 
-    def remember(self, turn: Remembered) -> None:
+    def add_episode(self, turn: Remembered) -> None:
         """Add a turn; an episode that is remembered already grows."""
         change, known = turn
         if change.id in self.episodes:
@@ -71,20 +71,20 @@ class Harvest:
             change = replace(first, turns=turns, told=told, documents=documents)
         self.episodes[change.id] = (change, known)
 
-    def changes(self, namespace: str, cause: str) -> list[Change]:
+    def to_changes(self, namespace: str, cause: str) -> list[Change]:
         """All that is to be written."""
         found: list[Change] = []
-        if together := self._together():
-            found.append(CountTogether(namespace, together))
+        if count_changes := self._list_counts():
+            found.append(CountTogether(namespace, count_changes))
         if self.deltas:
             found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
-            found.append(CountUse(namespace, self._uses()))
+            found.append(CountUse(namespace, self._list_uses()))
         if self.steps:
             found.append(CountSteps(namespace, tuple(summed(self.steps))))
-        return [*found, *(change for change, _ in self.episodes.values()), *self.noted]
+        return [*found, *(change for change, _ in self.episodes.values()), *self.note_changes]
 
-    def taught(
+    def to_effects(
         self,
         outcomes: Sequence[float],
         count: int,
@@ -99,36 +99,45 @@ class Harvest:
             spoken: What entered the trust in memories.
             ranker: What its posterior gained.
         """
-        episodes = tuple(_episode(*item) for item in self.episodes.values())
+        episodes = tuple(_describe_episode(*item) for item in self.episodes.values())
         return Taught(
-            self._uses(),
-            self._together(),
+            self._list_uses(),
+            self._list_counts(),
             episodes,
             tuple(outcomes),
             count,
             spoken,
             ranker,
-            tuple(_told(change) for change in self.noted if isinstance(change, KeepNote)),
-            tuple(n for change in self.noted if isinstance(change, UseNotes) for n in change.used),
+            tuple(
+                _describe_note(change)
+                for change in self.note_changes
+                if isinstance(change, KeepNote)
+            ),
+            tuple(
+                n
+                for change in self.note_changes
+                if isinstance(change, UseNotes)
+                for n in change.used
+            ),
             tuple(summed(self.steps)),
         )
 
-    def _uses(self) -> tuple[tuple[int, float, float, float], ...]:
+    def _list_uses(self) -> tuple[tuple[int, float, float, float], ...]:
         return tuple((key, *use) for key, use in self.uses.items())
 
-    def _together(self) -> tuple[tuple[int, int, EdgeKind, float], ...]:
+    def _list_counts(self) -> tuple[tuple[int, int, EdgeKind, float], ...]:
         return tuple(
-            (*edge, count - self.counted[edge])
+            (*edge, count - self.counts_before[edge])
             for edge, count in self.counts.items()
-            if count != self.counted[edge]
+            if count != self.counts_before[edge]
         )
 
 
-def _told(change: KeepNote) -> tuple[str, str | None]:
+def _describe_note(change: KeepNote) -> tuple[str, str | None]:
     return change.node.id, change.query if change.query_vector is not None else None
 
 
-def _episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
+def _describe_episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
     """What a turn adds to an episode, and what it pushes out."""
     before = known.documents if known else {}
     kept = credited(before, change.documents)

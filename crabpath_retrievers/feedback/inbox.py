@@ -41,10 +41,10 @@ class Inbox:
     def __init__(self, store: GraphStore, learner: Learner) -> None:
         """Learn with ``learner`` from what waits in ``store``."""
         self._store, self._learner = store, learner
-        self._judge = Judge(store, learner.settings.learning)
-        self._noted = Noted(store, learner.notes, learner.settings)
+        self._assigner = Judge(store, learner.settings.learning)
+        self._note_learner = Noted(store, learner.notes, learner.settings)
         # Threads of one process take turns here; otherwise they would all meet in the store.
-        self._alone = threading.Lock()
+        self._lock = threading.Lock()
         self._failed: set[int] = set()
 
     def learn(self, kept: Kept) -> Receipt:
@@ -53,11 +53,11 @@ class Inbox:
         Raises:
             StoreError: The store failed; the feedback goes on waiting.
         """
-        with self._alone:
-            return self._learned(kept)
+        with self._lock:
+            return self._learn(kept)
 
     def learn_waiting(
-        self, most: int | None = None, ended: Callable[[], bool] = lambda: False
+        self, limit: int | None = None, ended: Callable[[], bool] = lambda: False
     ) -> Tally:
         """Apply what waits, oldest first.
 
@@ -68,41 +68,43 @@ class Inbox:
         Raises:
             StoreError: The store failed; what is left goes on waiting.
         """
-        found: list[str] = []
+        statuses: list[str] = []
         last = 0
         while not ended():
-            size = _BATCH if most is None else min(_BATCH, most - len(found))
+            size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
             batch = self._store.learned.waiting(size, after=last) if size else []
             if not batch:
                 break
-            found += self._batch(batch, ended)
+            statuses += self._learn_batch(batch, ended)
             last = batch[-1].sequence
-        return Tally(*(found.count(status) for status in ("applied", "refused", "waiting")))
+        return Tally(*(statuses.count(status) for status in ("applied", "refused", "waiting")))
 
-    def _batch(self, batch: list[Kept | Unreadable], ended: Callable[[], bool]) -> list[str]:
-        found: list[str] = []
+    def _learn_batch(
+        self, batch: list[Kept | Unreadable], should_stop: Callable[[], bool]
+    ) -> list[str]:
+        statuses: list[str] = []
         for kept in batch:
-            if ended():
+            if should_stop():
                 break
             if isinstance(kept, Unreadable):
-                found.append(self._refused(kept))
+                statuses.append(self._refuse(kept))
             elif kept.sequence not in self._failed:
-                with self._alone:
-                    found.append(self._learned(kept).status)
-        return found
+                with self._lock:
+                    statuses.append(self._learn(kept).status)
+        return statuses
 
-    def _refused(self, kept: Unreadable) -> str:
+    def _refuse(self, kept: Unreadable) -> str:
         """Refuse what cannot be read, so that nobody meets it again."""
         _log.warning("feedback %r is refused: it %s", kept.id, kept.why)
         self._store.apply([RefuseFeedback(kept.id, f"it {kept.why}")])
         return "refused"
 
-    def _learned(self, kept: Kept) -> Receipt:
+    def _learn(self, kept: Kept) -> Receipt:
         """What one feedback came to; none that is odd may stop the others."""
         feedback_id = kept.feedback.feedback_id
         try:
             with limited(self._learner.settings.time_limit):
-                return self._applied(kept)
+                return self._apply(kept)
         except StoreError:
             raise
         except NotFoundError:
@@ -114,49 +116,51 @@ class Inbox:
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
     @repeated
-    def _applied(self, kept: Kept) -> Receipt:
-        feedback_id, begun = kept.feedback.feedback_id, time.perf_counter()
+    def _apply(self, kept: Kept) -> Receipt:
+        feedback_id, started = kept.feedback.feedback_id, time.perf_counter()
         with self._store.reading():
-            now = self._standing(feedback_id)
-            if now.status != "waiting":
-                return now
-            changes, receipt = self._consequences(kept)
+            receipt = self._read_receipt(feedback_id)
+            if receipt.status != "waiting":
+                return receipt
+            changes, receipt = self._compute_changes(kept)
         self._store.apply(changes)
         if receipt.status == "refused":
             # Between the reads another process may have applied this very feedback.
-            return self._standing(feedback_id)
-        self._tune(changes)
+            return self._read_receipt(feedback_id)
+        self._tune_namespace(changes)
         if receipt.status == "applied":
             message = "learned from feedback %r: %d changes in %.1f ms"
-            _log.info(message, feedback_id, len(changes), elapsed_ms(begun))
+            _log.info(message, feedback_id, len(changes), elapsed_ms(started))
         return receipt
 
-    def _standing(self, feedback_id: str) -> Receipt:
-        now = self._store.learned.feedback(feedback_id)
-        return Receipt(feedback_id, now.status, now.note)
+    def _read_receipt(self, feedback_id: str) -> Receipt:
+        receipt = self._store.learned.feedback(feedback_id)
+        return Receipt(feedback_id, receipt.status, receipt.note)
 
-    def _tune(self, changes: list[Change]) -> None:
+    def _tune_namespace(self, changes: list[Change]) -> None:
         """Look after the health of a namespace, every so many lessons, where that is wanted."""
-        rules, lesson = self._learner.settings.autotune, changes[0]
-        if not rules.enabled or not isinstance(lesson, ConsumeFeedback):
+        autotune, consumed = self._learner.settings.autotune, changes[0]
+        if not autotune.enabled or not isinstance(consumed, ConsumeFeedback):
             return
-        if (lesson.version + 1) % rules.every:
+        if (consumed.version + 1) % autotune.every:
             return
         try:
-            Autotuner(self._store, self._learner.settings).look(lesson.namespace, asked=False)
+            Autotuner(self._store, self._learner.settings).look(consumed.namespace, asked=False)
         except CrabPathError as error:  # the lesson stands; the next look will do
-            _log.warning("knobs of %r are not tuned: %s", lesson.namespace, error)
+            _log.warning("knobs of %r are not tuned: %s", consumed.namespace, error)
 
-    def _consequences(self, kept: Kept) -> tuple[list[Change], Receipt]:
+    def _compute_changes(self, kept: Kept) -> tuple[list[Change], Receipt]:
         feedback_id = kept.feedback.feedback_id
-        verdict = self._judge.verdict(kept)
-        note = verdict.note
-        if not verdict.judged:
+        assignment = self._assigner.assign(kept)
+        note = assignment.note
+        if not assignment.turns:
             return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
-        namespace = verdict.judged[0].turn.namespace
-        noted = self._noted.changes(kept, verdict.judged)
+        namespace = assignment.turns[0].turn.namespace
+        note_changes = self._note_learner.compute_changes(kept, assignment.turns)
         user = kept.feedback.user
-        changes = self._learner.changes(namespace, feedback_id, verdict.judged, noted, user)
+        changes = self._learner.compute_changes(
+            namespace, feedback_id, assignment.turns, note_changes, user
+        )
         last = changes[-1]
         if isinstance(last, NoteFeedback):
             note = "; ".join(filter(None, (note, last.note)))

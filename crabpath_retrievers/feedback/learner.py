@@ -59,9 +59,9 @@ class Scene:
         decays: What it takes from rewards, in nats by node id.
     """
 
-    around: Surroundings
-    stood: Situation
-    fair: Credit
+    regions_of_turn: Surroundings
+    typed_context: Situation
+    shared_credit: Credit
     baseline: float
     decays: Mapping[str, float]
 
@@ -77,12 +77,12 @@ class Learner:
     prior: Posterior
     settings: Settings
 
-    def changes(
+    def compute_changes(
         self,
         namespace: str,
         feedback_id: str,
-        judged: Sequence[Judged],
-        noted: Sequence[Change] = (),
+        credited: Sequence[Judged],
+        note_changes: Sequence[Change] = (),
         user: str | None = None,
     ) -> list[Change]:
         """All that follows from one feedback about turns of one namespace.
@@ -99,179 +99,211 @@ class Learner:
             namespace has learned in the meantime.
         """
         known = self.store.learned.learned(namespace)
-        own = replace(self, settings=tuned(self.settings, known.knobs))
-        return own._changes(namespace, feedback_id, judged, noted, known, user)  # noqa: SLF001
+        learner = replace(self, settings=tuned(self.settings, known.knobs))
+        return learner._collect_changes(namespace, feedback_id, credited, note_changes, known, user)  # noqa: SLF001
 
-    def _changes(
+    def _collect_changes(
         self,
         namespace: str,
         feedback_id: str,
-        judged: Sequence[Judged],
-        noted: Sequence[Change],
+        credited: Sequence[Judged],
+        note_changes: Sequence[Change],
         known: Learned,
         user: str | None,
     ) -> list[Change]:
         before = mind = Mind.from_json(known.mind, self.prior)
-        harvest = Harvest(noted=noted)
-        usual = [_usual(item) for item in judged]
-        counted: list[Judged] = []
-        for one, credit in zip(judged, usual, strict=True):
-            item, scene, change = self._heard(namespace, one, known.version, mind, noted, user)
-            counted.append(item)
-            self._move(namespace, item, scene, harvest)
-            self._count(item, scene, harvest, credit)
+        change_set = Harvest(note_changes=note_changes)
+        mean_credit = [_mean_credit(item) for item in credited]
+        weighted: list[Judged] = []
+        for original, credit in zip(credited, mean_credit, strict=True):
+            item, context, change = self._limit_turn(
+                namespace, original, known.version, mind, note_changes, user
+            )
+            weighted.append(item)
+            self._adjust_weights(namespace, item, context, change_set)
+            self._count_transitions(item, context, change_set, credit)
             if change:
-                harvest.remember(change)
-            mind = self._taught(mind, item, credit)
-        pairs = [(item.turn, item.credit) for item in counted]
+                change_set.add_episode(change)
+            mind = self._update_model(mind, item, credit)
+        pairs = [(item.turn, item.credit) for item in weighted]
         full = float(before.posterior.mean[FEATURES.index(ADVICE)])
-        said = spoken(pairs) | advised(pairs, full, before.trust.believed())
-        mind = replace(mind, trust=mind.trust.plus(said))
+        evidence = spoken(pairs) | advised(pairs, full, before.trust.believed())
+        mind = replace(mind, trust=mind.trust.plus(evidence))
         learning = self.settings.learning
         decay = math.log(2.0) / learning.half_life if learning.decay else 0.0
         consumed = ConsumeFeedback(
             namespace,
             feedback_id,
-            tuple(item.turn.id for item in judged),
+            tuple(item.turn.id for item in credited),
             known.version,
             mind.to_json(),
-            decay * len(judged),
-            harvest.taught(usual, before.baseline.count, said, mind.gained(before)),
+            decay * len(credited),
+            change_set.to_effects(
+                mean_credit, before.baseline.count, evidence, mind.gained(before)
+            ),
         )
-        found = [consumed, *harvest.changes(namespace, feedback_id)]
-        if note := _bounded(judged, counted):
-            found.append(NoteFeedback(feedback_id, note))
-        return found
+        changes = [consumed, *change_set.to_changes(namespace, feedback_id)]
+        if note := _describe_limit(credited, weighted):
+            changes.append(NoteFeedback(feedback_id, note))
+        return changes
 
-    def _heard(
+    def _limit_turn(
         self,
         namespace: str,
-        judged: Judged,
+        credited: Judged,
         version: int,
         mind: Mind,
-        noted: Sequence[Change],
+        note_changes: Sequence[Change],
         user: str | None,
     ) -> tuple[Judged, Scene, Remembered | None]:
         """A turn as far as what is said of it counts beside what other users said."""
         share = self.settings.learning.giver_share
-        corrected = bool(noted)
-        scene = self._scene(namespace, judged, mind.baseline.mean)
-        change = self._remembered(namespace, judged, scene, version, user, corrected=corrected)
+        corrected = bool(note_changes)
+        context = self._read_context(namespace, credited, mind.baseline.mean)
+        change = self._build_episode(
+            namespace, credited, context, version, user, corrected=corrected
+        )
         if user is None or share is None or change is None or change.known is None:
-            return judged, scene, change
+            return credited, context, change
         voices = self.store.learned.voices(change.known.id)
         counts = allowed_share(change.change.documents, user, voices, share)
         if counts == 1.0:
-            return judged, scene, change
-        weight = judged.credit.weight * counts
-        judged = replace(judged, credit=replace(judged.credit, weight=weight))
-        scene = self._scene(namespace, judged, mind.baseline.mean)
-        change = self._remembered(namespace, judged, scene, version, user, corrected=corrected)
-        return judged, scene, change
+            return credited, context, change
+        weight = credited.credit.weight * counts
+        credited = replace(credited, credit=replace(credited.credit, weight=weight))
+        context = self._read_context(namespace, credited, mind.baseline.mean)
+        change = self._build_episode(
+            namespace, credited, context, version, user, corrected=corrected
+        )
+        return credited, context, change
 
-    def _scene(self, namespace: str, judged: Judged, usual: float) -> Scene:
-        learning, turn, credit = self.settings.learning, judged.turn, judged.credit
+    def _read_context(self, namespace: str, credited: Judged, mean_credit: float) -> Scene:
+        learning, turn, credit = self.settings.learning, credited.turn, credited.credit
         clock = self.store.walk.clock(namespace)
-        surveyor = Surveyor(self.store, self.regions, self.settings.region, clock)
-        placed = learning.regions or learning.typed
-        around = surveyor.around(turn, judged.vector if placed else None)
-        standings = surveyor.standings(turn, credit)
-        quality = around.quality(turn.task_type)
-        fair, baseline = credit, usual
+        reader = Surveyor(self.store, self.regions, self.settings.region, clock)
+        needs_regions = learning.regions or learning.typed
+        regions_of_turn = reader.locate(turn, credited.vector if needs_regions else None)
+        records = reader.read_records(turn, credit)
+        quality = regions_of_turn.quality(turn.task_type)
+        shared_credit, baseline = credit, mean_credit
         if learning.reward_decay == "context":
-            fair = shared_out(credit, standings, quality, turn)
+            shared_credit = shared_out(credit, records, quality, turn)
         if learning.regions and learning.region_baseline:
-            baseline = around.baseline(usual)
-        stood = self._situation(namespace, judged, around)
-        taken = decays(turn, fair, learning)
-        return Scene(around, stood, fair, baseline, taken)
+            baseline = regions_of_turn.baseline(mean_credit)
+        typed_context = self._read_typed_context(namespace, credited, regions_of_turn)
+        reward_decay = decays(turn, shared_credit, learning)
+        return Scene(regions_of_turn, typed_context, shared_credit, baseline, reward_decay)
 
-    def _move(self, namespace: str, judged: Judged, scene: Scene, harvest: Harvest) -> None:
+    def _adjust_weights(
+        self, namespace: str, credited: Judged, context: Scene, change_set: Harvest
+    ) -> None:
         """Weights of pointers, and uses of documents."""
-        learning, turn, credit = self.settings.learning, judged.turn, judged.credit
-        lessons = Lessons.of(self.store, namespace, turn, credit, scene.stood)
+        learning, turn, credit = self.settings.learning, credited.turn, credited.credit
+        edges = Lessons.read(self.store, namespace, turn, credit, context.typed_context)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
             stop = self.settings.policy.stop
             # A bare outcome says the same of every document: what one of them did is a share of it.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
-            careful = replace(learning, rate=learning.rate * share)
-            deltas += policy_gradient(turn, scene.fair, scene.baseline, careful, stop=stop)
+            scaled = replace(learning, rate=learning.rate * share)
+            deltas += policy_gradient(
+                turn, context.shared_credit, context.baseline, scaled, stop=stop
+            )
         if learning.hebbian:
-            known = lessons.weights, lessons.protos, learning
-            habitual, against = self.settings.tiers.habitual, Blame()
+            counts = edges.weights, edges.co_use_counts, learning
+            habitual, inhibition = self.settings.tiers.habitual, Blame()
             if credit.documents:
-                together = co_use(credit, *known, habitual=habitual)
-                against = blame(turn, scene.fair, lessons.weights, lessons.blamed, learning)
+                joint_use = co_use(credit, *counts, habitual=habitual)
+                inhibition = blame(
+                    turn,
+                    context.shared_credit,
+                    edges.weights,
+                    edges.inhibition_counts,
+                    learning,
+                )
             else:
-                together = succeeded_together(turn, credit, *known, habitual=habitual)
-            deltas += [*together.deltas, *against.deltas]
-            counted = lessons.counted(together.counted, against.counted)
-            harvest.count(counted, lessons.counts)
+                joint_use = succeeded_together(turn, credit, *counts, habitual=habitual)
+            deltas += [*joint_use.deltas, *inhibition.deltas]
+            pair_counts = edges.to_pair_counts(joint_use.counted, inhibition.counted)
+            change_set.add_counts(pair_counts, edges.counts)
         if learning.typed:
             rate = learning.typed_rate
-            deltas += typed_edges(turn, credit, scene.fair, scene.stood, lessons.weights, rate)
-        harvest.deltas += lessons.known(deltas)
+            deltas += typed_edges(
+                turn, credit, context.shared_credit, context.typed_context, edges.weights, rate
+            )
+        change_set.deltas += edges.to_weight_deltas(deltas)
         if learning.usage:
-            harvest.use(lessons.use(credit, scene.decays))
+            change_set.add_uses(edges.to_uses(credit, context.decays))
 
-    def _count(self, judged: Judged, scene: Scene, harvest: Harvest, usual: float) -> None:
+    def _count_transitions(
+        self, credited: Judged, context: Scene, change_set: Harvest, mean_credit: float
+    ) -> None:
         """Steps in regions."""
-        around = scene.around
-        if self.settings.learning.regions and around.places:
-            where = around.places, around.documents
-            harvest.steps += steps_of_turn(judged.turn, judged.credit, *where, usual)
+        regions_of_turn = context.regions_of_turn
+        if self.settings.learning.regions and regions_of_turn.places:
+            regions = regions_of_turn.places, regions_of_turn.documents
+            change_set.steps += steps_of_turn(credited.turn, credited.credit, *regions, mean_credit)
 
-    def _remembered(
+    def _build_episode(
         self,
         namespace: str,
-        judged: Judged,
-        scene: Scene,
+        credited: Judged,
+        context: Scene,
         version: int,
         user: str | None,
         *,
         corrected: bool,
     ) -> Remembered | None:
         """The episode that a turn is, or adds to; None where it is not to be remembered."""
-        learning, turn, vector = self.settings.learning, judged.turn, judged.vector
-        if not learning.episodes or vector is None or not judged.credit.outcome:
+        learning, turn, vector = self.settings.learning, credited.turn, credited.vector
+        if not learning.episodes or vector is None or not credited.credit.outcome:
             return None
         clock = self.store.walk.clock(namespace)._replace(learned=version)
         single = np.asarray(vector, dtype=np.float32)
         known = self.episodes.known(namespace, clock, turn.query, single)
-        followed = self._followed(judged, scene, known, corrected=corrected)
+        followed = self._credit_followed(credited, context, known, corrected=corrected)
         everything = learning.experience == "all"
         before = known.documents if known else {}
-        said = remembered(turn, judged.credit, followed, before=before, all_experience=everything)
-        if not said:
+        credit_by_node = remembered(
+            turn, credited.credit, followed, before=before, all_experience=everything
+        )
+        if not credit_by_node:
             return None
         # A failure may bring a document back for its own question, and for no other one.
-        told = judged.credit.told and (judged.credit.outcome > 0 or everything)
+        has_stated_use = credited.credit.has_stated_use and (
+            credited.credit.outcome > 0 or everything
+        )
         new = (question_id(namespace, turn.query), turn.query, single)
-        whose = (known.id, known.query, known.vector) if known else new
-        kept = KeepEpisode(namespace, *whose, 1.0, float(told), said, user=user)
-        return Remembered(kept, known)
+        identity = (known.id, known.query, known.vector) if known else new
+        episode = KeepEpisode(
+            namespace, *identity, 1.0, float(has_stated_use), credit_by_node, user=user
+        )
+        return Remembered(episode, known)
 
-    def _followed(
-        self, judged: Judged, scene: Scene, known: Episode | None, *, corrected: bool
+    def _credit_followed(
+        self, credited: Judged, context: Scene, known: Episode | None, *, corrected: bool
     ) -> Mapping[str, float]:
         """What a turn says of documents that it followed, for its own question.
 
         Who says what would have been right, has judged them: nothing is to be found out then.
         """
-        credit, context = judged.credit, self.settings.learning.reward_decay == "context"
-        if context and credit.outcome < 0 and credit.told and not corrected:
+        credit, by_context = credited.credit, self.settings.learning.reward_decay == "context"
+        if by_context and credit.outcome < 0 and credit.has_stated_use and not corrected:
             before = known.documents if known and known.told > 0 else {}
-            return hindsight(judged.turn, credit, scene.fair, before)
-        return {node: scene.fair.documents[node] for node, v in credit.documents.items() if v}
+            return hindsight(credited.turn, credit, context.shared_credit, before)
+        return {
+            node: context.shared_credit.documents[node] for node, v in credit.documents.items() if v
+        }
 
-    def _situation(self, namespace: str, judged: Judged, around: Surroundings) -> Situation:
+    def _read_typed_context(
+        self, namespace: str, credited: Judged, regions_of_turn: Surroundings
+    ) -> Situation:
         """What typed edges need to know of where a turn stood."""
-        learning, turn = self.settings.learning, judged.turn
+        learning, turn = self.settings.learning, credited.turn
         if not learning.typed:
             return Situation()
         before: list[str] = []
-        if any(judged.credit.documents.values()):
+        if any(credited.credit.documents.values()):
             before = self.store.typed.used_before(
                 namespace,
                 turn.clock,
@@ -279,29 +311,29 @@ class Learner:
                 turns=learning.window_turns,
                 seconds=learning.window_seconds,
             )
-        return Situation(around.home, around.homes, before)
+        return Situation(regions_of_turn.home, regions_of_turn.homes, before)
 
-    def _taught(self, mind: Mind, judged: Judged, usual: float) -> Mind:
-        credit = judged.credit
-        taught = replace(mind, baseline=mind.baseline.updated(usual))
-        shown = [r for r in judged.turn.returned if r.node in credit.documents]
+    def _update_model(self, mind: Mind, credited: Judged, mean_credit: float) -> Mind:
+        credit = credited.credit
+        updated = replace(mind, baseline=mind.baseline.with_outcome(mean_credit))
+        shown = [r for r in credited.turn.returned if r.node in credit.documents]
         if not self.settings.learning.ranker or not shown:
-            return taught
+            return updated
         matrix = np.array([[r.features.get(name, 0.0) for name in FEATURES] for r in shown])
         used = np.array([max(0.0, credit.documents[r.node]) for r in shown])
-        return taught.seen(matrix, used, credit.weight)
+        return updated.seen(matrix, used, credit.weight)
 
 
-def _bounded(judged: Sequence[Judged], counted: Sequence[Judged]) -> str | None:
+def _describe_limit(credited: Sequence[Judged], weighted: Sequence[Judged]) -> str | None:
     """What to tell whoever spoke against others; None where all that they said counts."""
-    pairs = zip(judged, counted, strict=True)
-    if all(said.credit.weight == heard.credit.weight for said, heard in pairs):
+    pairs = zip(credited, weighted, strict=True)
+    if all(before.credit.weight == after.credit.weight for before, after in pairs):
         return None
-    full, left = (sum(item.credit.weight for item in items) for items in (judged, counted))
+    full, left = (sum(item.credit.weight for item in items) for items in (credited, weighted))
     return f"other users said something else: it counts {left / full:.0%} of what it would alone"
 
 
-def _usual(judged: Judged) -> float:
+def _mean_credit(credited: Judged) -> float:
     """What decisions are compared with: the mean credit of what was returned, in [-1, 1]."""
-    known = known_credit(judged.turn, judged.credit).values()
-    return sum(known) / len(known) if known else judged.credit.outcome
+    known = known_credit(credited.turn, credited.credit).values()
+    return sum(known) / len(known) if known else credited.credit.outcome

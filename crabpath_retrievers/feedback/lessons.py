@@ -28,12 +28,12 @@ class Lessons:
 
     keys: Mapping[str, int]
     weights: Mapping[EdgeName, float]
-    protos: Mapping[Pair, float]
-    blamed: Mapping[Pair, float]
+    co_use_counts: Mapping[Pair, float]
+    inhibition_counts: Mapping[Pair, float]
     counts: Mapping[Triple, float]
 
     @classmethod
-    def of(
+    def read(
         cls,
         store: GraphStore,
         namespace: str,
@@ -42,18 +42,22 @@ class Lessons:
         situation: Situation | None = None,
     ) -> "Lessons":
         """Read what concerns one judged turn, and the typed edges where it stood."""
-        where = situation or Situation()
-        beside = {*where.before, *where.homes.values(), *([where.home] if where.home else [])}
-        keys = store.learned.keys(sorted(_concerned(turn) | beside))
+        context = situation or Situation()
+        context_nodes = {
+            *context.before,
+            *context.homes.values(),
+            *([context.home] if context.home else []),
+        }
+        keys = store.learned.keys(sorted(_list_nodes(turn) | context_nodes))
         ids = {key: node for node, key in keys.items()}
-        known = credit.documents or credit.outcome > 0
+        is_informative = credit.documents or credit.outcome > 0
         # A failure alone moves what a policy decided, and how regions follow on each other.
-        sources = list(ids) if known else [k for n, k in keys.items() if n == where.home]
+        sources = list(ids) if is_informative else [k for n, k in keys.items() if n == context.home]
         if not sources:
             return cls(keys, {}, {}, {}, {})
         weights = named(store.learned.weights(namespace, sources), keys)
-        counts = store.learned.counts(namespace, sources) if known else {}
-        protos, blamed = (
+        counts = store.learned.counts(namespace, sources) if is_informative else {}
+        co_use_counts, inhibition_counts = (
             {
                 (ids[source], ids[target]): count
                 for (source, target, kind), count in counts.items()
@@ -61,13 +65,13 @@ class Lessons:
             }
             for wanted in (EdgeKind.CO_USED, EdgeKind.INHIBITS)
         )
-        return cls(keys, weights, protos, blamed, counts)
+        return cls(keys, weights, co_use_counts, inhibition_counts, counts)
 
-    def known(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
+    def to_weight_deltas(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
         """Those deltas whose nodes still exist."""
         return tuple(keyed(deltas, self.keys))
 
-    def counted(
+    def to_pair_counts(
         self, together: Mapping[Pair, float], against: Mapping[Pair, float]
     ) -> tuple[tuple[int, int, EdgeKind, float], ...]:
         """Counts of joint use and of blame, for the store."""
@@ -78,7 +82,7 @@ class Lessons:
             if a in self.keys and b in self.keys
         )
 
-    def use(
+    def to_uses(
         self, credit: Credit, decays: Mapping[str, float]
     ) -> tuple[tuple[int, float, float, float], ...]:
         """Uses, passes and decay of documents, for the store; what was only inferred is no pass."""
@@ -91,7 +95,7 @@ class Lessons:
         return (*counted, *taken)
 
 
-def _concerned(turn: Turn) -> set[str]:
+def _list_nodes(turn: Turn) -> set[str]:
     """Every node of which a weight or a count may change."""
     return (
         {returned.node for returned in turn.returned}

@@ -17,7 +17,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.learned_queries import Kept
 from crabpath_retrievers.trajectory import Turn
 
-_UNPLACED = "its correction is not kept as a note: neither it nor the question has a vector"
+_NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Noted:
     notes: Notes
     settings: Settings
 
-    def changes(self, kept: Kept, judged: Sequence[Judged]) -> list[Change]:
+    def compute_changes(self, kept: Kept, credited: Sequence[Judged]) -> list[Change]:
         """Changes for the same transaction as all else that follows from the feedback.
 
         Feedback about several turns corrects, and answers, the latest of them.
@@ -37,59 +37,65 @@ class Noted:
             kept: The feedback, with the vector of its correction.
             judged: The turns that it is about, latest first; at least one.
         """
-        return [*self._used(judged), *self._corrected(kept, judged[0]), *self._born(kept, judged)]
+        return [
+            *self._count_note_uses(credited),
+            *self._note_correction(kept, credited[0]),
+            *self._note_answer(kept, credited),
+        ]
 
-    def _used(self, judged: Sequence[Judged]) -> Iterator[Change]:
-        namespace = judged[0].turn.namespace
+    def _count_note_uses(self, credited: Sequence[Judged]) -> Iterator[Change]:
+        namespace = credited[0].turn.namespace
         if not self.store.walk.clock(namespace).notes:
             return
-        for item in judged:
+        for item in credited:
             if item.credit.outcome > 0 and item.credit.used:
                 yield UseNotes(namespace, item.credit.used)
 
-    def _corrected(self, kept: Kept, judged: Judged) -> Iterator[Change]:
+    def _note_correction(self, kept: Kept, credited: Judged) -> Iterator[Change]:
         text = (kept.feedback.correction or "").strip()[:LONGEST]
         if not text:
             return
         # A process without embedder leaves the correction where it was asked for.
-        vector = judged.vector if kept.vector is None else kept.vector
+        vector = credited.vector if kept.vector is None else kept.vector
         if vector is None:
-            yield NoteFeedback(kept.feedback.feedback_id, _UNPLACED)
+            yield NoteFeedback(kept.feedback.feedback_id, _NO_VECTOR)
             return
-        turn, wrong = judged.turn, _wrong(judged)
-        said = Said(text, wrong=wrong)
-        place = None if judged.vector is None else _single(judged.vector)
-        asked = Asked(turn.query, place, turn.id)
-        beside = entry_edges(self.store, turn, wrong)
+        turn, wrong = credited.turn, _find_wrong_documents(credited)
+        content = Said(text, wrong=wrong)
+        query_vector = None if credited.vector is None else _to_float32(credited.vector)
+        question = Asked(turn.query, query_vector, turn.id)
+        inhibitions = entry_edges(self.store, turn, wrong)
         feedback = kept.feedback.feedback_id
         yield note(
             turn.namespace,
             "correction",
-            said,
-            _single(vector),
-            asked=asked,
-            beside=beside,
+            content,
+            _to_float32(vector),
+            asked=question,
+            beside=inhibitions,
             feedback=feedback,
         )
 
-    def _born(self, kept: Kept, judged: Sequence[Judged]) -> Iterator[Change]:
-        latest, answer = judged[0], kept.feedback.answer
+    def _note_answer(self, kept: Kept, credited: Sequence[Judged]) -> Iterator[Change]:
+        latest, answer = credited[0], kept.feedback.answer
         if not self.settings.learning.neurogenesis or not answer or latest.vector is None:
             return
         if latest.credit.outcome > 0 and not kept.feedback.correction:
-            found = self._born_of(latest, answer, kept.feedback.feedback_id)
-            if found is not None:
-                yield found
+            change = self._build_answer_note(latest, answer, kept.feedback.feedback_id)
+            if change is not None:
+                yield change
 
-    def _born_of(self, latest: Judged, answer: str, feedback: str) -> KeepNote | UseNotes | None:
+    def _build_answer_note(
+        self, latest: Judged, answer: str, feedback: str
+    ) -> KeepNote | UseNotes | None:
         assert latest.vector is not None  # noqa: S101
-        turn, vector = latest.turn, _single(latest.vector)
-        known = auto_id(turn.namespace, turn.query)
-        if self.store.notes.facts([known]):
+        turn, vector = latest.turn, _to_float32(latest.vector)
+        note = auto_id(turn.namespace, turn.query)
+        if self.store.notes.facts([note]):
             novel = closed_gate(turn, self.settings.note) is None
-            return UseNotes(turn.namespace, seen=(known,)) if novel else None
-        near = self.notes.near(vector, self.store.walk.clock(turn.namespace))
-        nearest = max(near.values(), default=-1.0)
+            return UseNotes(turn.namespace, seen=(note,)) if novel else None
+        cosines = self.notes.near(vector, self.store.walk.clock(turn.namespace))
+        nearest = max(cosines.values(), default=-1.0)
         return auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
 
 
@@ -106,13 +112,13 @@ def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[Not
     return against(entries, weights)
 
 
-def _wrong(judged: Judged) -> list[str]:
+def _find_wrong_documents(credited: Judged) -> list[str]:
     """What a correction corrects: what was used in a failure, else the best document of one."""
-    blamed = [node for node, credit in judged.credit.documents.items() if credit < 0]
-    if blamed or judged.credit.outcome >= 0:
+    blamed = [node for node, credit in credited.credit.documents.items() if credit < 0]
+    if blamed or credited.credit.outcome >= 0:
         return blamed
-    return [item.node for item in judged.turn.returned[:1]]
+    return [item.node for item in credited.turn.returned[:1]]
 
 
-def _single(vector: Vector) -> Vector:
+def _to_float32(vector: Vector) -> Vector:
     return np.asarray(vector, dtype=np.float32)

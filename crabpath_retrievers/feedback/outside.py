@@ -27,7 +27,7 @@ from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
-_NAP = 0.1  # seconds between looks at whether to end
+_SLEEP_STEP = 0.1  # seconds between looks at whether to end
 
 
 class Outside:
@@ -36,7 +36,7 @@ class Outside:
     def __init__(self, store: GraphStore) -> None:
         """Learn from what waits in ``store``."""
         self._store = store
-        self._made: tuple[str | None, Inbox] | None = None
+        self._cached: tuple[str | None, Inbox] | None = None
 
     @property
     def store(self) -> GraphStore:
@@ -47,9 +47,9 @@ class Outside:
     def inbox(self) -> Inbox:
         """What waits; it is learned from with the settings that are published now."""
         text = published(self._store)
-        if self._made is None or self._made[0] != text:
-            self._made = (text, Inbox(self._store, self._learner(text)))
-        return self._made[1]
+        if self._cached is None or self._cached[0] != text:
+            self._cached = (text, Inbox(self._store, self._build_learner(text)))
+        return self._cached[1]
 
     def record(self, feedback: Feedback) -> Receipt:
         """Keep feedback and learn from it, without the process that serves.
@@ -57,7 +57,7 @@ class Outside:
         Raises:
             StoreError: It could not be kept.
         """
-        learner = self._learner(published(self._store))
+        learner = self._build_learner(published(self._store))
         return Recorder(self._store, learner).record(feedback)
 
     def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
@@ -71,10 +71,10 @@ class Outside:
     @property
     def undoing(self) -> Undoing:
         """Takes back what was learned; the process that serves indexes what comes back."""
-        learner = self._learner(published(self._store))
+        learner = self._build_learner(published(self._store))
         return Undoing(self._store, None, None, learner.prior)
 
-    def _learner(self, text: str | None) -> Learner:
+    def _build_learner(self, text: str | None) -> Learner:
         settings = settings_of(text)
         settings = replace(settings, learning=replace(settings.learning, apply="inline"))
         episodes = Episodes(self._store, None, settings.episode)
@@ -83,7 +83,7 @@ class Outside:
         minds = Minds(self._store, episodes, notes, regions, Ranker.load(), settings)
         return Learner(self._store, episodes, notes, regions, minds.prior, settings)
 
-    def serve(self, poll: float, ended: Callable[[], bool]) -> Tally:
+    def serve(self, poll: float, should_stop: Callable[[], bool]) -> Tally:
         """Learn from what waits and from what comes, until it is time to end.
 
         Args:
@@ -91,23 +91,23 @@ class Outside:
             ended: Whether to end; the feedback that is being applied is finished first.
         """
         total = Tally()
-        while not ended():
-            found = self._look(ended)
-            total = Tally(*map(sum, zip(total, found, strict=True)))
-            if not any(found):
-                _nap(poll, ended)
+        while not should_stop():
+            tally = self._learn_once(should_stop)
+            total = Tally(*map(sum, zip(total, tally, strict=True)))
+            if not any(tally):
+                _sleep(poll, should_stop)
         return total
 
-    def _look(self, ended: Callable[[], bool]) -> Tally:
+    def _learn_once(self, should_stop: Callable[[], bool]) -> Tally:
         try:
-            return self.inbox.learn_waiting(ended=ended)
+            return self.inbox.learn_waiting(ended=should_stop)
         except StoreError as error:  # the database may come back
             _log.warning("what waits cannot be learned from yet: %s", error)
             return Tally()
 
 
-def _nap(seconds: float, ended: Callable[[], bool]) -> None:
+def _sleep(seconds: float, should_stop: Callable[[], bool]) -> None:
     """Sleep in short naps: a signal handler may not touch the locks that longer waits need."""
     until = time.monotonic() + seconds
-    while not ended() and (left := until - time.monotonic()) > 0:
-        time.sleep(min(_NAP, left))
+    while not should_stop() and (remaining := until - time.monotonic()) > 0:
+        time.sleep(min(_SLEEP_STEP, remaining))

@@ -80,22 +80,22 @@ def record_over(memory: Learns, feedback: Feedback) -> Receipt:
     Raises:
         StoreError: It could not be kept.
     """
-    _make_way(memory, feedback)
+    _undo_weaker(memory, feedback)
     return memory.record(feedback)
 
 
-def _make_way(memory: Learns, feedback: Feedback) -> None:
-    said: Kind = "score" if feedback.correction is None else "correction"
-    own = kind_of(feedback.feedback_id) or said
-    if own in SEEN or feedback.turn_id is None:
+def _undo_weaker(memory: Learns, feedback: Feedback) -> None:
+    stated: Kind = "score" if feedback.correction is None else "correction"
+    event_kind = kind_of(feedback.feedback_id) or stated
+    if event_kind in SEEN or feedback.turn_id is None:
         return
-    logged = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
-    if logged is None or logged.frozen:
+    stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
+    if stored is None or stored.frozen:
         return
-    weaker = {event_id(kind, logged.turn.id) for kind in SEEN}  # some of it may still wait
-    consumer = kind_of(logged.consumed or "")
-    if logged.consumed and consumer is not None and rank(consumer) > rank(own):
-        weaker.add(logged.consumed)
-    for feedback_id in weaker:
+    superseded = {event_id(kind, stored.turn.id) for kind in SEEN}  # some of it may still wait
+    consumer = kind_of(stored.consumed or "")
+    if stored.consumed and consumer is not None and rank(consumer) > rank(event_kind):
+        superseded.add(stored.consumed)
+    for feedback_id in superseded:
         with suppress(NotFoundError):
             memory.undo(feedback_id, namespace=feedback.namespace)

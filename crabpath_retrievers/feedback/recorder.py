@@ -21,11 +21,11 @@ from crabpath_retrievers.storage.learned_queries import Kept
 from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
-_AT_OPEN = 100  # a longer backlog must not keep a caller waiting
-_PILE = 32  # episodes, or notes, that are worth a write to the index
-_LOOK = 1.0  # seconds between looks at how many there are
+_MAX_AT_OPEN = 100  # a longer backlog must not keep a caller waiting
+_INDEX_BATCH = 32  # episodes, or notes, that are worth a write to the index
+_CHECK_INTERVAL = 1.0  # seconds between looks at how many there are
 Embed = Callable[[str], Vector]
-_OTHER = "this id was recorded before with other content, which stands"
+_DIFFERENT_CONTENT = "this id was recorded before with other content, which stands"
 
 
 class Recorder:
@@ -44,10 +44,10 @@ class Recorder:
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._time_limit = learner.settings.time_limit
-        self._inbox = Inbox(store, learner)
-        self._worker = Worker(self._work, "crabpath-learning")
-        self._looked = time.monotonic()
-        self._behind = False
+        self._queue = Inbox(store, learner)
+        self._worker = Worker(self._run_background, "crabpath-learning")
+        self._checked_at = time.monotonic()
+        self._has_backlog = False
 
     def record(self, feedback: Feedback) -> Receipt:
         """Keep feedback durably, then learn from it; the same id again changes nothing.
@@ -55,18 +55,22 @@ class Recorder:
         Raises:
             StoreError: It could not be kept.
         """
-        self._store.apply([KeepFeedback(feedback, self._vector(feedback))])
-        kept = self._store.learned.feedback(feedback.feedback_id)
-        receipt = Receipt(feedback.feedback_id, kept.status, kept.note)
+        self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
+        stored = self._store.learned.feedback(feedback.feedback_id)
+        receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
         if receipt.status == "waiting":
-            receipt = self._passed_on(kept)
-        if kept.feedback != feedback:
-            note = _OTHER if receipt.note is None else f"{_OTHER}; {receipt.note}"
+            receipt = self._dispatch(stored)
+        if stored.feedback != feedback:
+            note = (
+                _DIFFERENT_CONTENT
+                if receipt.note is None
+                else f"{_DIFFERENT_CONTENT}; {receipt.note}"
+            )
             receipt = receipt._replace(note=note)
         _log_receipt(receipt, feedback)
         return receipt
 
-    def _vector(self, feedback: Feedback) -> Vector | None:
+    def _embed_correction(self, feedback: Feedback) -> Vector | None:
         """That of a correction; feedback is kept even where it cannot be embedded."""
         text = (feedback.correction or "").strip()
         if not text or self._embed is None:
@@ -77,31 +81,31 @@ class Recorder:
             _log.warning("a correction cannot be embedded and stands at its question: %s", error)
             return None
 
-    def _passed_on(self, kept: Kept) -> Receipt:
+    def _dispatch(self, stored: Kept) -> Receipt:
         if self._apply == "inline":
-            return self._learned(kept)
+            return self._learn(stored)
         if self._apply == "background":
             self._worker.wake()
-        return Receipt(kept.feedback.feedback_id, "waiting")
+        return Receipt(stored.feedback.feedback_id, "waiting")
 
-    def _learned(self, kept: Kept) -> Receipt:
+    def _learn(self, stored: Kept) -> Receipt:
         try:
-            if self._behind:
-                self._inbox.learn_waiting(_AT_OPEN)
-                self._behind = False
-            return self._inbox.learn(kept)
+            if self._has_backlog:
+                self._queue.learn_waiting(_MAX_AT_OPEN)
+                self._has_backlog = False
+            return self._queue.learn(stored)
         except StoreError as error:
             # It is kept, so the host is done with it.
-            self._behind = True
+            self._has_backlog = True
             note = f"it is kept, but cannot be learned from yet: {error}"
-            return Receipt(kept.feedback.feedback_id, "waiting", note)
+            return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def resume(self) -> None:
         """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
         try:
-            self._catch_up(1)
+            self._index_waiting(1)
             if self._apply == "inline":
-                self._inbox.learn_waiting(_AT_OPEN)
+                self._queue.learn_waiting(_MAX_AT_OPEN)
             elif self._apply == "background" and self._store.learned.waiting(1):
                 self._worker.wake()
         except StoreError as error:
@@ -113,17 +117,17 @@ class Recorder:
         Raises:
             StoreError: A store failed; what is left goes on waiting.
         """
-        tally = self._inbox.learn_waiting()
-        self._catch_up(1)
+        tally = self._queue.learn_waiting()
+        self._index_waiting(1)
         return tally
 
     def overdue(self) -> bool:
         """Whether nobody looked for a second at how much waits for the index."""
-        return time.monotonic() - self._looked > _LOOK
+        return time.monotonic() - self._checked_at > _CHECK_INTERVAL
 
     def look(self) -> None:
         """Have them indexed by another thread, once it is worth it, whoever learned them."""
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
         self._worker.wake()
 
     def close(self) -> None:
@@ -133,20 +137,20 @@ class Recorder:
             self._store.settle()
         self._worker.drain()
 
-    def _work(self) -> None:
+    def _run_background(self) -> None:
         # In parts: where feedback comes faster than it is learned from, there is no end.
-        while self._apply == "background" and any(self._inbox.learn_waiting(_PILE)):
-            self._index()
-        self._index()
+        while self._apply == "background" and any(self._queue.learn_waiting(_INDEX_BATCH)):
+            self._index_batch()
+        self._index_batch()
 
-    def _index(self) -> None:
+    def _index_batch(self) -> None:
         # This thread is waited for when the memory is closed.
         with limited(self._time_limit):
-            self._catch_up(_PILE)
+            self._index_waiting(_INDEX_BATCH)
 
-    def _catch_up(self, least: int) -> None:
-        self._episodes.catch_up(least)
-        self._notes.catch_up(least)
+    def _index_waiting(self, minimum: int) -> None:
+        self._episodes.catch_up(minimum)
+        self._notes.catch_up(minimum)
 
 
 def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:

@@ -31,12 +31,13 @@ class EdgeSetter:
             As :func:`learn_at_once`.
         """
 
-        def work() -> tuple[Sequence[Step], Sequence[Change]]:
+        def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
             namespace = str(kept.namespace)
-            now = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
+            current = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
             deltas = tuple(
-                WeightDelta(*edge, weight - now.get(edge, 0.0)) for edge, weight in weights.items()
+                WeightDelta(*edge, weight - current.get(edge, 0.0))
+                for edge, weight in weights.items()
             )
             return (), [AdjustWeights(namespace, deltas, kept.feedback_id)]
 
-        return learn_at_once(self.store, self.prior, kept, work)
+        return learn_at_once(self.store, self.prior, kept, compute_changes)

@@ -10,11 +10,13 @@ from crabpath_retrievers.text import Word, words
 
 # English only: elsewhere such an answer counts as one word, which most documents do not hold.
 POLAR = frozenset({"yes", "no", "true", "false"})
-_COMMON = math.log(2) - 1e-9  # a word in more than half of all nodes
-_ASKED = (
+_MIN_IDF = math.log(2) - 1e-9  # a word in more than half of all nodes
+_QUERY_WORD_WEIGHT = (
     0.25  # of an answer word that the query holds; its share hardly matters between 0.1 and 0.5
 )
-_PLAIN = 0.2  # of a word that is neither a name nor a number: most are the chain's own manner
+_COMMON_WORD_WEIGHT = (
+    0.2  # of a word that is neither a name nor a number: most are the chain's own manner
+)
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
@@ -30,7 +32,7 @@ class Said(NamedTuple):
     names: frozenset[str]
 
 
-def said(answer: str, asked: Collection[str], idf: Mapping[str, float]) -> Said:
+def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) -> Said:
     """The telling words of an answer.
 
     Words that the corpus does not know are the rarest of all. Polar words ("yes"), words in more
@@ -42,30 +44,34 @@ def said(answer: str, asked: Collection[str], idf: Mapping[str, float]) -> Said:
         idf: Inverse document frequency by word, in nats.
     """
     rarest = max(idf.values(), default=0.0)
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     names: set[str] = set()
-    for word, is_name in _named(answer):
+    for word, is_name in _flag_names(answer):
         nats = idf.get(word, rarest)
-        if nats < _COMMON or word in POLAR or (len(word) == 1 and "a" <= word <= "z"):
+        if nats < _MIN_IDF or word in POLAR or (len(word) == 1 and "a" <= word <= "z"):
             continue
-        weight = nats * (_ASKED if word in asked else 1.0) * (1.0 if is_name else _PLAIN)
-        found[word] = max(weight, found.get(word, 0.0))
-        if is_name and word not in asked:
+        weight = (
+            nats
+            * (_QUERY_WORD_WEIGHT if word in query_words else 1.0)
+            * (1.0 if is_name else _COMMON_WORD_WEIGHT)
+        )
+        weights[word] = max(weight, weights.get(word, 0.0))
+        if is_name and word not in query_words:
             names.add(word)
-    return Said(found, frozenset(names))
+    return Said(weights, frozenset(names))
 
 
-def _named(answer: str) -> Iterator[tuple[str, bool]]:
+def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
     """Every word, and whether it looks like a name or a number where it stands."""
-    cut = list(words(answer))
-    begins = [True, *(_apart(answer, *pair) for pair in pairwise(cut)), True]
-    for place, word in enumerate(cut):
+    tokens = list(words(answer))
+    sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
+    for position, word in enumerate(tokens):
         # A capital at the beginning tells only when it goes on: "Stephen King directed it".
-        goes_on = not begins[place + 1] and cut[place + 1].capitalised
-        told = not begins[place] or goes_on or word.token[0].isdigit()
-        yield word.token, word.capitalised and told
+        continues = not sentence_starts[position + 1] and tokens[position + 1].capitalised
+        is_informative = not sentence_starts[position] or continues or word.token[0].isdigit()
+        yield word.token, word.capitalised and is_informative
 
 
-def _apart(answer: str, before: Word, after: Word) -> bool:
+def _ends_sentence(answer: str, before: Word, after: Word) -> bool:
     """Whether a sentence ends between two words."""
     return _SENTENCE_END.search(answer, before.end, after.start) is not None

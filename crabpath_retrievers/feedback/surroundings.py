@@ -56,7 +56,7 @@ class Surveyor:
     settings: RegionSettings
     clock: Clock
 
-    def around(self, turn: Turn, vector: Vector | None) -> Surroundings:
+    def locate(self, turn: Turn, vector: Vector | None) -> Surroundings:
         """Where a turn with this unit query vector, of shape ``[d]``, took place."""
         clock = self.clock
         if vector is None or not clock.hubs:
@@ -65,51 +65,61 @@ class Surveyor:
         steps = self.store.regions.steps(clock.key, places) if clock.key else []
         chances = Chances(places, steps, self.settings.strength)
         levels = [level for level, _ in places if level]
-        documents = self._documents(turn, levels, clock)
-        finest, region = places[-1]
-        if not finest:
+        documents = self._locate_documents(turn, levels, clock)
+        finest_level, region = places[-1]
+        if not finest_level:
             return Surroundings(places, documents, chances)
-        named = self.regions.hubs(finest, clock.hubs).names
+        names_by_key = self.regions.hubs(finest_level, clock.hubs).names
         homes = {
-            node: named[of[finest]] for node, of in documents.items() if of.get(finest) in named
+            node: names_by_key[regions[finest_level]]
+            for node, regions in documents.items()
+            if regions.get(finest_level) in names_by_key
         }
-        return Surroundings(places, documents, chances, named.get(region), homes)
+        return Surroundings(places, documents, chances, names_by_key.get(region), homes)
 
-    def _documents(
+    def _locate_documents(
         self, turn: Turn, levels: Sequence[int], clock: Clock
     ) -> dict[str, dict[int, int]]:
         nodes = [item.node for item in turn.returned]
         heads = self.store.walk.heads(nodes, namespace=clock.key)
         keys, vectors = [head.key for head in heads], [head.vector for head in heads]
-        found = {lev: self.regions.of_nodes(keys, vectors, lev, clock.hubs) for lev in levels}
+        regions_by_level = {
+            lev: self.regions.of_nodes(keys, vectors, lev, clock.hubs) for lev in levels
+        }
         return {
-            head.id: {level: at[head.key] for level, at in found.items() if head.key in at}
+            head.id: {
+                level: regions[head.key]
+                for level, regions in regions_by_level.items()
+                if head.key in regions
+            }
             for head in heads
         }
 
-    def standings(self, turn: Turn, credit: Credit) -> dict[str, Standing]:
+    def read_records(self, turn: Turn, credit: Credit) -> dict[str, Standing]:
         """What is known of the documents that a failed turn blames."""
-        blamed = [node for node, value in credit.documents.items() if value < 0]
-        if not blamed or credit.outcome >= 0:
+        blamed_ids = [node for node, value in credit.documents.items() if value < 0]
+        if not blamed_ids or credit.outcome >= 0:
             return {}
         clock = self.clock
-        keys = self.store.learned.keys(blamed)
+        keys = self.store.learned.keys(blamed_ids)
         usage = self.store.learned.usage(clock.key, list(keys.values()))
-        tasks = self._tasks(blamed, clock.key) if turn.task_type else {}
+        tasks = self._read_task_types(blamed_ids, clock.key) if turn.task_type else {}
         return {
             node: Standing(
                 usage[keys[node]].wins if keys.get(node) in usage else 0.0,
                 tasks.get(node, frozenset()),
             )
-            for node in blamed
+            for node in blamed_ids
         }
 
-    def _tasks(self, nodes: Sequence[str], namespace: int) -> dict[str, frozenset[str]]:
+    def _read_task_types(self, nodes: Sequence[str], namespace: int) -> dict[str, frozenset[str]]:
         documents = self.store.catalog.documents(nodes, namespace=namespace)
-        return {node: _texts(one.metadata.get(TASKS)) for node, one in documents.items()}
+        return {
+            node: _to_texts(document.metadata.get(TASKS)) for node, document in documents.items()
+        }
 
 
-def _texts(value: object) -> frozenset[str]:
+def _to_texts(value: object) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset({value})
     return frozenset(map(str, value)) if isinstance(value, (list, tuple)) else frozenset()

@@ -28,10 +28,10 @@ from crabpath_retrievers.storage.learned_queries import Learned
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was learned from"
-_AGAIN = "it was undone before"
-_NEVER = "it was refused, so nothing was learned from it"
-_GONE = "what it taught is not known any more: it is older, or a snapshot was restored since"
-_LONGEST_NAME = 200
+_UNDONE_BEFORE = "it was undone before"
+_REFUSED = "it was refused, so nothing was learned from it"
+_UNKNOWN = "what it taught is not known any more: it is older, or a snapshot was restored since"
+_MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,13 @@ class Undoing:
         self, user: str | None, source: str | None, namespace: str | None
     ) -> list[Receipt]:
         """Take back all that one giver taught, the latest first; see :meth:`CrabPath.undo`."""
-        given = Giver.of(user=user, source=source, namespace=namespace)
-        if given.user is None and given.source is None:
+        criteria = Giver.of(user=user, source=source, namespace=namespace)
+        if criteria.user is None and criteria.source is None:
             msg = "say whose feedback to undo: give user, source or both"
             raise InvalidInputError(msg)
-        return [self._undone(name, given.namespace) for name in self.store.history.standing(given)]
+        return [
+            self._undo(name, criteria.namespace) for name in self.store.history.standing(criteria)
+        ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
         """Take back all that one feedback taught; see :meth:`CrabPath.undo`."""
@@ -66,10 +68,10 @@ class Undoing:
             raise InvalidInputError(msg)
         scope = None if namespace is None else namespace_of(namespace)
         if feedback_id is None:
-            feedback_id = self._about(text_of("turn_id", turn_id), scope)
-        return self._undone(text_of("feedback_id", feedback_id), scope)
+            feedback_id = self._find_feedback(text_of("turn_id", turn_id), scope)
+        return self._undo(text_of("feedback_id", feedback_id), scope)
 
-    def _about(self, turn_id: str, namespace: str | None) -> str:
+    def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
         """The feedback that consumed a turn."""
         turn = self.store.turns.get(turn_id, namespace=namespace)
         feedback_id = self.store.history.consumer(turn.id)
@@ -79,30 +81,30 @@ class Undoing:
         return feedback_id
 
     @repeated
-    def _undone(self, feedback_id: str, namespace: str | None) -> Receipt:
+    def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
         with self.store.reading():
-            stands = self.store.history.feedback(feedback_id)
-            if stands is None or namespace not in {None, stands.namespace}:
+            state = self.store.history.feedback(feedback_id)
+            if state is None or namespace not in {None, state.namespace}:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
                 raise NotFoundError(msg)
-            if stands.status in {"undone", "refused"}:
-                note = _AGAIN if stands.status == "undone" else _NEVER
-                return Receipt(feedback_id, stands.status, note)
-            if stands.status == "waiting":
+            if state.status in {"undone", "refused"}:
+                note = _UNDONE_BEFORE if state.status == "undone" else _REFUSED
+                return Receipt(feedback_id, state.status, note)
+            if state.status == "waiting":
                 self.store.apply([CancelFeedback(feedback_id, _CANCELLED)])
                 return Receipt(feedback_id, "undone", _CANCELLED)
-            namespace = str(stands.namespace)
+            namespace = str(state.namespace)
             known = self.store.learned.learned(namespace)
             lesson = self.store.history.lesson(feedback_id)
-            touched = self._touched(namespace, lesson)
+            touched = self._list_touched_episodes(namespace, lesson)
         if lesson is None:
-            return Receipt(feedback_id, "applied", _GONE)
-        self.store.apply(self._back(feedback_id, namespace, known, lesson))
-        self._clear(namespace, touched, [note for note, _ in lesson.taught.told])
+            return Receipt(feedback_id, "applied", _UNKNOWN)
+        self.store.apply(self._build_undo(feedback_id, namespace, known, lesson))
+        self._delete_vectors(namespace, touched, [note for note, _ in lesson.taught.told])
         return Receipt(feedback_id, "undone")
 
-    def _back(
+    def _build_undo(
         self, feedback_id: str, namespace: str, known: Learned, lesson: Lesson
     ) -> list[Change]:
         """What takes feedback back."""
@@ -113,59 +115,66 @@ class Undoing:
             return [undo]
         return [undo, UndoNotes(namespace, taught.told, taught.used)]
 
-    def _touched(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
+    def _list_touched_episodes(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
         """The episodes that may go with a lesson; a note takes along whatever recalls it."""
         if lesson is None or not lesson.taught.told:
             return () if lesson is None else lesson.episodes
         return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
 
-    def _clear(self, namespace: str, episodes: Sequence[str], notes: Sequence[str]) -> None:
+    def _delete_vectors(
+        self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
+    ) -> None:
         """Delete the vectors of those episodes and notes that are gone."""
         key = self.store.walk.clock(namespace).key
         if self.episodes is not None:
-            left = set(self.store.learned.episode_ids(key))
-            self.episodes.delete(key, [episode for episode in episodes if episode not in left])
-        told = {fact.id for fact in self.store.notes.facts(notes)}
-        gone = [note for note in notes if note not in told]
-        if self.notes is not None and gone:
-            self.notes.remove(key, gone)
+            remaining = set(self.store.learned.episode_ids(key))
+            self.episodes.delete(key, [episode for episode in episodes if episode not in remaining])
+        remaining_notes = {fact.id for fact in self.store.notes.facts(notes)}
+        deleted = [note for note in notes if note not in remaining_notes]
+        if self.notes is not None and deleted:
+            self.notes.remove(key, deleted)
 
     @repeated
     def snapshot(self, namespace: str, name: str | None) -> str:
         """Keep what a namespace knows; see :meth:`CrabPath.snapshot`."""
-        space, given = namespace_of(namespace), None if name is None else _name_of(name)
+        space, label = namespace_of(namespace), None if name is None else _validate_name(name)
         self.store.settle()  # who has just asked for the first time is known as well
         if not self.store.walk.clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
-        if given is not None and any(s.name == given for s in self.store.history.snapshots(space)):
-            msg = f"namespace {space!r} has a snapshot {given!r}: choose another name or delete it"
+        if label is not None and any(s.name == label for s in self.store.history.snapshots(space)):
+            msg = f"namespace {space!r} has a snapshot {label!r}: choose another name or delete it"
             raise InvalidInputError(msg)
         identity = uuid.uuid4().hex
-        self.store.apply([TakeSnapshot(space, identity, given)])
+        self.store.apply([TakeSnapshot(space, identity, label)])
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
         """Let a namespace know what it knew; see :meth:`CrabPath.restore`."""
-        kept = self.found(snapshot, namespace)
+        kept = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.clock(kept.namespace).key
-        before, told = self.store.learned.episode_ids(key), self.store.notes.ids(key)
+        episodes_before, notes_before = (
+            self.store.learned.episode_ids(key),
+            self.store.notes.ids(key),
+        )
         self.store.apply([RestoreSnapshot(kept.id)])
-        left = set(self.store.learned.episode_ids(key))
+        remaining = set(self.store.learned.episode_ids(key))
         if self.episodes is not None:
-            self.episodes.delete(key, [episode for episode in before if episode not in left])
+            self.episodes.delete(
+                key, [episode for episode in episodes_before if episode not in remaining]
+            )
             self.episodes.catch_up()
         if self.notes is not None:
-            self.notes.remove(key, sorted(told - self.store.notes.ids(key)))
+            self.notes.remove(key, sorted(notes_before - self.store.notes.ids(key)))
         return kept
 
     def delete(self, snapshot: str, namespace: str | None) -> str:
         """Delete a snapshot; returns its id."""
-        kept = self.found(snapshot, namespace)
+        kept = self.find_snapshot(snapshot, namespace)
         self.store.apply([DeleteSnapshot(kept.id)])
         return kept.id
 
-    def found(self, snapshot: str, namespace: str | None) -> Snapshot:
+    def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
         """A snapshot by its id, or by its name within its namespace.
 
         Raises:
@@ -174,18 +183,18 @@ class Undoing:
         scope = None if namespace is None else namespace_of(namespace)
         snapshot = text_of("snapshot", snapshot)
         known = self.store.history.snapshots(scope)
-        named = scope or DEFAULT_NAMESPACE
+        default_scope = scope or DEFAULT_NAMESPACE
         for kept in known:
-            if kept.id == snapshot or (kept.name == snapshot and kept.namespace == named):
+            if kept.id == snapshot or (kept.name == snapshot and kept.namespace == default_scope):
                 return kept
         where = "here" if scope is None else f"of namespace {scope!r}"
         msg = f"no snapshot {snapshot!r} {where}: crabpath snapshots lists them"
         raise NotFoundError(msg)
 
 
-def _name_of(name: object) -> str:
+def _validate_name(name: object) -> str:
     text = text_of("the name", name).strip()
-    if not 1 <= len(text) <= _LONGEST_NAME:
-        msg = f"a snapshot's name must have 1 to {_LONGEST_NAME} characters, not {len(text)}"
+    if not 1 <= len(text) <= _MAX_NAME_CHARS:
+        msg = f"a snapshot's name must have 1 to {_MAX_NAME_CHARS} characters, not {len(text)}"
         raise InvalidInputError(msg)
     return text

@@ -15,10 +15,10 @@ from crabpath_retrievers.storage.learned_queries import Kept
 from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.trajectory import Turn
 
-_SHIPPED = LearningSettings().sources
+_DEFAULT_WEIGHTS = LearningSettings().sources
 # Turns are written behind the answers: that of another process may come after its feedback.
-_PATIENCE = (0.02, 0.05, 0.1)
-_SHOWN = 5
+_RETRY_DELAYS = (0.02, 0.05, 0.1)
+_MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Verdict:
         note: Why it is refused, or what of it is ignored.
     """
 
-    judged: tuple[Judged, ...] = ()
+    turns: tuple[Judged, ...] = ()
     note: str | None = None
 
 
@@ -41,52 +41,52 @@ class Judge:
     store: GraphStore
     settings: LearningSettings
 
-    def verdict(self, kept: Kept) -> Verdict:
+    def assign(self, kept: Kept) -> Verdict:
         """What follows from feedback, as the turns stand now.
 
         The window of feedback without a turn ends when it was given, however late it is judged.
         """
-        kept = kept._replace(feedback=self._standing(kept.feedback))
+        kept = kept._replace(feedback=self._resolve_aliases(kept.feedback))
         named = kept.feedback.turn_id is not None
-        candidates = self._asked(kept) if named else self._window(kept)
+        candidates = self._find_turn(kept) if named else self._find_recent_turns(kept)
         if isinstance(candidates, str):
             return Verdict(note=candidates)
-        return self._judged(kept.feedback, candidates)
+        return self._credit_turns(kept.feedback, candidates)
 
-    def _standing(self, feedback: Feedback) -> Feedback:
+    def _resolve_aliases(self, feedback: Feedback) -> Feedback:
         """The feedback about the nodes that stand for those that it names."""
         named = (*(feedback.used or ()), *(feedback.unused or ()))
-        stands = self.store.catalog.answering(named) if named else {}
-        if not stands:
+        aliases = self.store.catalog.answering(named) if named else {}
+        if not aliases:
             return feedback
         used, unused = (
-            None if ids is None else tuple(dict.fromkeys(stands.get(i, i) for i in ids))
+            None if ids is None else tuple(dict.fromkeys(aliases.get(i, i) for i in ids))
             for ids in (feedback.used, feedback.unused)
         )
-        left = unused and tuple(node for node in unused if node not in (used or ()))
-        return replace(feedback, used=used, unused=left)
+        remaining = unused and tuple(node for node in unused if node not in (used or ()))
+        return replace(feedback, used=used, unused=remaining)
 
-    def _asked(self, kept: Kept) -> list[Logged] | str:
-        asked, namespace = str(kept.feedback.turn_id), kept.feedback.namespace
-        found = self.store.turns.find(asked, namespace=namespace)
-        for pause in _PATIENCE:
-            if found is not None or time.time() - kept.created > sum(_PATIENCE):
+    def _find_turn(self, kept: Kept) -> list[Logged] | str:
+        turn_id, namespace = str(kept.feedback.turn_id), kept.feedback.namespace
+        found = self.store.turns.find(turn_id, namespace=namespace)
+        for pause in _RETRY_DELAYS:
+            if found is not None or time.time() - kept.created > sum(_RETRY_DELAYS):
                 break
             time.sleep(pause)
-            found = self.store.turns.find(asked, namespace=namespace)
+            found = self.store.turns.find(turn_id, namespace=namespace)
         if found is None:
             where = "here" if namespace is None else f"in namespace {namespace!r}"
-            return f"no turn {asked!r} is recorded {where}: check the id and the namespace"
+            return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
         if found.consumed is not None:
             return f"turn {found.turn.id!r} was consumed by feedback {found.consumed!r}"
-        return _frozen(found) or [found]
+        return _describe_frozen(found) or [found]
 
-    def _window(self, kept: Kept) -> list[Logged] | str:
+    def _find_recent_turns(self, kept: Kept) -> list[Logged] | str:
         namespace = kept.feedback.namespace or DEFAULT_NAMESPACE
         turns, seconds = self.settings.window_turns, self.settings.window_seconds
         found = self.store.turns.window(namespace, until=kept.created, turns=turns, seconds=seconds)
-        left = [logged for logged in found if logged.consumed is None]
-        if not left:
+        remaining = [logged for logged in found if logged.consumed is None]
+        if not remaining:
             if not found and self._is_ahead(namespace, kept.created):
                 return (
                     f"the last turn of namespace {namespace!r} is later than this feedback (was "
@@ -96,7 +96,7 @@ class Judge:
                 f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
                 "seconds is left to learn from: give the turn id"
             )
-        return _frozen(left[0]) or _named(kept.feedback, left)
+        return _describe_frozen(remaining[0]) or _select_named(kept.feedback, remaining)
 
     def _is_ahead(self, namespace: str, moment: float) -> bool:
         """Whether the last turn was recorded after a moment."""
@@ -104,46 +104,48 @@ class Judge:
         found = self.store.turns.find(latest, namespace=namespace) if latest else None
         return found is not None and found.turn.created > moment
 
-    def _judged(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
-        weight = self.settings.sources.get(feedback.source, _SHIPPED[feedback.source])
-        parts = shares([logged.turn.clock for logged in candidates], self.settings.delay)
-        judged = [
+    def _credit_turns(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
+        weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
+        shares_of_turns = shares([logged.turn.clock for logged in candidates], self.settings.delay)
+        turns = [
             Judged(
                 logged.turn,
-                self._credit(logged.turn, _about(feedback, logged.turn), weight * part),
+                self._credit_turn(
+                    logged.turn, _restrict_to_turn(feedback, logged.turn), weight * part
+                ),
                 logged.vector,
             )
-            for logged, part in zip(candidates, parts, strict=True)
+            for logged, part in zip(candidates, shares_of_turns, strict=True)
         ]
-        return Verdict(tuple(judged), _ignored(feedback, candidates))
+        return Verdict(tuple(turns), _describe_ignored(feedback, candidates))
 
-    def _credit(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
+    def _credit_turn(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
         found = None
         if feedback.used is None and feedback.answer:
             found = find_supported(self.store, turn, feedback.answer)
         return credit(turn, feedback, found, weight)
 
 
-def _frozen(logged: Logged) -> str | None:
+def _describe_frozen(logged: Logged) -> str | None:
     name = logged.turn.namespace
     return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
 
 
-def _named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
+def _select_named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
     """Those that returned a document which the feedback names; all where none did.
 
     A success elsewhere must not count as a pass for what these turns returned.
     """
     ids = {*(feedback.used or ()), *(feedback.unused or ())}
-    return [logged for logged in candidates if ids & _returned(logged.turn)] or candidates
+    return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
 
 
-def _about(feedback: Feedback, turn: Turn) -> Feedback:
+def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
     """The feedback without documents that the turn did not return.
 
     Where it knows none of those that were used, nothing is known of what it did return.
     """
-    returned = _returned(turn)
+    returned = _list_returned(turn)
     used, unused = (
         ids if not ids else tuple(i for i in ids if i in returned) or None
         for ids in (feedback.used, feedback.unused)
@@ -151,15 +153,15 @@ def _about(feedback: Feedback, turn: Turn) -> Feedback:
     return replace(feedback, used=used, unused=unused)
 
 
-def _ignored(feedback: Feedback, candidates: Sequence[Logged]) -> str | None:
-    returned = {node for logged in candidates for node in _returned(logged.turn)}
-    given = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
-    strange = [i for i in given if i not in returned]
-    if not strange:
+def _describe_ignored(feedback: Feedback, candidates: Sequence[Logged]) -> str | None:
+    returned = {node for logged in candidates for node in _list_returned(logged.turn)}
+    stated = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
+    unknown = [i for i in stated if i not in returned]
+    if not unknown:
         return None
-    shown = ", ".join(strange[:_SHOWN]) + (" …" if len(strange) > _SHOWN else "")
-    return f"{len(strange)} ids that were not returned are ignored: {shown}"
+    shown = ", ".join(unknown[:_MAX_LISTED]) + (" …" if len(unknown) > _MAX_LISTED else "")
+    return f"{len(unknown)} ids that were not returned are ignored: {shown}"
 
 
-def _returned(turn: Turn) -> set[str]:
+def _list_returned(turn: Turn) -> set[str]:
     return {item.node for item in turn.returned}

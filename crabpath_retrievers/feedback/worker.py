@@ -15,14 +15,14 @@ class Worker:
     def __init__(self, work: Callable[[], object], name: str) -> None:
         """Have ``work`` done by a thread called ``name``; its errors are logged."""
         self._work, self._name = work, name
-        self._changed = threading.Condition()
-        self._asked = False
+        self._condition = threading.Condition()
+        self._requested = False
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
         """Have the work done once more, after what is being done now."""
-        with self._changed:
-            self._asked = True
+        with self._condition:
+            self._requested = True
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name)
                 self._thread.start()
@@ -32,12 +32,12 @@ class Worker:
         # A host's last reference can end on this very thread, which then closes the memory.
         if threading.current_thread() is self._thread:
             return
-        with self._changed:
+        with self._condition:
             while self._thread is not None:
-                self._changed.wait()
+                self._condition.wait()
 
     def _run(self) -> None:
-        while self._next():
+        while self._take_request():
             try:
                 self._work()
             except StoreError as error:  # what waits is tried again when the thread is woken again
@@ -45,10 +45,10 @@ class Worker:
             except Exception:
                 _log.warning("%s could not finish", self._name, exc_info=True)
 
-    def _next(self) -> bool:
-        with self._changed:
-            asked, self._asked = self._asked, False
-            if not asked:
+    def _take_request(self) -> bool:
+        with self._condition:
+            requested, self._requested = self._requested, False
+            if not requested:
                 self._thread = None
-                self._changed.notify_all()
-            return asked
+                self._condition.notify_all()
+            return requested

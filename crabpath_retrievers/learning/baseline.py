@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crabpath_retrievers.outcome import learnable
 
-_MEMORY = 100
+_MAX_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Baseline:
         """
         learnable(self.mean, name="the mean outcome")
 
-    def updated(self, z: float) -> "Baseline":
+    def with_outcome(self, z: float) -> "Baseline":
         """The baseline after one more outcome; compare that one with the baseline before it.
 
         Args:
@@ -37,7 +37,7 @@ class Baseline:
         Raises:
             InvalidInputError: z is no number in [-1, 1].
         """
-        count = min(self.count + 1, _MEMORY)
+        count = min(self.count + 1, _MAX_COUNT)
         mean = self.mean + (learnable(z) - self.mean) / count
         # Rounding may carry a mean of ones a hair beyond one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
@@ -53,8 +53,8 @@ class Baseline:
         if self.count <= 1:
             return Baseline()
         # A plain mean while it rests on fewer than 100; then each further one takes its share.
-        capped = before + 1 + since - _MEMORY
-        share = 1 / self.count * (1 - 1 / _MEMORY) ** max(0, min(since, capped))
+        capped = before + 1 + since - _MAX_COUNT
+        share = 1 / self.count * (1 - 1 / _MAX_COUNT) ** max(0, min(since, capped))
         mean = (self.mean - share * z) / (1 - share)
         count = self.count if capped > 0 else self.count - 1
         return Baseline(max(-1.0, min(1.0, mean)), count)

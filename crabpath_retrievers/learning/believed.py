@@ -2,8 +2,8 @@
 
 from crabpath_retrievers.trajectory import Turn
 
-_SHARE = 0.5  # of what is returned, that at least matters in a turn that is worth learning from
-_SURE = 1e-9
+_EXPECTED_SHARE = 0.5  # least expected share of relevant documents among those returned
+_MIN_PROBABILITY = 1e-9
 
 
 def believed(turn: Turn) -> dict[str, float]:
@@ -22,9 +22,14 @@ def believed(turn: Turn) -> dict[str, float]:
 
     if not turn.returned:
         return {}
-    given = [min(1.0 - _SURE, max(_SURE, item.probability)) for item in turn.returned]
-    odds, expected = logit(given), _SHARE * len(given)
-    if sum(given) < expected:
-        far = -logit(_SURE) + 1.0 - min(odds)
-        odds = odds + brentq(lambda by: float(expit(odds + by).sum()) - expected, 0.0, far)
-    return dict(zip((item.node for item in turn.returned), expit(odds).tolist(), strict=True))
+    probabilities = [
+        min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, item.probability))
+        for item in turn.returned
+    ]
+    log_odds, expected = logit(probabilities), _EXPECTED_SHARE * len(probabilities)
+    if sum(probabilities) < expected:
+        upper = -logit(_MIN_PROBABILITY) + 1.0 - min(log_odds)
+        log_odds = log_odds + brentq(
+            lambda shift: float(expit(log_odds + shift).sum()) - expected, 0.0, upper
+        )
+    return dict(zip((item.node for item in turn.returned), expit(log_odds).tolist(), strict=True))

@@ -16,8 +16,8 @@ from crabpath_retrievers.trajectory import Returned, Turn
 DEEPEST = -0.6
 """Lowest weight of an inhibitory edge."""
 
-_STEP = 0.5  # share of the way to -0.6 or back to 0, per turn
-_KIND = EdgeKind.INHIBITS.label
+_INHIBITION_RATE = 0.5  # share of the way to -0.6 or back to 0, per turn
+_INHIBITS = EdgeKind.INHIBITS.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,22 @@ def blame(
         counts: Blame so far, by ``(entry, document)``.
         settings: ``blame_threshold``, in counts, of which one turn gives at most one.
     """
-    judged = dict(_judged(turn, credit))
+    credited = dict(_list_credited(turn, credit))
     counted = {
         pair: credit.weight if value < 0 else -min(counts.get(pair, 0.0), credit.weight)
-        for pair, value in judged.items()
+        for pair, value in credited.items()
     }
     promoted = tuple(
         pair
         for pair, count in counted.items()
         if count > 0
-        and (*pair, _KIND) not in existing
+        and (*pair, _INHIBITS) not in existing
         and counts.get(pair, 0.0) + count >= settings.blame_threshold - ROUNDING
     )
     deltas = [
-        LearnedDelta(*pair, _KIND, towards(existing.get((*pair, _KIND), 0.0), value))
-        for pair, value in judged.items()
-        if (*pair, _KIND) in existing or pair in promoted
+        LearnedDelta(*pair, _INHIBITS, towards(existing.get((*pair, _INHIBITS), 0.0), value))
+        for pair, value in credited.items()
+        if (*pair, _INHIBITS) in existing or pair in promoted
     ]
     return Blame(
         tuple(delta for delta in deltas if delta.delta),
@@ -81,19 +81,19 @@ def blame(
     )
 
 
-def _judged(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
+def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
     """Blamed and successful documents, by the entry that led to them, with credit times weight."""
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
         entry = entry_of(turn, item)
         if entry == item.node:
             # It stood where the query enters: what stands beside it advises against it.
-            entry = _beside(turn, item.node)
+            entry = _find_other_entry(turn, item.node)
         if value and entry:
             yield (entry, item.node), value
 
 
-def _beside(turn: Turn, node: str) -> str | None:
+def _find_other_entry(turn: Turn, node: str) -> str | None:
     """The best entry other than this one; None where there is no other."""
     others = (seed for seed in turn.seeds if seed.node != node)
     best = max(others, key=lambda seed: seed.score, default=None)
@@ -117,5 +117,5 @@ def towards(weight: float, strength: float) -> float:
     Towards -0.6 for a strength below 0, towards 0 above; never past either.
     """
     if strength < 0:
-        return min(0.0, _STEP * -strength * (DEEPEST - weight))
-    return max(0.0, _STEP * strength * -weight)
+        return min(0.0, _INHIBITION_RATE * -strength * (DEEPEST - weight))
+    return max(0.0, _INHIBITION_RATE * strength * -weight)

@@ -13,12 +13,13 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
-_WORST, _RANGE = 0.7, 0.25  # of the factor, from a region where all fails to one where all succeeds
-_BLIND = 0.85
-_SURE = 0.99  # highest probability of relevance that the ranker is believed
-_FOLLOWED = 100.0  # by how much following a document raises the odds that it is relevant
-_WRONG = 0.2  # share of failures told that may be none
-_STEADY = 2.0  # successes after which a failure takes half of what it would take before any
+# The factor is 0.7 in a region where everything fails, 0.95 in one where everything succeeds.
+_MIN_FACTOR, _FACTOR_RANGE = 0.7, 0.25
+_BLIND_FACTOR = 0.85
+_MAX_RELEVANCE = 0.99  # upper bound on the ranker's probability of relevance
+_FOLLOWED_ODDS = 100.0  # factor on the odds of relevance of a document that the chain followed
+_FALSE_REPORT_RATE = 0.2  # P(a reported failure was none)
+_HALF_BLAME_WINS = 2.0  # number of successes that halves the blame of a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def factor(quality: float) -> float:
     Args:
         quality: P(success) in the region of the query, in [0, 1].
     """
-    return _WORST + _RANGE * quality
+    return _MIN_FACTOR + _FACTOR_RANGE * quality
 
 
 def responsibility(standing: Standing, quality: float, task: str | None) -> float:
@@ -56,8 +57,8 @@ def responsibility(standing: Standing, quality: float, task: str | None) -> floa
     """
     if task and standing.tasks and task not in standing.tasks:
         return 0.0
-    unfair = math.log(factor(quality)) / math.log(_WORST)
-    return unfair * _STEADY / (_STEADY + standing.wins)
+    region_share = math.log(factor(quality)) / math.log(_MIN_FACTOR)
+    return region_share * _HALF_BLAME_WINS / (_HALF_BLAME_WINS + standing.wins)
 
 
 def faults(turn: Turn, credit: Credit) -> dict[str, float]:
@@ -71,13 +72,13 @@ def faults(turn: Turn, credit: Credit) -> dict[str, float]:
         turn: What was returned.
         credit: What became of it.
     """
-    believed = {
-        item.node: min(_SURE, item.probability)
+    relevance = {
+        item.node: min(_MAX_RELEVANCE, item.probability)
         for item in turn.returned
         if credit.documents.get(item.node, 0.0) < 0
     }
-    all_right = math.prod(believed.values())
-    return {node: (1.0 - right) / (1.0 - all_right) for node, right in believed.items()}
+    all_relevant = math.prod(relevance.values())
+    return {node: (1.0 - p) / (1.0 - all_relevant) for node, p in relevance.items()}
 
 
 def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
@@ -91,17 +92,21 @@ def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
         turn: What was returned.
         credit: What became of it.
     """
-    right = {
-        item.node: _FOLLOWED * p / (1.0 + (_FOLLOWED - 1.0) * p)
+    relevance = {
+        item.node: _FOLLOWED_ODDS * p / (1.0 + (_FOLLOWED_ODDS - 1.0) * p)
         for item in turn.returned
         if credit.documents.get(item.node, 0.0) < 0
-        for p in (min(_SURE, item.probability),)
+        for p in (min(_MAX_RELEVANCE, item.probability),)
     }
-    together = math.prod(right.values())
-    misreported = together * _WRONG / (together * _WRONG + (1.0 - together) * (1.0 - _WRONG))
+    all_relevant = math.prod(relevance.values())
+    misreported = (
+        all_relevant
+        * _FALSE_REPORT_RATE
+        / (all_relevant * _FALSE_REPORT_RATE + (1.0 - all_relevant) * (1.0 - _FALSE_REPORT_RATE))
+    )
     return {
-        node: misreported + (1.0 - misreported) * (one - together) / (1.0 - together)
-        for node, one in right.items()
+        node: misreported + (1.0 - misreported) * (value - all_relevant) / (1.0 - all_relevant)
+        for node, value in relevance.items()
     }
 
 
@@ -122,19 +127,19 @@ def hindsight(
         fair: The same, each blame as far as its document answers for the failure.
         before: What the question says of documents, by node id, where it succeeded before.
     """
-    right = likely_right(turn, credit)
-    if not right:
+    relevance = likely_right(turn, credit)
+    if not relevance:
         return {}
-    if len(right) == 1:
-        followed = {node: fair.documents[node] for node in right}
+    if len(relevance) == 1:
+        followed = {node: fair.documents[node] for node in relevance}
     else:
-        needless = {node for node in right if before and before.get(node, 0.0) <= 0}
+        unneeded = {node for node in relevance if before and before.get(node, 0.0) <= 0}
         followed = {
-            node: 0.0 if node in needless else chance * -credit.documents[node]
-            for node, chance in right.items()
+            node: 0.0 if node in unneeded else chance * -credit.documents[node]
+            for node, chance in relevance.items()
         }
-    room = sum(max(0.0, value) for value in followed.values()) / len(followed)
-    return followed | {node: -room for node, value in credit.documents.items() if not value}
+    support = sum(max(0.0, value) for value in followed.values()) / len(followed)
+    return followed | {node: -support for node, value in credit.documents.items() if not value}
 
 
 def shared_out(
@@ -143,12 +148,12 @@ def shared_out(
     """The credit of a failed turn, each blame as far as its document answers for the failure."""
     if credit.outcome >= 0:
         return credit
-    fault = faults(turn, credit)
+    fault_by_node = faults(turn, credit)
     fair = {
         node: value
-        * fault[node]
+        * fault_by_node[node]
         * responsibility(standings.get(node, Standing()), quality, turn.task_type)
-        if node in fault
+        if node in fault_by_node
         else value
         for node, value in credit.documents.items()
     }
@@ -169,7 +174,7 @@ def decays(turn: Turn, fair: Credit, settings: LearningSettings) -> dict[str, fl
     if fair.outcome >= 0 or settings.reward_decay == "none":
         return {}
     if settings.reward_decay == "blind":
-        each = -math.log(_BLIND) * fair.weight * -fair.outcome
-        return {item.node: each for item in turn.returned}
-    full = -math.log(_WORST) * fair.weight
-    return {node: full * -value for node, value in fair.documents.items() if value < 0}
+        nats = -math.log(_BLIND_FACTOR) * fair.weight * -fair.outcome
+        return {item.node: nats for item in turn.returned}
+    full_nats = -math.log(_MIN_FACTOR) * fair.weight
+    return {node: full_nats * -value for node, value in fair.documents.items() if value < 0}

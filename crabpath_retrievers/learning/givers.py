@@ -11,7 +11,9 @@ Voices = Mapping[str, Mapping[str, float]]
 """What users have said about a question: credit by node id, by user."""
 
 
-def allowed_share(said: Mapping[str, float], user: str, voices: Voices, share: float) -> float:
+def allowed_share(
+    credit_stated: Mapping[str, float], user: str, voices: Voices, share: float
+) -> float:
     """How much of what a user says of a question counts, in [0, 1].
 
     Args:
@@ -20,25 +22,25 @@ def allowed_share(said: Mapping[str, float], user: str, voices: Voices, share: f
         voices: What was said before.
         share: How much all that one user says against others may weigh, relative to these.
     """
-    others = _favoured(voices, user)
-    if not others:
+    others_credit = _sum_support(voices, user)
+    if not others_credit:
         return 1.0
-    most, own = max(others.values()), voices.get(user, {})
-    left = 1.0
-    for node, credit in said.items():
-        before = own.get(node, 0.0)
-        if credit > 0 and node not in others:
-            left = min(left, (share * most - max(0.0, before)) / credit)
-        elif credit < 0 and node in others:
-            left = min(left, (share * others[node] + min(0.0, before)) / -credit)
-    return max(0.0, left)
+    strongest, own_credit = max(others_credit.values()), voices.get(user, {})
+    allowed = 1.0
+    for node, credit in credit_stated.items():
+        own_before = own_credit.get(node, 0.0)
+        if credit > 0 and node not in others_credit:
+            allowed = min(allowed, (share * strongest - max(0.0, own_before)) / credit)
+        elif credit < 0 and node in others_credit:
+            allowed = min(allowed, (share * others_credit[node] + min(0.0, own_before)) / -credit)
+    return max(0.0, allowed)
 
 
-def _favoured(voices: Voices, user: str) -> dict[str, float]:
+def _sum_support(voices: Voices, user: str) -> dict[str, float]:
     """What others speak for, and how strongly."""
-    found: dict[str, float] = {}
-    for name, said in voices.items():
-        for node, credit in said.items() if name != user else ():
+    credit_by_node: dict[str, float] = {}
+    for name, credit_stated in voices.items():
+        for node, credit in credit_stated.items() if name != user else ():
             if credit > 0:
-                found[node] = found.get(node, 0.0) + credit
-    return found
+                credit_by_node[node] = credit_by_node.get(node, 0.0) + credit
+    return credit_by_node

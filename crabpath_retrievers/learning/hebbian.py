@@ -9,8 +9,8 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
 from crabpath_retrievers.outcome import Credit
 
-_MOST = 8  # 28 pairs a turn: a document that is always there must not become a hub at once
-_KIND = EdgeKind.CO_USED.label
+_MAX_DOCUMENTS = 8  # 28 pairs a turn: a document that is always there must not become a hub at once
+_CO_USED = EdgeKind.CO_USED.label
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +56,32 @@ def co_use(
     """
     if credit.outcome < 0 or not credit.weight:
         return CoUse()
-    pairs = list(combinations(sorted(_best(credit)), 2))
-    standing = [edge for pair in pairs for edge in _edges(pair) if edge in existing]
-    counted = [pair for pair in pairs if any(edge not in existing for edge in _edges(pair))]
+    pairs = list(combinations(sorted(_select_best(credit)), 2))
+    existing_edges = [edge for pair in pairs for edge in _both_directions(pair) if edge in existing]
+    counted = [
+        pair for pair in pairs if any(edge not in existing for edge in _both_directions(pair))
+    ]
     count = share * credit.weight
     promoted = [
         pair
         for pair in counted
         if protos.get(pair, 0.0) + count >= settings.promotion_threshold - ROUNDING
     ]
-    new = [edge for pair in promoted for edge in _edges(pair) if edge not in existing]
+    new = [edge for pair in promoted for edge in _both_directions(pair) if edge not in existing]
     rate = settings.hebbian_rate
     first = habitual + rate * (1 - habitual)
-    grown = [LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in standing]
-    born = [LearnedDelta(*edge, first) for edge in new]
-    return CoUse((*grown, *born), dict.fromkeys(counted, count), tuple(promoted))
+    strengthened = [
+        LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in existing_edges
+    ]
+    created = [LearnedDelta(*edge, first) for edge in new]
+    return CoUse((*strengthened, *created), dict.fromkeys(counted, count), tuple(promoted))
 
 
-def _best(credit: Credit) -> Sequence[str]:
+def _select_best(credit: Credit) -> Sequence[str]:
     """The documents used, at most 8, best credited first."""
-    return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MOST]
+    return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
 
 
-def _edges(pair: Pair) -> tuple[EdgeName, EdgeName]:
+def _both_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
     a, b = pair
-    return (a, b, _KIND), (b, a, _KIND)
+    return (a, b, _CO_USED), (b, a, _CO_USED)

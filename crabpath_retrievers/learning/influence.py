@@ -19,9 +19,9 @@ from crabpath_retrievers.errors import MissingExtraError
 MOST_ENTITIES = 20
 """Entities that are compared, the most used ones: 380 pairs."""
 
-_LEAST_ACTIVE = 5  # windows in which something happened, lest single events decide
-_PER_TERM = 10  # windows for every coefficient that is fitted
-_EXACT = 1e-12
+_MIN_ACTIVE_WINDOWS = 5  # windows in which something happened, lest single events decide
+_WINDOWS_PER_TERM = 10  # windows for every coefficient that is fitted
+_EPSILON = 1e-12
 
 Series = NDArray[np.float64]
 
@@ -56,12 +56,15 @@ def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, 
         return {}
     first = min(turn for turn, _, _ in uses)
     size = (max(turn for turn, _, _ in uses) - first) // window + 1
-    found: dict[str, Series] = {}
+    series_by_entity: dict[str, Series] = {}
     for turn, entity, value in uses:
-        series = found.setdefault(entity, np.zeros(size))
+        series = series_by_entity.setdefault(entity, np.zeros(size))
         series[(turn - first) // window] += value
-    most = sorted(found, key=lambda entity: (-float(np.abs(found[entity]).sum()), entity))
-    return {entity: found[entity] for entity in most[:MOST_ENTITIES]}
+    ranked = sorted(
+        series_by_entity,
+        key=lambda entity: (-float(np.abs(series_by_entity[entity]).sum()), entity),
+    )
+    return {entity: series_by_entity[entity] for entity in ranked[:MOST_ENTITIES]}
 
 
 def influences(
@@ -80,32 +83,38 @@ def influences(
     Raises:
         MissingExtraError: The ``influence`` extra is not installed.
     """
-    usable = {name: one for name, one in series.items() if _tells(one, lags)}
-    pairs = [(a, b) for a, b in permutations(usable, 2) if not _same(usable[a], usable[b])]
+    usable = {name: values for name, values in series.items() if _is_testable(values, lags)}
+    pairs = [(a, b) for a, b in permutations(usable, 2) if not _are_identical(usable[a], usable[b])]
     if not pairs:
         return []
-    correct = _multipletests()
-    tested = [_tested(usable[a], usable[b], lags) for a, b in pairs]
-    found, q, _, _ = correct([p for p, _ in tested], alpha=level, method="fdr_bh")
-    listed = [
+    adjust = _import_multipletests()
+    tests = [_test_pair(usable[a], usable[b], lags) for a, b in pairs]
+    is_significant, q, _, _ = adjust([p for p, _ in tests], alpha=level, method="fdr_bh")
+    influential = [
         Influence(a, b, weight, float(rate))
-        for (a, b), (_, weight), held, rate in zip(pairs, tested, found, q, strict=True)
-        if held
+        for (a, b), (_, weight), significant, rate in zip(
+            pairs, tests, is_significant, q, strict=True
+        )
+        if significant
     ]
-    return sorted(listed, key=lambda one: (-abs(one.weight), one.source, one.target))
+    return sorted(influential, key=lambda pair: (-abs(pair.weight), pair.source, pair.target))
 
 
-def _tells(one: Series, lags: int) -> bool:
-    long_enough = one.size >= _PER_TERM * (2 * lags + 1)
-    return long_enough and int((one != 0).sum()) >= _LEAST_ACTIVE and float(np.ptp(one)) > 0
+def _is_testable(values: Series, lags: int) -> bool:
+    long_enough = values.size >= _WINDOWS_PER_TERM * (2 * lags + 1)
+    return (
+        long_enough
+        and int((values != 0).sum()) >= _MIN_ACTIVE_WINDOWS
+        and float(np.ptp(values)) > 0
+    )
 
 
-def _same(a: Series, b: Series) -> bool:
+def _are_identical(a: Series, b: Series) -> bool:
     """Whether two series move as one: then neither adds to the other."""
-    return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EXACT
+    return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EPSILON
 
 
-def _tested(source: Series, target: Series, lags: int) -> tuple[float, float]:
+def _test_pair(source: Series, target: Series, lags: int) -> tuple[float, float]:
     """The p of the F test that the past of ``source`` adds nothing, and the signed strength.
 
     As ``ssr_ftest`` of ``grangercausalitytests``, which refuses what is predicted perfectly.
@@ -113,22 +122,22 @@ def _tested(source: Series, target: Series, lags: int) -> tuple[float, float]:
     from statsmodels.regression.linear_model import OLS
     from statsmodels.tsa.tsatools import lagmat
 
-    own, other = (lagmat(one, lags, trim="both") for one in (target, source))
-    past = np.column_stack([np.ones(len(own)), own])
+    own_past, source_past = (lagmat(values, lags, trim="both") for values in (target, source))
+    past = np.column_stack([np.ones(len(own_past)), own_past])
     with warnings.catch_warnings():
         # Where one series is the other one's past the rank tells how many terms were added.
         warnings.simplefilter("ignore")
-        less = OLS(target[lags:], past).fit()
-        full = OLS(target[lags:], np.column_stack([past, other])).fit()
-        if less.ssr <= _EXACT * float(np.square(target).sum()):
+        restricted = OLS(target[lags:], past).fit()
+        full = OLS(target[lags:], np.column_stack([past, source_past])).fit()
+        if restricted.ssr <= _EPSILON * float(np.square(target).sum()):
             return 1.0, 0.0
-        _, p, _ = full.compare_f_test(less)
-    explained = min(1.0, max(0.0, 1.0 - float(full.ssr) / float(less.ssr)))
-    lagged = float(np.sum(full.params[-lags:]))
-    return (float(p) if math.isfinite(p) else 1.0), math.copysign(math.sqrt(explained), lagged)
+        _, p, _ = full.compare_f_test(restricted)
+    explained = min(1.0, max(0.0, 1.0 - float(full.ssr) / float(restricted.ssr)))
+    lagged_sum = float(np.sum(full.params[-lags:]))
+    return (float(p) if math.isfinite(p) else 1.0), math.copysign(math.sqrt(explained), lagged_sum)
 
 
-def _multipletests() -> Callable[..., Any]:
+def _import_multipletests() -> Callable[..., Any]:
     try:
         from statsmodels.stats.multitest import multipletests
     except ImportError as error:

@@ -10,8 +10,8 @@ from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.text import name_key, normalise, tokens
 from crabpath_retrievers.trajectory import Turn
 
-_SEEDS = 3  # that point at a new note
-_LEAST, _RANGE = 0.1, 0.1  # weight of such a pointer, from 0.1 to 0.2 with the score of the seed
+_MAX_SEEDS = 3  # seeds that get an edge to a new note
+_MIN_SEED_WEIGHT, _SEED_WEIGHT_RANGE = 0.1, 0.1  # an edge from a seed weighs 0.1 to 0.2
 
 
 def auto_id(namespace: str, query: str) -> str:
@@ -20,8 +20,8 @@ def auto_id(namespace: str, query: str) -> str:
     Other namespaces than ``default`` mix in their name: ids are unique in the whole store.
     """
     key = name_key(query)
-    named = key if namespace == DEFAULT_NAMESPACE else f"{namespace}\n{key}"
-    return f"auto:{hashlib.sha1(named.encode(), usedforsecurity=False).hexdigest()[:12]}"
+    identity = key if namespace == DEFAULT_NAMESPACE else f"{namespace}\n{key}"
+    return f"auto:{hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:12]}"
 
 
 def closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
@@ -62,16 +62,21 @@ def auto_note(
         settings: The gates.
         feedback: Id of the feedback that says so.
     """
-    told = answer.strip()
-    if not told or nearest >= settings.same or closed_gate(turn, settings):
+    stripped = answer.strip()
+    if not stripped or nearest >= settings.same or closed_gate(turn, settings):
         return None
-    said = Said(f"{turn.query}\n{told}"[:LONGEST], id=auto_id(turn.namespace, turn.query))
-    best = sorted(turn.seeds, key=lambda seed: -seed.score)[:_SEEDS]
+    content = Said(f"{turn.query}\n{stripped}"[:LONGEST], id=auto_id(turn.namespace, turn.query))
+    best = sorted(turn.seeds, key=lambda seed: -seed.score)[:_MAX_SEEDS]
     incoming = [
-        NoteEdge(seed.node, None, EdgeKind.TAUGHT, _LEAST + _RANGE * max(0.0, min(1.0, seed.score)))
+        NoteEdge(
+            seed.node,
+            None,
+            EdgeKind.TAUGHT,
+            _MIN_SEED_WEIGHT + _SEED_WEIGHT_RANGE * max(0.0, min(1.0, seed.score)),
+        )
         for seed in best
     ]
-    asked = Asked(turn.query, turn=turn.id)
+    question = Asked(turn.query, turn=turn.id)
     return note(
-        turn.namespace, "auto", said, vector, asked=asked, beside=incoming, feedback=feedback
+        turn.namespace, "auto", content, vector, asked=question, beside=incoming, feedback=feedback
     )

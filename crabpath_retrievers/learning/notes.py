@@ -52,14 +52,16 @@ class Said:
 
 def note_id(kind: NoteKind, namespace: str, text: str) -> str:
     """The id of a note that was given none: the same text in one namespace is the same note."""
-    return f"{kind}:{_digest(namespace, text)[:24]}"
+    return f"{kind}:{_hash_texts(namespace, text)[:24]}"
 
 
 def note_digest(kind: NoteKind, said: Said, authority: Authority, query: str | None) -> str:
     """Fingerprint of all that a note says; equal ones mean "nothing changed"."""
-    lists = (*said.related, "", *said.wrong)
-    more = ("", json.dumps(said.metadata, sort_keys=True)) if said.metadata else ()
-    return _digest(kind, said.text, said.title, authority.name, query or "", *lists, *more)
+    targets = (*said.related, "", *said.wrong)
+    metadata = ("", json.dumps(said.metadata, sort_keys=True)) if said.metadata else ()
+    return _hash_texts(
+        kind, said.text, said.title, authority.name, query or "", *targets, *metadata
+    )
 
 
 def note(
@@ -100,8 +102,12 @@ def note(
         digest=note_digest(kind, said, authority, query),
         vector=vector,
     )
-    leads = [NoteEdge(None, one, _TAUGHT, RELATED) for one in dict.fromkeys(said.related)]
-    warns = [NoteEdge(None, one, _INHIBITS, DEEPEST) for one in dict.fromkeys(said.wrong)]
+    related_edges = [
+        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(said.related)
+    ]
+    inhibitory_edges = [
+        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(said.wrong)
+    ]
     return KeepNote(
         namespace,
         node,
@@ -111,14 +117,14 @@ def note(
         None if asked is None else asked.vector,
         None if asked is None else asked.turn,
         feedback,
-        (*leads, *warns, *beside),
+        (*related_edges, *inhibitory_edges, *beside),
     )
 
 
 def entries_of(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
     """The node by which a turn came to each of these documents, where it is another one."""
-    found = {item.node: entry_of(turn, item) for item in turn.returned}
-    return {node: entry for node in wrong if (entry := found.get(node)) and entry != node}
+    entry_by_node = {item.node: entry_of(turn, item) for item in turn.returned}
+    return {node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node}
 
 
 def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]) -> list[NoteEdge]:
@@ -134,6 +140,6 @@ def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
     ]
 
 
-def _digest(*values: str) -> str:
+def _hash_texts(*values: str) -> str:
     # Length prefixes keep ("ab", "c") apart from ("a", "bc").
     return hashlib.sha256("".join(f"{len(v)}:{v}" for v in values).encode()).hexdigest()

@@ -37,7 +37,7 @@ from crabpath_retrievers.trajectory import Step, Turn
 
 Floats = NDArray[np.float64]
 
-_WIDEST = 2.0  # from one end of the range of weights to the other
+_MAX_STEP = 2.0  # from one end of the range of weights to the other
 
 
 class _Action(NamedTuple):
@@ -82,12 +82,16 @@ def policy_gradient(
     """
     learnable(baseline, name="baseline")
     rate = settings.rate * credit.weight
-    total: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
-    for draw in _draws(turn, credit, baseline, settings, stop):
-        change = _heuristic(draw, rate) if settings.rule == "heuristic" else _gradient(draw, rate)
-        for action, delta in change:
-            total[draw.node, action.target, action.kind] += delta
-    return [LearnedDelta(*edge, delta) for edge, delta in total.items() if delta]
+    totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
+    for draw in _list_draws(turn, credit, baseline, settings, stop):
+        changes = (
+            _apply_heuristic(draw, rate)
+            if settings.rule == "heuristic"
+            else _apply_gradient(draw, rate)
+        )
+        for action, delta in changes:
+            totals[draw.node, action.target, action.kind] += delta
+    return [LearnedDelta(*edge, delta) for edge, delta in totals.items() if delta]
 
 
 def score_function(scores: Sequence[float], temperature: float) -> Floats:
@@ -102,61 +106,61 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     with np.errstate(over="ignore"):  # a score infinitely far behind has no probability
         mass = np.exp((values - values.max()) / temperature)
-    surprise: Floats = -mass / mass.sum()
-    surprise[0] = -surprise[1:].sum()  # 1 - π loses its digits as π approaches 1
-    return surprise
+    score: Floats = -mass / mass.sum()
+    score[0] = -score[1:].sum()  # 1 - π loses its digits as π approaches 1
+    return score
 
 
-def _gradient(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
+def _apply_gradient(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
     actions = (draw.drawn, *draw.rivals)
-    surprise = score_function([action.score for action in actions], draw.temperature)
-    step = max(-_WIDEST, min(_WIDEST, rate * draw.gain / draw.temperature))
-    yield from zip(actions, (step * surprise).tolist(), strict=True)
+    score = score_function([action.score for action in actions], draw.temperature)
+    step = max(-_MAX_STEP, min(_MAX_STEP, rate * draw.gain / draw.temperature))
+    yield from zip(actions, (step * score).tolist(), strict=True)
 
 
-def _heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
+def _apply_heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
     """The rule that document 003 §3 corrects: all of η (z - b) on the chosen pointer alone."""
     if draw.drawn.target is not None:
         yield draw.drawn, rate * draw.gain
 
 
-def _draws(
+def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
 ) -> Iterator[_Draw]:
     """What was drawn, as far as something is known about it."""
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = known_credit(turn, credit)
-    found = merits(turn, known, decided, last_only=settings.rule == "myopic")
+    credit_by_move = merits(turn, known, decided, last_only=settings.rule == "myopic")
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
-        for move, merit in found.items()
+        for move, merit in credit_by_move.items()
     }
-    judged = {node for node, value in known.items() if value}
-    judged |= {target for (_, target), merit in found.items() if merit.credit}
+    known_nodes = {node for node, value in known.items() if value}
+    known_nodes |= {target for (_, target), merit in credit_by_move.items() if merit.credit}
     for step in steps:
         # A node that is entered twice decides twice; the first time made the route.
-        earned = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
-        yield from _draws_of(step, earned, judged, stop)
+        gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
+        yield from _draws_at_step(step, gain_by_target, known_nodes, stop)
 
 
-def _draws_of(
-    step: Step, earned: Mapping[str, float], judged: set[str], stop: float
+def _draws_at_step(
+    step: Step, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
 ) -> Iterator[_Draw]:
-    offered = _offered(step)
-    closed = judged.union(earned)
-    rivals = tuple(action for target, action in offered.items() if target not in closed)
-    halt = _Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
-    for target, gain in earned.items():
-        if gain and target in offered:
-            yield _Draw(step.node, offered[target], (*rivals, halt), gain, step.temperature)
-    best = max(earned.values(), default=0.0)
+    actions = _list_actions(step)
+    excluded = known_nodes.union(gain_by_target)
+    rivals = tuple(action for target, action in actions.items() if target not in excluded)
+    stop_action = _Action(None, EdgeKind.STOP.label, stop + step.stop_weight)
+    for target, gain in gain_by_target.items():
+        if gain and target in actions:
+            yield _Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
+    best = max(gain_by_target.values(), default=0.0)
     # STOP led to no document for which it could be blamed; in a success it was part of the choice.
     if step.stopped and best > 0:
-        yield _Draw(step.node, halt, rivals, best, step.temperature)
+        yield _Draw(step.node, stop_action, rivals, best, step.temperature)
 
 
-def _offered(step: Step) -> Mapping[str, _Action]:
+def _list_actions(step: Step) -> Mapping[str, _Action]:
     """The pointers that were open to decision, by target."""
     return {
         c.target: _Action(c.target, c.kind, c.relevance + c.weight)

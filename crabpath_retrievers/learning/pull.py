@@ -42,14 +42,14 @@ def moved(
         existing: Weights that the namespace has learned, by name.
         rate: h, in (0, 1].
     """
-    now: dict[EdgeName, float] = {}
+    current: dict[EdgeName, float] = {}
     deltas = []
     for pull in pulls:
         name = (pull.source, pull.target, pull.kind.label)
-        weight = now.get(name, existing.get(name, 0.0))
+        weight = current.get(name, existing.get(name, 0.0))
         step = rate * pull.strength * (pull.bound - weight)
         step = max(0.0, step) if pull.bound > 0 else min(0.0, step)
         if step:
-            now[name] = weight + step
+            current[name] = weight + step
             deltas.append(LearnedDelta(*name, step))
     return deltas

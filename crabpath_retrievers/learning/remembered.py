@@ -8,7 +8,7 @@ from crabpath_retrievers.learning.believed import believed
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
-_CAUTION = 0.5  # a bare failure may be none, or have another cause
+_FAILURE_WEIGHT = 0.5  # a bare failure may be none, or have another cause
 
 
 def remembered(
@@ -39,39 +39,45 @@ def remembered(
         return {}
     if all_experience and credit.outcome < 0:
         documents = {node: abs(value) for node, value in credit.documents.items()}
-        won = replace(credit, outcome=-credit.outcome, documents=documents)
-        return remembered(turn, won)
+        as_success = replace(credit, outcome=-credit.outcome, documents=documents)
+        return remembered(turn, as_success)
     if credit.documents:
-        said = {
+        credit_by_node = {
             node: value or (0.0 if node in credit.inferred else -1.0)
             for node, value in credit.documents.items()
         }
-        said |= followed
+        credit_by_node |= followed
     elif credit.outcome > 0:
-        said = _all_of_it(turn, credit, before)
+        credit_by_node = _credit_success(turn, credit, before)
     else:
-        said = _something_else(turn, credit, before)
-    return {node: value * credit.weight for node, value in said.items() if value * credit.weight}
+        credit_by_node = _credit_failure(turn, credit, before)
+    return {
+        node: value * credit.weight
+        for node, value in credit_by_node.items()
+        if value * credit.weight
+    }
 
 
-def _all_of_it(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
+def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
     """What a bare success says: all that was needed is among what was returned."""
-    contained = {
+    returned = {
         node: credit.outcome * (p - min(0.0, before.get(node, 0.0)))
         for node, p in believed(turn).items()
     }
-    return contained | {
+    return returned | {
         node: -credit.outcome * value
         for node, value in before.items()
-        if value > 0 and node not in contained
+        if value > 0 and node not in returned
     }
 
 
-def _something_else(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
+def _credit_failure(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
     """What a bare failure says: something that was needed is not among what was returned."""
-    blamed = {node: _CAUTION * credit.outcome * (1.0 - p) for node, p in believed(turn).items()}
-    lacking = {node: v for node, v in before.items() if v > 0 and node not in blamed}
-    whole = sum(lacking.values())
+    blamed = {
+        node: _FAILURE_WEIGHT * credit.outcome * (1.0 - p) for node, p in believed(turn).items()
+    }
+    missing = {node: v for node, v in before.items() if v > 0 and node not in blamed}
+    total = sum(missing.values())
     return blamed | {
-        node: _CAUTION * -credit.outcome * value / whole for node, value in lacking.items()
+        node: _FAILURE_WEIGHT * -credit.outcome * value / total for node, value in missing.items()
     }

@@ -47,18 +47,18 @@ def merits(
         decided: Moves that were decided, not followed by reflex.
         last_only: Leave out moves that were the last decision of no such route (myopic rule).
     """
-    found: dict[Move, Merit] = {}
+    credit_by_move: dict[Move, Merit] = {}
     last: set[Move] = set()
     for item in turn.returned:
-        route = list(_decisions(item, decided)) if item.node in known else []
+        route = list(_list_decisions(item, decided)) if item.node in known else []
         for move, hops in route:
             merit = Merit(known[item.node], hops)
-            found[move] = max(found.get(move, merit), merit, key=_better)
+            credit_by_move[move] = max(credit_by_move.get(move, merit), merit, key=_sort_key)
         last.update(move for move, _ in route[-1:])
-    return {move: found[move] for move in found if not last_only or move in last}
+    return {move: credit_by_move[move] for move in credit_by_move if not last_only or move in last}
 
 
-def _decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:
+def _list_decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:
     """The decided moves on the route to a document, with the hops left after each."""
     for passed, edge in enumerate(item.path, start=1):
         move = (edge.source, edge.target)
@@ -66,5 +66,5 @@ def _decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move,
             yield move, len(item.path) - passed
 
 
-def _better(merit: Merit) -> tuple[float, int]:
+def _sort_key(merit: Merit) -> tuple[float, int]:
     return merit.credit, -merit.hops

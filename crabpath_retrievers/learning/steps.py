@@ -56,22 +56,24 @@ def steps_of_turn(
         usual: Mean credit of what was returned, in [-1, 1].
     """
     tasks = dict.fromkeys(("", turn.task_type or ""))
-    taken = list(_taken(turn, credit, places, regions))
-    came = success(credit.outcome), success(usual)
+    observed = list(_observe_returned(turn, credit, places, regions))
+    outcomes = success(credit.outcome), success(usual)
     return summed(
         [
             *(
-                Step(*place, task, "", 0, weight, weight * came[0], weight, weight * came[1])
+                Step(
+                    *place, task, "", 0, weight, weight * outcomes[0], weight, weight * outcomes[1]
+                )
                 for weight in (credit.weight,)
                 for place in places
                 for task in tasks
             ),
-            *counted(taken, tasks),
+            *counted(observed, tasks),
         ]
     )
 
 
-def _taken(
+def _observe_returned(
     turn: Turn,
     credit: Credit,
     places: Sequence[Place],
@@ -89,25 +91,25 @@ def _taken(
             yield Taken(places, action_of(item), led, max(0.0, known), credit.weight)
 
 
-def counted(taken: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
+def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
     """Steps as counts, in all regions in which they were taken and for all types of task."""
-    wanted = tuple(tasks)
-    for one in taken:
-        won = one.weight * one.won
-        ended = (one.weight, won) if one.ended else (0.0, 0.0)
-        for level, region in one.places:
-            for task in wanted:
-                led = one.led.get(level, 0)
-                yield Step(level, region, task, one.action, led, one.weight, won, *ended)
+    task_types = tuple(tasks)
+    for step in observed:
+        won = step.weight * step.won
+        ended = (step.weight, won) if step.ended else (0.0, 0.0)
+        for level, region in step.places:
+            for task in task_types:
+                led = step.led.get(level, 0)
+                yield Step(level, region, task, step.action, led, step.weight, won, *ended)
 
 
 def summed(steps: Iterable[Step]) -> list[Step]:
     """The same counts, each place once; those of nothing left out."""
-    total: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
+    totals: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
     for step in steps:
-        before = total.get(step.place, (0.0, 0.0, 0.0, 0.0))
-        total[step.place] = tuple(a + b for a, b in zip(before, step.counts, strict=True))
-    return [Step(*place, *counts) for place, counts in total.items() if any(counts)]
+        previous = totals.get(step.place, (0.0, 0.0, 0.0, 0.0))
+        totals[step.place] = tuple(a + b for a, b in zip(previous, step.counts, strict=True))
+    return [Step(*place, *counts) for place, counts in totals.items() if any(counts)]
 
 
 def success(value: float) -> float:

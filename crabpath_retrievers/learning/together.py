@@ -17,10 +17,10 @@ from crabpath_retrievers.learning.hebbian import CoUse, co_use
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
-_KIND = EdgeKind.CO_USED.label
-_LIKELY = 0.5
-_GUESSED = 0.5  # of a count; two documents must succeed together twice as often as if it were told
-_APART = 0.6  # share that an edge loses when one end succeeds without the other
+_CO_USED = EdgeKind.CO_USED.label
+_MIN_PROBABILITY = 0.5
+_INFERRED_SHARE = 0.5  # of a count: joint use is inferred, the host did not state it
+_WEAKENING = 0.6  # share of its weight that an edge loses when one end succeeds without the other
 
 
 def succeeded_together(
@@ -47,28 +47,30 @@ def succeeded_together(
     """
     if credit.outcome <= 0 or credit.documents:
         return CoUse()
-    likely = {node: credit.outcome for node, p in believed(turn).items() if p >= _LIKELY}
-    used = replace(credit, documents=likely)
-    found = co_use(used, existing, protos, settings, habitual=habitual, share=_GUESSED)
+    credit_by_node = {
+        node: credit.outcome for node, p in believed(turn).items() if p >= _MIN_PROBABILITY
+    }
+    used = replace(credit, documents=credit_by_node)
+    update = co_use(used, existing, protos, settings, habitual=habitual, share=_INFERRED_SHARE)
     return replace(
-        found,
-        deltas=(*found.deltas, *_apart(turn, credit, existing)),
-        counted={**found.counted, **_counted_apart(turn, credit, protos)},
+        update,
+        deltas=(*update.deltas, *_weaken_edges(turn, credit, existing)),
+        counted={**update.counted, **_reduce_counts(turn, credit, protos)},
     )
 
 
-def _counted_apart(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> dict[Pair, float]:
+def _reduce_counts(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> dict[Pair, float]:
     """What is taken from counts of pairs of which a success had one end only."""
-    sure = {item.node: item.probability for item in turn.returned}
-    step = _GUESSED * credit.outcome * credit.weight
+    probability = {item.node: item.probability for item in turn.returned}
+    step = _INFERRED_SHARE * credit.outcome * credit.weight
     return {
-        (a, b): -min(count, step * sure[a if a in sure else b])
+        (a, b): -min(count, step * probability[a if a in probability else b])
         for (a, b), count in protos.items()
-        if count > 0 and (a in sure) != (b in sure)
+        if count > 0 and (a in probability) != (b in probability)
     }
 
 
-def _apart(
+def _weaken_edges(
     turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
 ) -> Iterator[LearnedDelta]:
     """Falls of edges that a success did without.
@@ -76,14 +78,14 @@ def _apart(
     As far as the ranker believed in the source, and as far as the rest of what it goes with was
     there: where little of it was, the turn was about something else.
     """
-    sure = {item.node: item.probability for item in turn.returned}
-    company: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    probability = {item.node: item.probability for item in turn.returned}
+    partners: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for (a, b, kind), weight in existing.items():
-        if kind == _KIND and weight > 0 and a in sure:
-            company[a][b] = weight
-    step = _APART * credit.outcome * credit.weight
-    for a, weights in company.items():
-        there = sum(w for b, w in weights.items() if b in sure) / sum(weights.values())
+        if kind == _CO_USED and weight > 0 and a in probability:
+            partners[a][b] = weight
+    step = _WEAKENING * credit.outcome * credit.weight
+    for a, weights in partners.items():
+        present = sum(w for b, w in weights.items() if b in probability) / sum(weights.values())
         for b, weight in weights.items():
-            if b not in sure:
-                yield LearnedDelta(a, b, _KIND, -step * sure[a] * there * weight)
+            if b not in probability:
+                yield LearnedDelta(a, b, _CO_USED, -step * probability[a] * present * weight)

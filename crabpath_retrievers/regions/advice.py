@@ -12,7 +12,7 @@ from crabpath_retrievers.routing.experience import Tried
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
-_ENOUGH = 8.0  # trials from which an action is named
+_MIN_TRIALS = 8.0  # trials from which an action is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Advice:
 
         Beside the other actions: what a region does to all of them says nothing of one.
         """
-        here = self._odds(action, self.task) - self._odds("", self.task)
-        return here - self._odds(action, ANY_TASK, 0) + self._odds("", ANY_TASK, 0)
+        here = self._log_odds(action, self.task) - self._log_odds("", self.task)
+        return here - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
 
-    def _odds(self, action: str, task: str, depth: int | None = None) -> float:
+    def _log_odds(self, action: str, task: str, depth: int | None = None) -> float:
         return log_odds(self.chances.success(action, task, depth))
 
     def tried(self) -> list[Tried]:
@@ -45,14 +45,14 @@ class Advice:
         return [
             Tried(action, self.chances.success(action, self.task, depth), trials)
             for action in self.chances.actions
-            for depth, trials in self._often(action)
+            for depth, trials in self._find_finest(action)
         ]
 
-    def _often(self, action: str) -> list[tuple[int, float]]:
+    def _find_finest(self, action: str) -> list[tuple[int, float]]:
         """The finest region, by depth, in which an action has enough trials, and their number."""
         finest_first = range(len(self.places) - 1, 0, -1)
         trials = ((depth, self.chances.trials(action, depth=depth)) for depth in finest_first)
-        return [one for one in trials if one[1] >= _ENOUGH][:1]
+        return [pair for pair in trials if pair[1] >= _MIN_TRIALS][:1]
 
 
 @dataclass(frozen=True, slots=True)

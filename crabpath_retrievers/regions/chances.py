@@ -7,8 +7,8 @@ from functools import cached_property
 
 from crabpath_retrievers.changes.regions import Place, Step
 
-_EVEN = 0.5  # chance of success before anything is known
-_LEAST = 1e-4  # of a probability whose log-odds are taken
+_PRIOR_MEAN = 0.5  # chance of success before anything is known
+_MIN_PROBABILITY = 1e-4  # of a probability whose log-odds are taken
 ANY_TASK = ""
 
 
@@ -34,7 +34,7 @@ class Chances:
         self._depth = len(places)
         self._counts: defaultdict[tuple[int, str, str], list[float]]
         self._counts = defaultdict(lambda: [0.0, 0.0])
-        self._came: dict[tuple[int, str], Step] = {}
+        self._arrivals: dict[tuple[int, str], Step] = {}
         self.tasks: set[str] = set()
         for step in steps:
             place = depth.get((step.level, step.region))
@@ -42,7 +42,7 @@ class Chances:
                 continue
             self.tasks.add(step.task)
             if not step.action:
-                self._came[place, step.task] = step
+                self._arrivals[place, step.task] = step
                 continue
             for action in (step.action, ""):
                 count = self._counts[place, step.task, action]
@@ -63,34 +63,40 @@ class Chances:
             depth: How far down the chain of regions; None for the finest.
         """
         last = self._depth - 1 if depth is None else depth
-        found = self._of_task(action, ANY_TASK, last) or [_EVEN]
+        estimates = self._estimate_chain(action, ANY_TASK, last) or [_PRIOR_MEAN]
         if task == ANY_TASK or task not in self.tasks:
-            return found[-1]
-        return self._refined(action, task, found)
+            return estimates[-1]
+        return self._refine_for_task(action, task, estimates)
 
-    def _of_task(self, action: str, task: str, last: int) -> list[float]:
+    def _estimate_chain(self, action: str, task: str, last: int) -> list[float]:
         """Estimates from the coarsest region on."""
-        region, estimates = _EVEN, list[float]()
+        region, estimates = _PRIOR_MEAN, list[float]()
         for place in range(last + 1):
-            finer = self._shrunk((place, task, ""), region)
-            before = estimates[-1] if estimates else region
-            prior = finer if not action else moved(before, log_odds(finer) - log_odds(region))
-            estimates.append(self._shrunk((place, task, action), prior) if action else finer)
-            region = finer
+            region_estimate = self._estimate((place, task, ""), region)
+            previous = estimates[-1] if estimates else region
+            prior = (
+                region_estimate
+                if not action
+                else moved(previous, log_odds(region_estimate) - log_odds(region))
+            )
+            estimates.append(
+                self._estimate((place, task, action), prior) if action else region_estimate
+            )
+            region = region_estimate
         return estimates
 
-    def _refined(self, action: str, task: str, of_all: Sequence[float]) -> float:
+    def _refine_for_task(self, action: str, task: str, estimates: Sequence[float]) -> float:
         """As ``of_all``, with what is known of one type of task."""
         shift = 0.0
-        estimate = of_all[-1]
-        for place, general in enumerate(of_all):
-            estimate = self._shrunk((place, task, action), moved(general, shift))
+        estimate = estimates[-1]
+        for place, general in enumerate(estimates):
+            estimate = self._estimate((place, task, action), moved(general, shift))
             shift = log_odds(estimate) - log_odds(general)
         return estimate
 
-    def _shrunk(self, count: tuple[int, str, str], prior: float) -> float:
+    def _estimate(self, count: tuple[int, str, str], prior: float) -> float:
         trials, wins = self._counts.get(count, (0.0, 0.0))
-        return self._mean(trials, wins, prior)
+        return self._posterior_mean(trials, wins, prior)
 
     def trials(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
         """How often an action was taken in the region."""
@@ -100,11 +106,11 @@ class Chances:
     def share(self, action: str, task: str = ANY_TASK) -> float:
         """P(action | region), in [0, 1]: a Dirichlet posterior that backs off in the same way."""
         estimate = 1.0 / max(1, len(self.actions))
-        for wanted in dict.fromkeys((ANY_TASK, task)):
+        for task_type in dict.fromkeys((ANY_TASK, task)):
             for place in range(self._depth):
-                taken, _ = self._counts.get((place, wanted, action), (0.0, 0.0))
-                every, _ = self._counts.get((place, wanted, ""), (0.0, 0.0))
-                estimate = self._mean(every, taken, estimate)
+                trials, _ = self._counts.get((place, task_type, action), (0.0, 0.0))
+                all_trials, _ = self._counts.get((place, task_type, ""), (0.0, 0.0))
+                estimate = self._posterior_mean(all_trials, trials, estimate)
         return estimate
 
     def credit(self, usual: float) -> float:
@@ -115,20 +121,20 @@ class Chances:
         """
         estimate = (1.0 + usual) / 2.0
         for place in range(1, self._depth):
-            if came := self._came.get((place, ANY_TASK)):
-                estimate = self._mean(came.ends, came.end_wins, estimate)
+            if arrival := self._arrivals.get((place, ANY_TASK)):
+                estimate = self._posterior_mean(arrival.ends, arrival.end_wins, estimate)
         return 2.0 * estimate - 1.0
 
     def quality(self, task: str = ANY_TASK) -> float:
         """P(success) of what comes to the region, whatever it does, in (0, 1)."""
-        estimate = _EVEN
-        for wanted in dict.fromkeys((ANY_TASK, task)):
+        estimate = _PRIOR_MEAN
+        for task_type in dict.fromkeys((ANY_TASK, task)):
             for place in range(self._depth):
-                if came := self._came.get((place, wanted)):
-                    estimate = self._mean(came.trials, came.wins, estimate)
+                if arrival := self._arrivals.get((place, task_type)):
+                    estimate = self._posterior_mean(arrival.trials, arrival.wins, estimate)
         return estimate
 
-    def _mean(self, trials: float, wins: float, prior: float) -> float:
+    def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
         """Of a Beta posterior."""
         # What is taken back leaves rounding: more wins than trials would be no probability.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
@@ -136,7 +142,7 @@ class Chances:
 
 def log_odds(probability: float) -> float:
     """Of a probability, which is kept from 0 and 1."""
-    bounded = min(1.0 - _LEAST, max(_LEAST, probability))
+    bounded = min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, probability))
     return math.log(bounded / (1.0 - bounded))
 
 

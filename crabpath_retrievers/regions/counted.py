@@ -22,11 +22,11 @@ class Counted:
     @cached_property
     def by_region(self) -> Mapping[int, Sequence[Step]]:
         """Steps of the level by key of the region."""
-        found: dict[int, list[Step]] = {}
+        steps_by_region: dict[int, list[Step]] = {}
         for step in self.steps:
             if step.level:
-                found.setdefault(step.region, []).append(step)
-        return found
+                steps_by_region.setdefault(step.region, []).append(step)
+        return steps_by_region
 
     @cached_property
     def everywhere(self) -> Sequence[Step]:

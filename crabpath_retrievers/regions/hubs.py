@@ -23,7 +23,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import shown
 
 EVERYWHERE: Place = (0, 0)
-_KEPT = 65_536  # nodes whose regions are kept at hand: 10 MiB
+_MAX_CACHED = 65_536  # nodes whose regions are kept at hand: 10 MiB
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Hubs:
 
 
 @dataclass(slots=True)
-class _Known:
+class _HubCache:
     """What is kept at hand while the hubs stay as they are.
 
     Attributes:
@@ -86,8 +86,8 @@ class Regions:
     def __init__(self, store: GraphStore, settings: RegionSettings) -> None:
         """Read hubs from ``store``."""
         self._store, self._settings = store, settings
-        self._known = _Known(-1, {})
-        self._reading = threading.Lock()
+        self._cache = _HubCache(-1, {})
+        self._lock = threading.Lock()
 
     def levels(self, version: int | None = None) -> tuple[int, ...]:
         """The levels in which steps are counted, finest first; none in a very small corpus.
@@ -97,7 +97,7 @@ class Regions:
         Args:
             version: Of the hubs, where it has been read already (``Clock.hubs``).
         """
-        return self._levels(self._now(version))
+        return self._levels(self._read_cache(version))
 
     def hubs(self, level: int, version: int | None = None) -> Hubs:
         """The hubs of a level.
@@ -109,23 +109,27 @@ class Regions:
         if isinstance(level, bool) or not isinstance(level, int) or level < 1:
             msg = f"level must be a whole number of at least 1, not {shown(level)}"
             raise InvalidInputError(msg)
-        known = self._now(version)
-        if (found := self._at(known, level)) is None:
-            top = max(known.sizes, default=0)
-            there = f"levels 1 to {top} have some" if top else "this memory is too small for any"
-            msg = f"level {shown(level)} has no hub: {there}"
+        cache = self._read_cache(version)
+        if (nearest_keys := self._load_hubs(cache, level)) is None:
+            highest = max(cache.sizes, default=0)
+            available = (
+                f"levels 1 to {highest} have some"
+                if highest
+                else "this memory is too small for any"
+            )
+            msg = f"level {shown(level)} has no hub: {available}"
             raise NotFoundError(msg)
-        return found
+        return nearest_keys
 
     def places(self, vector: Vector, version: int | None = None) -> tuple[Place, ...]:
         """The regions in which a unit vector ``[d]`` lies, from everything to the finest."""
-        known, row = self._now(version), np.asarray(vector)[None]
-        found = [
+        cache, row = self._read_cache(version), np.asarray(vector)[None]
+        nearest_keys = [
             (level, hubs.nearest(row)[0])
-            for level in self._levels(known)
-            if (hubs := self._at(known, level))
+            for level in self._levels(cache)
+            if (hubs := self._load_hubs(cache, level))
         ]
-        return (EVERYWHERE, *reversed(found))
+        return (EVERYWHERE, *reversed(nearest_keys))
 
     def of_nodes(
         self,
@@ -142,46 +146,46 @@ class Regions:
             level: Of the regions.
             version: Of the hubs, where it has been read already.
         """
-        known = self._now(version)
-        if not keys or (hubs := self._at(known, level)) is None:
+        cache = self._read_cache(version)
+        if not keys or (hubs := self._load_hubs(cache, level)) is None:
             return {}
         # The vector of a node changes with its text, and no hub need change with it.
         marks = [hash(vector.tobytes()) for vector in vectors]
-        kept = [known.nodes.get((level, key)) for key in keys]
-        found = {
+        cached = [cache.nodes.get((level, key)) for key in keys]
+        nearest_keys = {
             key: entry[1]
-            for key, mark, entry in zip(keys, marks, kept, strict=True)
+            for key, mark, entry in zip(keys, marks, cached, strict=True)
             if entry is not None and entry[0] == mark
         }
-        new = [place for place, key in enumerate(keys) if key not in found]
-        if new:
-            near = hubs.nearest(np.stack([vectors[place] for place in new]))
-            found |= {keys[place]: hub for place, hub in zip(new, near, strict=True)}
-            if len(known.nodes) + len(new) > _KEPT:
-                known.nodes.clear()
-            for place in new:
-                known.nodes[level, keys[place]] = (marks[place], found[keys[place]])
-        return found
+        missing = [place for place, key in enumerate(keys) if key not in nearest_keys]
+        if missing:
+            nearest = hubs.nearest(np.stack([vectors[place] for place in missing]))
+            nearest_keys |= {keys[place]: hub for place, hub in zip(missing, nearest, strict=True)}
+            if len(cache.nodes) + len(missing) > _MAX_CACHED:
+                cache.nodes.clear()
+            for place in missing:
+                cache.nodes[level, keys[place]] = (marks[place], nearest_keys[keys[place]])
+        return nearest_keys
 
-    def _levels(self, known: _Known) -> tuple[int, ...]:
-        return tuple(level for level, n in known.sizes.items() if 1 < n <= self._settings.most)
+    def _levels(self, cache: _HubCache) -> tuple[int, ...]:
+        return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.most)
 
-    def _now(self, version: int | None) -> _Known:
+    def _read_cache(self, version: int | None) -> _HubCache:
         """What is known of the hubs as they are now, or were after ``version``."""
-        now = self._store.regions.version() if version is None else version
-        if self._known.version < now:
-            with self._reading:
-                if self._known.version < now:
-                    self._known = _Known(now, self._store.regions.sizes())
-        return self._known
+        latest = self._store.regions.version() if version is None else version
+        if self._cache.version < latest:
+            with self._lock:
+                if self._cache.version < latest:
+                    self._cache = _HubCache(latest, self._store.regions.sizes())
+        return self._cache
 
-    def _at(self, known: _Known, level: int) -> Hubs | None:
+    def _load_hubs(self, cache: _HubCache, level: int) -> Hubs | None:
         """The hubs of a level; None where it has none, or has lost them since it was counted."""
-        if level in known.sizes and level not in known.hubs:
+        if level in cache.sizes and level not in cache.hubs:
             rows = self._store.regions.hubs(level)
             if not rows:
                 return None
             keys, ids, titles, vectors = zip(*rows, strict=True)
             stored = np.stack(vectors).astype(np.float64)
-            known.hubs[level] = Hubs(level, keys, ids, titles, stored)
-        return known.hubs.get(level)
+            cache.hubs[level] = Hubs(level, keys, ids, titles, stored)
+        return cache.hubs.get(level)

@@ -61,7 +61,7 @@ class RegionModel:
         """
         self._hubs, self._version, self._steps = hubs, version, steps
         self._settings = settings
-        self._known: Counted | None = None
+        self._cached: Counted | None = None
 
     @property
     def level(self) -> int:
@@ -74,15 +74,15 @@ class RegionModel:
         return self._hubs().ids
 
     @property
-    def visited(self) -> tuple[str, ...]:
+    def visited_regions(self) -> tuple[str, ...]:
         """Ids of the regions in which a step was taken."""
-        keys = self._counted.by_region
+        keys = self._region_counts.by_region
         return tuple(name for key, name in self._hubs().names.items() if key in keys)
 
     @property
     def actions(self) -> tuple[str, ...]:
         """Types of actions that were ever taken, sorted."""
-        return tuple(sorted(self._counted.actions))
+        return tuple(sorted(self._region_counts.actions))
 
     def transition_probability(
         self, region: str, action: str, next_region: str | None, task_type: str | None = None
@@ -95,10 +95,10 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region or action.
         """
-        ways = self._ways(self._key(region), self._action(action), task_type)
-        led = None if next_region is None else self._key(next_region)
-        total = sum(ways.values())
-        return ways.get(led, 0.0) / total if total else 0.0
+        next_counts = self._count_next(self._key(region), self._action(action), task_type)
+        target = None if next_region is None else self._key(next_region)
+        total = sum(next_counts.values())
+        return next_counts.get(target, 0.0) / total if total else 0.0
 
     def success_probability(self, region: str, action: str, task_type: str | None = None) -> float:
         """P(success | region, action), in (0, 1): a Beta posterior that backs off.
@@ -106,7 +106,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region or action.
         """
-        chances = self._counted.chances(self._key(region))
+        chances = self._region_counts.chances(self._key(region))
         return chances.success(self._action(action), task_type or ANY_TASK)
 
     def episode_success(
@@ -131,7 +131,7 @@ class RegionModel:
         task = task_type or ANY_TASK
         opinions: list[float] = []
         for region, action in steps:
-            chances = self._counted.chances(self._key(region))
+            chances = self._region_counts.chances(self._key(region))
             opinions.append(log_odds(chances.success(self._action(action), task)))
             opinions.append(log_odds(chances.quality(task)))
         return moved(0.5, sum(opinions) / len(opinions))
@@ -150,7 +150,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        chances = self._counted.chances(self._key(region))
+        chances = self._region_counts.chances(self._key(region))
         scores = action_scores(chances, task_type or ANY_TASK)
         return sorted(scores, key=lambda score: -score.success * score.share)
 
@@ -160,7 +160,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        return self._counted.chances(self._key(region)).quality(task_type or ANY_TASK)
+        return self._region_counts.chances(self._key(region)).quality(task_type or ANY_TASK)
 
     def value_iteration(
         self, task_type: str | None = None, *, discount: float | None = None
@@ -174,12 +174,20 @@ class RegionModel:
         Raises:
             InvalidInputError: The discount is none.
         """
-        plan = self._plan(task_type, self._settings.discount if discount is None else discount)
-        named = self._hubs().names
+        solution = self._solve(task_type, self._settings.discount if discount is None else discount)
+        names_by_key = self._hubs().names
         return Values(
-            {named[key]: value for key, value in plan.values.items() if key in named},
-            {named[key]: action for key, action in plan.actions.items() if key in named},
-            plan.rounds,
+            {
+                names_by_key[key]: value
+                for key, value in solution.values.items()
+                if key in names_by_key
+            },
+            {
+                names_by_key[key]: action
+                for key, action in solution.actions.items()
+                if key in names_by_key
+            },
+            solution.rounds,
         )
 
     def strategy_for(
@@ -199,51 +207,53 @@ class RegionModel:
             NotFoundError: Unknown region.
         """
         key: int | None = self._key(region)
-        plan = self._plan(task_type, self._settings.discount)
-        if key not in plan.actions and task_type:
+        solution = self._solve(task_type, self._settings.discount)
+        if key not in solution.actions and task_type:
             task_type = None
-            plan = self._plan(None, self._settings.discount)
-        named = self._hubs().names
+            solution = self._solve(None, self._settings.discount)
+        names_by_key = self._hubs().names
         stages: list[Stage] = []
-        passed: set[int] = set()
-        while key in plan.actions and key not in passed and len(stages) < most:
+        visited: set[int] = set()
+        while key in solution.actions and key not in visited and len(stages) < most:
             assert key is not None  # noqa: S101
-            passed.add(key)
-            action = plan.actions[key]
-            ways = self._ways(key, action, task_type)
-            led = max(ways, key=lambda way: ways[way])
-            probability = ways[led] / (sum(ways.values()) or 1.0)
-            success = self._counted.chances(key).success(action, task_type or ANY_TASK)
-            name = None if led is None else named[led]
-            stages.append(Stage(named[key], action, success, name, probability))
-            key = led
+            visited.add(key)
+            action = solution.actions[key]
+            next_counts = self._count_next(key, action, task_type)
+            next_region = max(next_counts, key=lambda target: next_counts[target])
+            probability = next_counts[next_region] / (sum(next_counts.values()) or 1.0)
+            success = self._region_counts.chances(key).success(action, task_type or ANY_TASK)
+            name = None if next_region is None else names_by_key[next_region]
+            stages.append(Stage(names_by_key[key], action, success, name, probability))
+            key = next_region
         return stages
 
-    def _ways(self, region: int, action: str, task_type: str | None) -> dict[int | None, float]:
+    def _count_next(
+        self, region: int, action: str, task_type: str | None
+    ) -> dict[int | None, float]:
         """How often an action led where, by key of the region; None is the end of the episode.
 
         Times that led to a region whose hub is gone are left out.
         """
-        taken, alive = self._taken(region, action, task_type), set(self._hubs().keys)
-        ways: dict[int | None, float] = {None: sum(step.ends for step in taken)}
-        for step in taken:
-            if step.next in alive:
-                ways[step.next] = ways.get(step.next, 0.0) + step.trials - step.ends
-        return ways
+        steps, current_keys = self._list_steps(region, action, task_type), set(self._hubs().keys)
+        next_counts: dict[int | None, float] = {None: sum(step.ends for step in steps)}
+        for step in steps:
+            if step.next in current_keys:
+                next_counts[step.next] = next_counts.get(step.next, 0.0) + step.trials - step.ends
+        return next_counts
 
-    def _plan(self, task_type: str | None, discount: float) -> Plan:
+    def _solve(self, task_type: str | None, discount: float) -> Plan:
         number = isinstance(discount, (int, float)) and not isinstance(discount, bool)
         if not number or not 0.0 < discount < 1.0:
             msg = f"discount must be between 0 and 1, not {discount!r}"
             raise InvalidInputError(msg)
-        task, known = task_type or ANY_TASK, self._counted
-        alive = set(self._hubs().keys)
+        task, counts = task_type or ANY_TASK, self._region_counts
+        current_keys = set(self._hubs().keys)
         steps = [
-            step if step.next in alive else step._replace(next=0)
-            for step in known.steps
-            if step.level and step.task == task and step.action and step.region in alive
+            step if step.next in current_keys else step._replace(next=0)
+            for step in counts.steps
+            if step.level and step.task == task and step.action and step.region in current_keys
         ]
-        chances = {region: known.chances(region) for region in {step.region for step in steps}}
+        chances = {region: counts.chances(region) for region in {step.region for step in steps}}
         success = {
             (region, action): chances[region].success(action, task)
             for region, action in {(step.region, step.action) for step in steps}
@@ -251,16 +261,16 @@ class RegionModel:
         return value_iteration(steps, success, discount)
 
     @property
-    def _counted(self) -> Counted:
-        version, known = self._version(), self._known
-        if known is None or known.version != version:
-            known = Counted(version, self._steps(), self.level, self._settings.strength)
-            self._known = known
-        return known
+    def _region_counts(self) -> Counted:
+        version, counts = self._version(), self._cached
+        if counts is None or counts.version != version:
+            counts = Counted(version, self._steps(), self.level, self._settings.strength)
+            self._cached = counts
+        return counts
 
-    def _taken(self, region: int, action: str, task_type: str | None) -> list[Step]:
+    def _list_steps(self, region: int, action: str, task_type: str | None) -> list[Step]:
         task = task_type or ANY_TASK
-        steps = self._counted.by_region.get(region, ())
+        steps = self._region_counts.by_region.get(region, ())
         return [step for step in steps if step.action == action and step.task == task]
 
     def _key(self, region: str) -> int:
@@ -275,8 +285,8 @@ class RegionModel:
             raise NotFoundError(msg) from None
 
     def _action(self, action: str) -> str:
-        if action not in self._counted.actions:
-            known = ", ".join(self.actions) or "none"
-            msg = f"no step {action!r:.250} was ever taken; known are: {known:.500}"
+        if action not in self._region_counts.actions:
+            counts = ", ".join(self.actions) or "none"
+            msg = f"no step {action!r:.250} was ever taken; known are: {counts:.500}"
             raise NotFoundError(msg)
         return action

@@ -37,11 +37,13 @@ class Models:
             NotFoundError: The level has no hub.
         """
         hubs = self.hubs(level)
-        found: dict[str, str] = {}
+        hub_by_node: dict[str, str] = {}
         for block in self.store.regions.placed():
-            near = hubs.nearest(np.stack([node.vector for node in block]))
-            found |= {node.id: hubs.names[key] for node, key in zip(block, near, strict=True)}
-        return found
+            nearest = hubs.nearest(np.stack([node.vector for node in block]))
+            hub_by_node |= {
+                node.id: hubs.names[key] for node, key in zip(block, nearest, strict=True)
+            }
+        return hub_by_node
 
     def hubs(self, level: int | None) -> Hubs:
         """The hubs of a level.
@@ -62,11 +64,11 @@ class Models:
             NotFoundError: The level has no hub, or steps are not counted on it.
             InvalidInputError: The level is none.
         """
-        counted = self.regions.levels()
+        levels = self.regions.levels()
         chosen = self.hubs(level).level
-        if chosen not in counted:
-            there = ", ".join(map(str, counted)) or "none"
-            msg = f"steps are not counted on level {chosen}: counted levels are {there}"
+        if chosen not in levels:
+            available = ", ".join(map(str, levels)) or "none"
+            msg = f"steps are not counted on level {chosen}: counted levels are {available}"
             raise NotFoundError(msg)
 
         def version() -> tuple[int, ...]:

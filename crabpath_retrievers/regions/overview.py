@@ -33,10 +33,10 @@ class RegionRow(NamedTuple):
 
     region: str
     title: str
-    came: float
+    arrivals: float
     quality: float
     actions: Sequence[ActionScore]
-    leads: Sequence[Lead]
+    next_regions: Sequence[Lead]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +76,32 @@ def overview(
     mdp = models.transitions(namespace, level)
     hubs = models.hubs(level)
     steps = models.store.regions.all_steps(namespace, hubs.level)
-    if not mdp.visited:
+    if not mdp.visited_regions:
         return None
-    task = _known(task_type, steps)
-    came, leads = _came(steps, task), _leads(steps, task, hubs)
+    task = _validate_task(task_type, steps)
+    arrivals, next_regions = _count_arrivals(steps, task), _list_next_regions(steps, task, hubs)
     titles = dict(zip(hubs.ids, hubs.titles, strict=True))
     keys = dict(zip(hubs.ids, hubs.keys, strict=True))
-    order = sorted(mdp.visited, key=lambda region: -came.get(keys[region], 0.0))
+    order = sorted(mdp.visited_regions, key=lambda region: -arrivals.get(keys[region], 0.0))
     if task != ANY_TASK:
-        order = [region for region in order if came.get(keys[region])]
+        order = [region for region in order if arrivals.get(keys[region])]
     rows = [
         RegionRow(
             region,
             titles[region],
-            came.get(keys[region], 0.0),
+            arrivals.get(keys[region], 0.0),
             mdp.region_quality(region, task),
             mdp.best_action(region, task),
-            leads.get(keys[region], ()),
+            next_regions.get(keys[region], ()),
         )
         for region in order[:most]
     ]
-    return Overview(hubs, models.regions.levels(), len(order), rows, _actions(steps, task, models))
+    return Overview(
+        hubs, models.regions.levels(), len(order), rows, _score_all(steps, task, models)
+    )
 
 
-def _known(task_type: str | None, steps: Sequence[Step]) -> str:
+def _validate_task(task_type: str | None, steps: Sequence[Step]) -> str:
     tasks = {step.task for step in steps}
     if task_type is None or task_type in tasks:
         return task_type or ANY_TASK
@@ -108,7 +110,7 @@ def _known(task_type: str | None, steps: Sequence[Step]) -> str:
     raise NotFoundError(msg)
 
 
-def _came(steps: Sequence[Step], task: str) -> dict[int, float]:
+def _count_arrivals(steps: Sequence[Step], task: str) -> dict[int, float]:
     return {
         step.region: step.trials
         for step in steps
@@ -116,25 +118,25 @@ def _came(steps: Sequence[Step], task: str) -> dict[int, float]:
     }
 
 
-def _leads(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int, list[Lead]]:
+def _list_next_regions(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int, list[Lead]]:
     """By key of the region."""
-    alive = hubs.names
-    total: defaultdict[int, float] = defaultdict(float)
-    led: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+    names = hubs.names
+    totals: defaultdict[int, float] = defaultdict(float)
+    next_counts: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     for step in steps:
         if step.level and step.action and step.task == task:
-            total[step.region] += step.trials
-            if step.next in alive:
-                led[step.region][step.next] += step.trials
+            totals[step.region] += step.trials
+            if step.next in names:
+                next_counts[step.region][step.next] += step.trials
     return {
         region: [
-            Lead(alive[key], trials / total[region])
-            for key, trials in sorted(ways.items(), key=lambda way: -way[1])
+            Lead(names[key], trials / totals[region])
+            for key, trials in sorted(counts.items(), key=lambda item: -item[1])
         ]
-        for region, ways in led.items()
+        for region, counts in next_counts.items()
     }
 
 
-def _actions(steps: Sequence[Step], task: str, models: Models) -> list[ActionScore]:
+def _score_all(steps: Sequence[Step], task: str, models: Models) -> list[ActionScore]:
     chances = Chances((EVERYWHERE,), steps, models.settings.strength)
     return sorted(action_scores(chances, task), key=lambda score: -score.trials)

@@ -7,7 +7,7 @@ import numpy as np
 
 from crabpath_retrievers.changes.regions import Step
 
-_ROUNDS = 10_000
+_MAX_ROUNDS = 10_000
 _TOLERANCE = 1e-6
 
 
@@ -42,29 +42,34 @@ def value_iteration(
         success: P(success | region, action) of every region and action among them.
         discount: γ in (0, 1).
     """
-    taken = [step for step in steps if step.action and step.trials > 0]
-    if not taken:
+    tried = [step for step in steps if step.action and step.trials > 0]
+    if not tried:
         return Plan({}, {}, 0)
-    regions = sorted({step.region for step in taken})
-    number = {region: place for place, region in enumerate(regions)}
-    moves = sorted({(step.region, step.action) for step in taken})
-    of_move = {move: place for place, move in enumerate(moves)}
-    move = np.array([of_move[step.region, step.action] for step in taken])
-    led = np.array([number.get(step.next, 0) for step in taken])
-    goes_on = np.array([s.trials - s.ends if s.next in number else 0.0 for s in taken])
-    total = np.bincount(move, [step.trials for step in taken])
-    chance = goes_on / total[move]
-    ended = 1.0 - np.bincount(move, chance)
+    regions = sorted({step.region for step in tried})
+    index_of_region = {region: place for place, region in enumerate(regions)}
+    moves = sorted({(step.region, step.action) for step in tried})
+    index_of_move = {move: place for place, move in enumerate(moves)}
+    move = np.array([index_of_move[step.region, step.action] for step in tried])
+    next_index = np.array([index_of_region.get(step.next, 0) for step in tried])
+    continuing = np.array([s.trials - s.ends if s.next in index_of_region else 0.0 for s in tried])
+    total = np.bincount(move, [step.trials for step in tried])
+    next_probability = continuing / total[move]
+    end_probability = 1.0 - np.bincount(move, next_probability)
     success_of = np.array([success[one] for one in moves])
-    reward = success_of * (ended + (1.0 - ended) * (1.0 - discount))
-    owner = np.array([number[region] for region, _ in moves])
+    reward = success_of * (end_probability + (1.0 - end_probability) * (1.0 - discount))
+    region_index = np.array([index_of_region[region] for region, _ in moves])
     values = np.zeros(len(regions))
     change, rounds = 1.0, 0
-    while change >= _TOLERANCE and rounds < _ROUNDS:
-        worth = reward + discount * np.bincount(move, chance * values[led], len(moves))
+    while change >= _TOLERANCE and rounds < _MAX_ROUNDS:
+        action_values = reward + discount * np.bincount(
+            move, next_probability * values[next_index], len(moves)
+        )
         new = np.zeros(len(regions))
-        np.maximum.at(new, owner, worth)
+        np.maximum.at(new, region_index, action_values)
         change = float(np.abs(new - values).max())
         values, rounds = new, rounds + 1
-    best = {moves[place][0]: moves[place][1] for place in np.argsort(worth, kind="stable").tolist()}
+    best = {
+        moves[place][0]: moves[place][1]
+        for place in np.argsort(action_values, kind="stable").tolist()
+    }
     return Plan(dict(zip(regions, values.tolist(), strict=True)), best, rounds)

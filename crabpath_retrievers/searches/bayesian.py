@@ -15,9 +15,12 @@ from crabpath_retrievers.searches.scope import Scope, similarity
 from crabpath_retrievers.text import shown
 
 DEFAULT_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
-_HITS, _LEAST = 4, 40  # hits of the vector index that are re-ranked: four times k, at least 40
-_FADING = 0.01  # per turn
-_LATEST = 1_000  # turns that are looked back: before that exp(-.01 n) is below 5e-5
+_HITS_PER_RESULT, _MIN_HITS = (
+    4,
+    40,
+)  # hits of the vector index that are re-ranked: four times k, at least 40
+_RECENCY_DECAY = 0.01  # per turn
+_MAX_TURNS = 1_000  # turns that are looked back: before that exp(-.01 n) is below 5e-5
 
 
 class Factors(NamedTuple):
@@ -55,13 +58,13 @@ def weights_of(weights: object) -> tuple[float, ...]:
         InvalidInputError: They are something else.
     """
     names = Factors._fields
-    given = list(weights) if isinstance(weights, (Sequence, np.ndarray)) else []
-    if isinstance(weights, str) or len(given) != len(names):
+    values = list(weights) if isinstance(weights, (Sequence, np.ndarray)) else []
+    if isinstance(weights, str) or len(values) != len(names):
         msg = f"weights must be five numbers, for {', '.join(names)}, not {shown(weights)}"
         raise InvalidInputError(msg)
     return tuple(
-        number(f"the weight of {name}", float(one) if isinstance(one, np.number) else one)
-        for name, one in zip(names, given, strict=True)
+        number(f"the weight of {name}", float(value) if isinstance(value, np.number) else value)
+        for name, value in zip(names, values, strict=True)
     )
 
 
@@ -83,11 +86,11 @@ def bayesian_search(
         weights: Of the factors, in the order of :class:`Factors`.
         prior: Uses and passes that every document starts with.
     """
-    heads = scope.near(vector, max(_HITS * k, _LEAST))
+    heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))
     factors = _factors(scope, regions, vector, heads, prior)
     scores = {
-        node: sum(w * factor for w, factor in zip(weights, known, strict=True))
-        for node, known in factors.items()
+        node: sum(w * factor for w, factor in zip(weights, values, strict=True))
+        for node, values in factors.items()
     }
     best = sorted(scores, key=lambda node: (-scores[node], node))[:k]
     nodes = scope.documents(best)
@@ -104,42 +107,44 @@ def _factors(
     """Of each node, by id."""
     cosine, clock = similarity(heads, vector), scope.clock
     usage = scope.store.learned.usage(clock.key, [head.key for head in heads])
-    last = _last_helped(scope)
-    home, homes = _homes(scope, regions, vector, heads)
+    last_success = _read_last_success(scope)
+    query_region, region_by_key = _read_regions(scope, regions, vector, heads)
     wins, losses = prior
-    found = {}
+    factors_by_node = {}
     for head in heads:
-        won, lost, decay = usage.get(head.key, (0.0, 0.0, 0.0))
-        ago = max(0, clock.turn - last[head.id]) if head.id in last else math.inf
-        found[head.id] = Factors(
-            cosine[head.key],
-            math.exp(-_FADING * ago),
-            math.exp(-decay),
-            float(home is not None and homes.get(head.key) == home),
-            (wins + won) / (wins + losses + won + lost),
+        wins_counted, losses_counted, decay = usage.get(head.key, (0.0, 0.0, 0.0))
+        elapsed = (
+            max(0, clock.turn - last_success[head.id]) if head.id in last_success else math.inf
         )
-    return found
+        factors_by_node[head.id] = Factors(
+            cosine[head.key],
+            math.exp(-_RECENCY_DECAY * elapsed),
+            math.exp(-decay),
+            float(query_region is not None and region_by_key.get(head.key) == query_region),
+            (wins + wins_counted) / (wins + losses + wins_counted + losses_counted),
+        )
+    return factors_by_node
 
 
-def _last_helped(scope: Scope) -> dict[str, int]:
+def _read_last_success(scope: Scope) -> dict[str, int]:
     """Turn number at which an episode that speaks for a node was last added to, by id."""
     if not scope.clock.key:
         return {}
-    last: dict[str, int] = {}
-    for clock, credits_ in scope.store.typed.helped(scope.clock, _LATEST):
+    last_success: dict[str, int] = {}
+    for clock, credits_ in scope.store.typed.helped(scope.clock, _MAX_TURNS):
         for node, credit in credits_.items():
             if credit > 0:
-                last[node] = max(clock, last.get(node, 0))
-    return last
+                last_success[node] = max(clock, last_success.get(node, 0))
+    return last_success
 
 
-def _homes(
+def _read_regions(
     scope: Scope, regions: Regions, vector: Vector, heads: Sequence[NodeHead]
 ) -> tuple[int | None, Mapping[int, int]]:
     """Hub of the query's region, and those of the nodes, by key; None in a small corpus."""
     version = scope.clock.hubs or scope.store.regions.version()
-    level, home = regions.places(vector, version)[-1]
+    level, query_region = regions.places(vector, version)[-1]
     if not level or not heads:
         return None, {}
     keys, vectors = [head.key for head in heads], [head.vector for head in heads]
-    return home, regions.of_nodes(keys, vectors, level, version)
+    return query_region, regions.of_nodes(keys, vectors, level, version)

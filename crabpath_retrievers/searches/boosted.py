@@ -7,7 +7,7 @@ from typing import NamedTuple
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.searches.scope import Scope, similarity
 
-_HITS, _LEAST = 4, 20  # hits of the vector index: four times k, at least 20
+_HITS_PER_RESULT, _MIN_HITS = 4, 20  # hits of the vector index: four times k, at least 20
 
 
 class Spoke(NamedTuple):
@@ -40,7 +40,7 @@ class BoostedHit:
     node: Node
     score: float
     similarity: float
-    spoke: tuple[Spoke, ...]
+    contributions: tuple[Spoke, ...]
 
 
 def graph_search(
@@ -57,28 +57,33 @@ def graph_search(
         k: How many.
         boosts: By kind.
     """
-    hits = {head.key: head for head in scope.near(vector, max(_HITS * k, _LEAST))}
+    hits = {head.key: head for head in scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))}
     cosine = similarity(list(hits.values()), vector)
     edges = scope.store.typed.edges(list(hits), scope.clock, boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
         hits[head.key] = head
     cosine = similarity(list(hits.values()), vector)
-    spoke: dict[int, dict[EdgeKind, Spoke]] = {}
+    contributions: dict[int, dict[EdgeKind, Spoke]] = {}
     for edge in edges:
-        pull = edge.weight * max(0.0, cosine[edge.near])
-        share = boosts[edge.kind] * pull
-        best = spoke.setdefault(edge.key, {}).get(edge.kind)
+        signal = edge.weight * max(0.0, cosine[edge.near])
+        share = boosts[edge.kind] * signal
+        best = contributions.setdefault(edge.key, {}).get(edge.kind)
         if share and edge.near != edge.key and (best is None or abs(share) > abs(best.share)):
             source, label = hits[edge.near].id, edge.kind.label
-            spoke[edge.key][edge.kind] = Spoke(source, label, edge.weight, share)
+            contributions[edge.key][edge.kind] = Spoke(source, label, edge.weight, share)
     scores = {
-        key: cosine[key] + sum(one.share for one in spoke.get(key, {}).values()) for key in hits
+        key: cosine[key]
+        + sum(contribution.share for contribution in contributions.get(key, {}).values())
+        for key in hits
     }
     best_keys = sorted(hits, key=lambda key: (-scores[key], hits[key].id))[:k]
     nodes = scope.documents([hits[key].id for key in best_keys])
     return [
         BoostedHit(
-            nodes[hits[key].id], scores[key], cosine[key], tuple(spoke.get(key, {}).values())
+            nodes[hits[key].id],
+            scores[key],
+            cosine[key],
+            tuple(contributions.get(key, {}).values()),
         )
         for key in best_keys
         if hits[key].id in nodes

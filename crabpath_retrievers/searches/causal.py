@@ -42,12 +42,12 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
     before = _chains(scope, [head.key for head in heads], context, "in")
     after = _chains(scope, [head.key for head in heads], context, "out")
     nodes = scope.documents([head.id for head in heads])
-    found = [
+    edges_by_node = [
         CausalHit(nodes[head.id], cosine[head.key], before[head.key], after[head.key])
         for head in heads
         if head.id in nodes
     ]
-    return sorted(found, key=lambda hit: (-hit.similarity, hit.node.id))
+    return sorted(edges_by_node, key=lambda hit: (-hit.similarity, hit.node.id))
 
 
 def _chains(
@@ -58,28 +58,32 @@ def _chains(
     ends = {key: key for key in keys}
     seen = {key: {key} for key in keys}
     for _ in range(context):
-        by_node = _strongest(scope, sorted(set(ends.values())), direction)
-        going = dict[int, int]()
+        by_node = _read_edges(scope, sorted(set(ends.values())), direction)
+        next_ends = dict[int, int]()
         for start, end in ends.items():
-            found = next((e for e in by_node.get(end, ()) if e.key not in seen[start]), None)
-            if found is not None:
-                chains[start].append(Neighbour(found.id, found.kind.label, found.weight))
-                seen[start].add(found.key)
-                going[start] = found.key
-        ends = going
+            edges_by_node = next(
+                (e for e in by_node.get(end, ()) if e.key not in seen[start]), None
+            )
+            if edges_by_node is not None:
+                chains[start].append(
+                    Neighbour(edges_by_node.id, edges_by_node.kind.label, edges_by_node.weight)
+                )
+                seen[start].add(edges_by_node.key)
+                next_ends[start] = edges_by_node.key
+        ends = next_ends
         if not ends:
             break
     return {key: tuple(chain) for key, chain in chains.items()}
 
 
-def _strongest(
+def _read_edges(
     scope: Scope, keys: Sequence[int], direction: Direction
 ) -> dict[int, list[TypedEdge]]:
     """Edges by the node that was asked about, strongest first."""
     edges = scope.store.typed.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
-    gone = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
-    found: dict[int, list[TypedEdge]] = {}
+    expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    edges_by_node: dict[int, list[TypedEdge]] = {}
     for edge in sorted(edges, key=lambda edge: (-edge.weight, edge.id)):
-        if edge.weight > 0 and edge.id not in gone:
-            found.setdefault(edge.near, []).append(edge)
-    return found
+        if edge.weight > 0 and edge.id not in expired:
+            edges_by_node.setdefault(edge.near, []).append(edge)
+    return edges_by_node

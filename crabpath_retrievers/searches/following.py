@@ -48,14 +48,17 @@ def neighbours(
     scope: Scope,
     node: str,
     kinds: Iterable[EdgeKind],
-    least: float,
+    min_weight: float,
     direction: Direction,
 ) -> list[Neighbour]:
     """The nodes at the other end of a node's edges, strongest first."""
-    found = scope.store.typed.edges([scope.key(node)], scope.clock, kinds, direction)
-    kept = _seen(scope, [edge for edge in found if abs(edge.weight) >= least])
-    listed = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in kept]
-    return sorted(listed, key=lambda one: (-abs(one.weight), one.id, one.edge_type))
+    edges = scope.store.typed.edges([scope.key(node)], scope.clock, kinds, direction)
+    visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
+    neighbours_found = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in visible]
+    return sorted(
+        neighbours_found,
+        key=lambda neighbour: (-abs(neighbour.weight), neighbour.id, neighbour.edge_type),
+    )
 
 
 @dataclass(slots=True)
@@ -64,43 +67,43 @@ class _Frontier:
 
     nodes: dict[int, Reached]
 
-    def next(self, edges: Iterable[TypedEdge], seen: set[int]) -> dict[int, Reached]:
+    def next(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
         """The nodes of the next one: each by the path with the strongest product."""
-        found: dict[int, Reached] = {}
+        reached: dict[int, Reached] = {}
         for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
-            here = self.nodes[edge.near]
-            weight = here.weight * edge.weight
-            known = found.get(edge.key)
-            if edge.key not in seen and (known is None or abs(weight) > abs(known.weight)):
-                path, types = (*here.path, edge.id), (*here.edge_types, edge.kind.label)
-                found[edge.key] = Reached(edge.id, here.hops + 1, path, types, weight)
-        return found
+            source = self.nodes[edge.near]
+            weight = source.weight * edge.weight
+            known = reached.get(edge.key)
+            if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
+                path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
+                reached[edge.key] = Reached(edge.id, source.hops + 1, path, types, weight)
+        return reached
 
 
 def traverse(
-    scope: Scope, start: str, kinds: Sequence[EdgeKind], hops: int, least: float
+    scope: Scope, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
 ) -> list[Reached]:
     """What can be reached along edges of these kinds, breadth first, in one query a hop.
 
     Every node once, with its fewest hops; so cycles end. At most 500 nodes.
     """
     key = scope.key(start)
-    frontier, seen = {key: Reached(start, 0, (start,), (), 1.0)}, {key}
+    frontier, visited = {key: Reached(start, 0, (start,), (), 1.0)}, {key}
     reached: list[Reached] = []
     for _ in range(hops):
         edges = scope.store.typed.edges(list(frontier), scope.clock, kinds)
-        kept = _seen(scope, [edge for edge in edges if abs(edge.weight) >= least])
-        found = _Frontier(frontier).next(kept, seen)
-        best = sorted(found.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
+        visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
+        next_nodes = _Frontier(frontier).next(visible, visited)
+        best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
         frontier = dict(best[: MOST_REACHED - len(reached)])
-        seen |= set(frontier)
+        visited |= set(frontier)
         reached += frontier.values()
         if not frontier or len(reached) >= MOST_REACHED:
             break
     return reached
 
 
-def _seen(scope: Scope, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
+def _drop_expired(scope: Scope, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
     """Without those at notes whose probation is over."""
-    gone = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
-    return [edge for edge in edges if edge.id not in gone]
+    expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    return [edge for edge in edges if edge.id not in expired]

@@ -17,8 +17,8 @@ EDGE_TYPES: Mapping[str, EdgeKind] = {
 LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
 """Those that come from outcomes, and that a user may set."""
 
-_MOST = 10_000
-_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
+_MAX_COUNT = 10_000
+_MAX_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
 
 
 def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
@@ -43,11 +43,11 @@ def kinds_of(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
         return tuple(EDGE_TYPES.values())
     if not isinstance(names, Iterable) or isinstance(names, (bytes, Mapping)):
         kind_of(names)
-    given = [names] if isinstance(names, str) else listed("edge types", names)
-    if not given:
+    values = [names] if isinstance(names, str) else listed("edge types", names)
+    if not values:
         msg = f"give at least one edge type of {', '.join(EDGE_TYPES)}"
         raise InvalidInputError(msg)
-    return tuple(dict.fromkeys(kind_of(name) for name in given))
+    return tuple(dict.fromkeys(kind_of(name) for name in values))
 
 
 def whole(name: str, value: object) -> int:
@@ -56,8 +56,8 @@ def whole(name: str, value: object) -> int:
     Raises:
         InvalidInputError: It is none.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        msg = f"{name} must be a whole number from 1 to {_MOST}, not {shown(value)}"
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_COUNT:
+        msg = f"{name} must be a whole number from 1 to {_MAX_COUNT}, not {shown(value)}"
         raise InvalidInputError(msg)
     return value
 
@@ -69,7 +69,7 @@ def number(name: str, value: object, least: float = -math.inf, most: float = mat
         InvalidInputError: It is none.
     """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not known or not -_FLOAT <= value <= _FLOAT or not least <= value <= most:  # type: ignore[operator]
+    if not known or not -_MAX_FLOAT <= value <= _MAX_FLOAT or not least <= value <= most:  # type: ignore[operator]
         within = "" if math.isinf(least) else f" from {least:g} to {most:g}"
         msg = f"{name} must be a finite number{within}, not {shown(value)}"
         raise InvalidInputError(msg)

@@ -35,12 +35,12 @@ class Scope:
         Raises:
             NotFoundError: There is no such node, or it is a note of another namespace.
         """
-        stands = self.store.catalog.answering([node_id]).get(node_id, node_id)
-        found = self.store.walk.heads([stands], namespace=self.clock.key)
-        if not found:
+        current_id = self.store.catalog.answering([node_id]).get(node_id, node_id)
+        heads = self.store.walk.heads([current_id], namespace=self.clock.key)
+        if not heads:
             msg = f"there is no document {node_id!r:.250} in namespace {self.namespace!r:.250}"
             raise NotFoundError(msg)
-        return found[0].key
+        return heads[0].key
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
         """The documents nearest to a unit vector ``[d]``; notes are not among them."""
@@ -50,15 +50,15 @@ class Scope:
         """Nodes by key, without notes whose probation is over."""
         if not keys:
             return []
-        found = self.store.walk.heads([], list(keys), namespace=self.clock.key)
-        ids = [head.id for head in found]
-        gone = self.notes.expired(ids, self.clock) | self._gone(ids)
-        return [head for head in found if head.id not in gone]
+        heads = self.store.walk.heads([], list(keys), namespace=self.clock.key)
+        ids = [head.id for head in heads]
+        hidden = self.notes.expired(ids, self.clock) | self._find_deleted(ids)
+        return [head for head in heads if head.id not in hidden]
 
-    def _gone(self, ids: Sequence[str]) -> set[str]:
+    def _find_deleted(self, ids: Sequence[str]) -> set[str]:
         """Those of the documents that the owner of a wrapped store has deleted."""
-        held = held_by_owner(self.index)
-        return find_gone(held, self.store, ids, self.clock) if held else set()
+        get_owned = held_by_owner(self.index)
+        return find_gone(get_owned, self.store, ids, self.clock) if get_owned else set()
 
     def documents(self, ids: Sequence[str]) -> dict[str, Node]:
         """Contents by id."""
@@ -69,5 +69,5 @@ def similarity(heads: Sequence[NodeHead], vector: Vector) -> dict[int, float]:
     """Cosine of each node with a unit vector ``[d]``, by key."""
     if not heads:
         return {}
-    found = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))
-    return {head.key: cosine for head, cosine in zip(heads, found, strict=True)}
+    similarities = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))
+    return {head.key: cosine for head, cosine in zip(heads, similarities, strict=True)}

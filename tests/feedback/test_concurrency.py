@@ -80,7 +80,7 @@ async def test_a_look_for_the_episodes_of_others_does_not_block(memory):
     """The query behind which it is due hands it to a thread off the loop."""
     retriever = CrabPathRetriever(memory=memory)
     with blockbuster_ctx():
-        memory._recorder._looked -= 1
+        memory._recorder._checked_at -= 1
         await retriever.ainvoke("Which fruit is red?")
         assert not memory._recorder.overdue()
 

@@ -60,7 +60,7 @@ def test_what_was_found_out_is_told_from_what_was_said():
     """A document that the host calls unused is known to be."""
     found = credit(TURN, Feedback("t", 1.0, unused=["c"], answer="?"), {"a": 1.0, "b": 0.0}, 1.0)
     assert found.inferred == {"a", "b"}
-    assert found.told
+    assert found.has_stated_use
     assert not credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).told
     assert not credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
 

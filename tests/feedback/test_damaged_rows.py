@@ -88,7 +88,7 @@ def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):
 
 def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host, monkeypatch):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
-    inbox = memory._recorder._inbox
+    inbox = memory._recorder._queue
     other = Inbox(memory.store, inbox._learner)
 
     class Late:
@@ -97,8 +97,8 @@ def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host
         def verdict(self, kept):
             """What follows from feedback that is applied by now."""
             other.learn(kept)
-            return other._judge.verdict(kept)
+            return other._assigner.assign(kept)
 
-    monkeypatch.setattr(inbox, "_judge", Late())
+    monkeypatch.setattr(inbox, "_assigner", Late())
     receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="one"))
     assert (receipt.status, host.learned()) == ("applied", 1)

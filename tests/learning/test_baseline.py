@@ -16,7 +16,7 @@ def after(*outcomes):
     """The baseline after these outcomes."""
     baseline = Baseline()
     for z in outcomes:
-        baseline = baseline.updated(z)
+        baseline = baseline.with_outcome(z)
     return baseline
 
 
@@ -31,7 +31,7 @@ def test_it_follows_what_changes():
     many = after(*[1.0] * 1000)
     assert many.count == 100
     for _ in range(69):
-        many = many.updated(0.0)
+        many = many.with_outcome(0.0)
     assert many.mean == pytest.approx(0.5, abs=1e-3)
 
 
@@ -45,7 +45,7 @@ def test_it_stays_in_range(outcomes):
 def test_what_is_no_outcome_is_refused(value):
     """Neither an outcome nor a stored mean may be anything but a number in [-1, 1]."""
     with pytest.raises(InvalidInputError, match=r"from -1 \(failure\) to 1 \(success\)"):
-        Baseline().updated(value)
+        Baseline().with_outcome(value)
     with pytest.raises(InvalidInputError, match="the mean outcome must be"):
         Baseline(value)
 
@@ -81,7 +81,7 @@ def test_the_last_outcome_is_taken_back(outcomes):
     """In reverse order each baseline is the one before, also where it rests on the most."""
     known = [after()]
     for z in outcomes:
-        known.append(known[-1].updated(z))
+        known.append(known[-1].with_outcome(z))
     now = known.pop()
     for z in reversed(outcomes):
         before = known.pop()
@@ -98,7 +98,7 @@ def test_an_outcome_in_the_middle_is_taken_back():
 
 def test_an_old_outcome_is_taken_back_as_faded():
     """After fifty others of value 0 it is all that the mean holds."""
-    baseline = Baseline(0.0, 100).updated(1.0)
+    baseline = Baseline(0.0, 100).with_outcome(1.0)
     for _ in range(50):
-        baseline = baseline.updated(0.0)
+        baseline = baseline.with_outcome(0.0)
     assert baseline.without(1.0, 100, 50).mean == pytest.approx(0.0, abs=1e-12)

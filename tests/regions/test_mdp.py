@@ -33,7 +33,7 @@ def test_transitions_sum_to_one(world):
     world.live([DESK, DESK], ["take", "put"], 1.0, times=2)
     world.live([DESK], ["take"], -1.0)
     model = world.model()
-    for region in model.visited:
+    for region in model.visited_regions:
         for action in model.actions:
             ways = [*world.hubs[:3], None]
             total = sum(model.transition_probability(region, action, way) for way in ways)
@@ -44,7 +44,7 @@ def test_transitions_sum_to_one(world):
 def test_every_action_is_credited_the_last_one_too(world):
     """Each with the outcome of its episode, wherever it was taken."""
     model, hubs = world.model(), world.hubs
-    trials = {(r, s.action): s.trials for r in model.visited for s in model.best_action(r)}
+    trials = {(r, s.action): s.trials for r in model.visited_regions for s in model.best_action(r)}
     assert {key: n for key, n in trials.items() if n} == {
         (hubs[HALL], "find"): 9.0,
         (hubs[DESK], "take"): 5.0,
@@ -90,7 +90,7 @@ def test_a_region_that_nobody_saw_backs_off(world):
     """To what is known of the namespace."""
     model = world.model()
     elsewhere, desk = world.hubs[9], world.hubs[DESK]
-    assert elsewhere not in model.visited
+    assert elsewhere not in model.visited_regions
     assert model.success_probability(elsewhere, "take") > 0.5
     assert model.success_probability(elsewhere, "throw") < 0.5
     assert model.best_action(elsewhere)[0].action == "find"
@@ -194,7 +194,7 @@ def test_a_model_of_a_forgotten_namespace_knows_the_new_one(planted):
 def test_namespaces_do_not_see_each_other(world):
     """Not even that there is anything."""
     model = world.memory.transition_model(namespace="nobody else")
-    assert (model.visited, model.actions) == ((), ())
+    assert (model.visited_regions, model.actions) == ((), ())
     assert model.best_action(world.hubs[DESK]) == []
     assert model.region_quality(world.hubs[DESK]) == 0.5
     assert model.value_iteration().values == {}
@@ -234,8 +234,10 @@ def test_a_model_is_made_of_a_memory_and_learns(planted):
     receipt = mdp.learn_episode([planted.vector(0)], ["look"], 1.0)
     assert receipt.status == "applied"
     assert [score.action for score in mdp.best_action(here)] == ["look"]
-    assert mdp.visited == (here,)
-    assert RegionMDP(planted.memory, 1, namespace=f"{planted.namespace} other").visited == ()
+    assert mdp.visited_regions == (here,)
+    assert (
+        RegionMDP(planted.memory, 1, namespace=f"{planted.namespace} other").visited_regions == ()
+    )
 
 
 def test_the_chance_of_an_episode_is_the_mean_of_its_steps(planted):
