@@ -39,8 +39,9 @@ _ROUNDING = 1e-6
 _LATEST = 1e11  # seconds since the epoch, in the year 5138
 # Columns of numbers that are never below 0, and of weights, in all tables.
 _COUNTS = frozenset(
-    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "learned", "length"}
-    | {"level", "losses", "mentions", "notes", "outcomes", "place", "position", "sequence"}
+    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
+    | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
+    | {"outcome_count", "position", "sequence", "version"}
     | {"trials", "turn", "turns", "uses", "wins", "key"}
 )
 _WEIGHTS = frozenset({"floor", "prior", "weight"})
@@ -54,7 +55,7 @@ _NUMBERS: Mapping[str, list[Any]] = {
 _NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("feedback", "status"): get_args(Status),
     ("notes", "kind"): get_args(NoteKind),
-    ("replaced", "kind"): ("merge", "split"),
+    ("aliases", "kind"): ("merge", "split"),
 }
 _COUNTED_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _UNPACKED = 1 << 26  # bytes of what is packed within a row, unless it is packed in a 32nd of that
@@ -150,8 +151,8 @@ class RowReader:
     def _require_snapshot(self, data: bytes) -> None:
         content = Content(**_json(_inflated(data).decode()))
         _finite(content.exponent)
-        if content.mind is not None:
-            _mind(content.mind)
+        if content.model is not None:
+            _mind(content.model)
         for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
             name = table.name.removeprefix(PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
@@ -237,17 +238,13 @@ class _Lesson:
 
     outcomes: list[float]
     count: int
-    spoken: dict[str, tuple[float, float]]
-    told: list[_Told]
+    reliability: dict[str, tuple[float, float]]
+    notes: list[_Told]
     used: list[str]
-    episodes: list[
-        tuple[str, float, dict[str, float], int | None]
-        | tuple[str, float, dict[str, float], int | None, float]
-        | tuple[str, float, dict[str, float], int | None, float, str | None]
-    ]
-    usage: list[tuple[Node, float, float] | tuple[Node, float, float, float]]
-    together: list[tuple[Node, Node, int, float]]
-    steps: list[tuple[int, Node, str, str, Node, float, float, float, float]] | None = None
+    episodes: list[tuple[str, float, dict[str, float], int | None, float, str | None]]
+    usage: list[tuple[Node, float, float, float]]
+    pair_counts: list[tuple[Node, Node, int, float]]
+    transitions: list[tuple[int, Node, str, str, Node, float, float, float, float]]
 
 
 @dataclass
@@ -300,7 +297,7 @@ def _report(text: str) -> None:
 
 
 def _lesson(text: str) -> None:
-    for _, _, kind, _ in _lesson_of(text).together:
+    for _, _, kind, _ in _lesson_of(text).pair_counts:
         EdgeKind(kind)
 
 
@@ -400,19 +397,19 @@ def dimension_of(embedder: str) -> int:
 _READ: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _object,
     ("episodes", "documents"): _credits,
-    ("episodes", "voices"): _voices,
+    ("episodes", "credit_by_user"): _voices,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _feedback,
-    ("health", "report"): _report,
+    ("health_reports", "report"): _report,
     ("journal", "inverse"): _inverse,
     ("journal", "payload"): _object,
     ("namespaces", "knobs"): _knobs,
-    ("namespaces", "mind"): _mind,
+    ("namespaces", "model"): _mind,
     ("namespaces", "name"): require_namespace,
     ("namespaces", "tuning"): _tuning,
     ("nodes", "terms"): _words,
-    ("taught", "ranker"): _ranker,
-    ("taught", "record"): _lesson,
+    ("feedback_effects", "ranker"): _ranker,
+    ("feedback_effects", "record"): _lesson,
     ("turns", "record"): _turn,
 }
 """How columns are read that hold more than a number or a text."""

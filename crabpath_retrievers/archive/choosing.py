@@ -69,6 +69,6 @@ class _Within:
             "nodes": lambda: row["owner"] == self._key,
             "contents": lambda: row["node"] in self._own,
             "feedback": lambda: row["namespace"] == self._name,
-            "consumed": lambda: row["feedback"] in self._said,
+            "consumed_turns": lambda: row["feedback"] in self._said,
         }
         return bool(whose[table]() if table in whose else row["namespace"] == self._key)

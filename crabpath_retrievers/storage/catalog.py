@@ -18,16 +18,16 @@ from crabpath_retrievers.storage.replaced import IS_PART, REPLACED, WHOLES, stan
 from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.storage.schema import (
     addresses,
+    aliases,
     contents,
     edges,
+    index_deletions,
     meta,
     namespaces,
     nodes,
     notes,
     overlay,
-    replaced,
     staging,
-    trash,
     turns,
 )
 
@@ -312,9 +312,9 @@ class Catalog:
         part = nodes.alias()
         query = (
             sa.select(nodes.c.id)
-            .join(replaced, replaced.c.node == nodes.c.key)
-            .join(part, part.c.key == replaced.c.standing)
-            .where(replaced.c.kind == "split")
+            .join(aliases, aliases.c.node == nodes.c.key)
+            .join(part, part.c.key == aliases.c.target)
+            .where(aliases.c.kind == "split")
             .distinct()
         )
         with self._store.reading() as connection:
@@ -327,13 +327,15 @@ class Catalog:
     def trash(self) -> list[str]:
         """Ids whose vectors must still be deleted."""
         with self._store.reading() as connection:
-            return list(connection.scalars(sa.select(trash.c.id)))
+            return list(connection.scalars(sa.select(index_deletions.c.id)))
 
     def unfinished(self) -> bool:
         """Whether an ingest was interrupted."""
         with self._store.reading() as connection:
             found = connection.scalar(
-                sa.select(sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(trash.c.id)))
+                sa.select(
+                    sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(index_deletions.c.id))
+                )
             )
         return bool(found)
 

@@ -12,9 +12,10 @@ from crabpath_retrievers.storage.batching import parts
 
 PREFIX = "crabpath_"
 _AT_ONCE = 1000  # rows in memory
-_UNFINISHED = frozenset({"staging", "trash"})  # work of one store; a copy begins without any
+# Queued work of one store; a copy begins with empty queues.
+_UNFINISHED = frozenset({"staging", "index_deletions"})
 # Of this very store; a copy has its own. What indexes hold is told by theirs.
-OWN_META = ("schema", "origin", "vectors")
+OWN_META = ("schema_version", "origin", "vectors")
 
 
 def tables() -> dict[str, sa.Table]:
@@ -78,7 +79,7 @@ class Dump:
             "nodes": s.nodes.c.owner == key,
             "contents": s.contents.c.node.in_(own_nodes),
             "feedback": s.feedback.c.namespace == name,
-            "consumed": s.consumed.c.feedback.in_(said),
+            "consumed_turns": s.consumed_turns.c.feedback.in_(said),
         }
         known = tables()
         found = [Selection(n, known[n], (where,)) for n, where in which.items()]
@@ -144,8 +145,9 @@ class Dump:
 
 
 OF_NAMESPACES = (
-    *("namespaces", "nodes", "contents", "notes", "overlay", "moves", "counts", "usage"),
-    *("steps", "episodes", "turns", "feedback", "consumed", "taught"),
+    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
+    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
+    "feedback_effects",
 )
 """What travels with a namespace, in the order in which it is written.
 

@@ -100,7 +100,7 @@ class Folding:
     def _weights(
         self, old: int, heir: Heir, floors: Mapping[tuple[Any, ...], float]
     ) -> list[Image]:
-        rows, moves = self._touching("overlay", old), self._touching("moves", old)
+        rows, moves = self._touching("overlay", old), self._touching("weight_changes", old)
         moved = _grouped("overlay", rows, old, heir)
         standing = rows_at(self._connection, "overlay", moved)
         every = [*rows, *standing.values(), *(row for found, _ in moved.values() for row in found)]
@@ -134,12 +134,12 @@ class Folding:
         for row in moves:
             place = won.get(_edge_of(row))
             new = None if place is None else stand.at({**row, **_named(place)}, row, "delta")
-            found.append(("moves", row, new))
+            found.append(("weight_changes", row, new))
         for key in beaten:
-            own = [s.moves.c[name] == value for name, value in _named(key).items()]
-            query = sa.select(s.moves).where(*own).order_by(s.moves.c.sequence)
+            own = [s.weight_changes.c[name] == value for name, value in _named(key).items()]
+            query = sa.select(s.weight_changes).where(*own).order_by(s.weight_changes.c.sequence)
             rows = self._connection.execute(query).mappings()
-            found += [("moves", dict(row), None) for row in rows]
+            found += [("weight_changes", dict(row), None) for row in rows]
         return found
 
 
@@ -174,14 +174,14 @@ class _Standing(NamedTuple):
         floor, rate = self._fading(row)
         exponent = self.exponents.get(row["namespace"], 0.0)
         base = floor if amount == "weight" else 0.0
-        return effective_weight(row[amount], base, row["mark"], exponent, rate)
+        return effective_weight(row[amount], base, row["decay_at"], exponent, rate)
 
     def at(self, row: Row, was: Row, amount: str = "weight") -> Row:
         """A row at its new place; where that fades otherwise, it stands there as it is now."""
         if self._fading(row) == self._fading(was):
             return row
-        mark = max(was["mark"], self.exponents.get(was["namespace"], 0.0))
-        return {**row, amount: self.left(was, amount), "mark": mark}
+        decay_at = max(was["decay_at"], self.exponents.get(was["namespace"], 0.0))
+        return {**row, amount: self.left(was, amount), "decay_at": decay_at}
 
     def _fading(self, row: Row) -> tuple[float, float]:
         floor = self.floors.get(tuple(row[name] for name in _EDGE), 0.0)

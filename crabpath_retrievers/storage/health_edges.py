@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.reading import Readable
-from crabpath_retrievers.storage.schema import contents, counts, edges, nodes, overlay
+from crabpath_retrievers.storage.schema import contents, edges, nodes, overlay, pair_counts
 
 UNWALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
 """Numbers of the kinds that no walk follows: health does not count them."""
@@ -70,7 +70,7 @@ class HealthEdges:
         same = [overlay.c[name] == edges.c[name] for name in _EDGE]
         learned = sa.exists().where(overlay.c.namespace == namespace, *same)
         crossing = near.c.document != far.c.document
-        what = (edges.c.prior, edges.c.floor, edges.c.born, nodes.c.authority, crossing)
+        what = (edges.c.prior, edges.c.floor, edges.c.decay_at, nodes.c.authority, crossing)
         query = (
             sa.select(*what, sa.func.count())
             .select_from(
@@ -98,7 +98,7 @@ class HealthEdges:
             sa.select(
                 overlay.c.weight,
                 sa.func.coalesce(edges.c.floor, 0.0),
-                overlay.c.mark,
+                overlay.c.decay_at,
                 nodes.c.authority,
                 sa.case((documents, near.c.document != far.c.document)),
             )
@@ -118,15 +118,15 @@ class HealthEdges:
 
     def pairs(self, namespace: int, limit: int) -> Share:
         """Pairs that were used together, and those of them with an edge, as ``(all, edges)``."""
-        own = (counts.c.namespace == namespace, counts.c.kind == EdgeKind.CO_USED.value)
-        same = [overlay.c[name] == counts.c[name] for name in ("namespace", *_EDGE)]
+        own = (pair_counts.c.namespace == namespace, pair_counts.c.kind == EdgeKind.CO_USED.value)
+        same = [overlay.c[name] == pair_counts.c[name] for name in ("namespace", *_EDGE)]
         query = (
             sa.select(sa.func.count(), sa.func.count(overlay.c.weight))
-            .select_from(counts.outerjoin(overlay, sa.and_(*same)))
+            .select_from(pair_counts.outerjoin(overlay, sa.and_(*same)))
             .where(*own)
         )
         with self._store.reading() as connection:
-            share, bar = _bar(connection, counts, own, limit)
+            share, bar = _bar(connection, pair_counts, own, limit)
             found, promoted = connection.execute(query.where(bar)).one()
         return Share((found, promoted), share)
 
@@ -148,7 +148,7 @@ class HealthEdges:
                 overlay.c.source,
                 overlay.c.target,
                 overlay.c.weight,
-                overlay.c.mark,
+                overlay.c.decay_at,
                 nodes.c.authority,
             )
             .join(nodes, nodes.c.key == overlay.c.target)

@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
-    health,
+    health_reports,
     meta,
     namespaces,
     nodes,
@@ -141,10 +141,10 @@ class HealthQueries:
     def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
         """The latest reports on a namespace, oldest first."""
         query = (
-            sa.select(health.c.report)
-            .join(namespaces, namespaces.c.key == health.c.namespace)
+            sa.select(health_reports.c.report)
+            .join(namespaces, namespaces.c.key == health_reports.c.namespace)
             .where(namespaces.c.name == namespace)
-            .order_by(health.c.sequence.desc())
+            .order_by(health_reports.c.sequence.desc())
             .limit(limit)
         )
         with self._store.reading() as connection:

@@ -13,13 +13,13 @@ from crabpath_retrievers.outcome import RewardSource, Status, user_of
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
-    consumed,
+    consumed_turns,
     feedback,
-    moves,
+    feedback_effects,
     namespaces,
     nodes,
     snapshots,
-    taught,
+    weight_changes,
 )
 
 EdgeName = tuple[str, str, str]
@@ -166,10 +166,12 @@ class HistoryQueries:
 
         What waits comes first, then what was learned last.
         """
-        learned = sa.func.coalesce(taught.c.sequence, 0)
+        learned = sa.func.coalesce(feedback_effects.c.sequence, 0)
         query = (
             sa.select(feedback.c.id)
-            .select_from(feedback.outerjoin(taught, taught.c.feedback == feedback.c.id))
+            .select_from(
+                feedback.outerjoin(feedback_effects, feedback_effects.c.feedback == feedback.c.id)
+            )
             .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
@@ -178,21 +180,26 @@ class HistoryQueries:
 
     def consumer(self, turn_id: str) -> str | None:
         """Id of the feedback that consumed a turn."""
-        query = sa.select(consumed.c.feedback).where(consumed.c.turn == turn_id)
+        query = sa.select(consumed_turns.c.feedback).where(consumed_turns.c.turn == turn_id)
         with self._store.reading() as connection:
             return connection.scalar(query)
 
     def lesson(self, feedback_id: str) -> Lesson | None:
         """What feedback has taught; None where nothing of it is left, or it is not known."""
-        later = taught.alias()
+        later = feedback_effects.alias()
         since = (
-            sa.select(sa.func.coalesce(sa.func.sum(later.c.outcomes), 0))
-            .where(later.c.namespace == taught.c.namespace, later.c.sequence > taught.c.sequence)
+            sa.select(sa.func.coalesce(sa.func.sum(later.c.outcome_count), 0))
+            .where(
+                later.c.namespace == feedback_effects.c.namespace,
+                later.c.sequence > feedback_effects.c.sequence,
+            )
             .scalar_subquery()
         )
-        query = sa.select(taught.c.record, taught.c.ranker, since)
+        query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
         with self._store.reading() as connection:
-            row = connection.execute(query.where(taught.c.feedback == feedback_id)).one_or_none()
+            row = connection.execute(
+                query.where(feedback_effects.c.feedback == feedback_id)
+            ).one_or_none()
         if row is None:
             return None
         record, ranker, count = row
@@ -200,9 +207,9 @@ class HistoryQueries:
         known = Taught(
             outcomes=tuple(data["outcomes"]),
             count=data["count"],
-            spoken={memory: (a, b) for memory, (a, b) in data["spoken"].items()},
+            spoken={memory: (a, b) for memory, (a, b) in data["reliability"].items()},
             ranker=ranker,
-            told=tuple((told["note"], told["query"]) for told in data["told"]),
+            told=tuple((made["note"], made["query"]) for made in data["notes"]),
             used=tuple(data["used"]),
         )
         return Lesson(known, int(count), tuple(episode[0] for episode in data["episodes"]))
@@ -237,7 +244,7 @@ class HistoryQueries:
                 namespaces.c.name.label("namespace"),
                 snapshots.c.name,
                 snapshots.c.created,
-                snapshots.c.learned,
+                snapshots.c.version,
                 sa.func.length(snapshots.c.content),
             )
             .join(namespaces, namespaces.c.key == snapshots.c.namespace)
@@ -267,19 +274,19 @@ def _given(row: sa.Row[Any]) -> FeedbackRecord:
 
 def _moves_of(namespace: str, sources: Iterable[str], targets: Iterable[str]) -> sa.Select[Any]:
     """Moves of edges between these nodes, each with its place among those of its edge."""
-    edge = (moves.c.source, moves.c.target, moves.c.kind)
-    place = sa.func.row_number().over(partition_by=edge, order_by=moves.c.sequence.desc())
+    edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
+    place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
     one, other = nodes.alias(), nodes.alias()
     ends: Sequence[sa.ColumnElement[bool]] = (
         one.c.id.in_(sorted(sources)),
         other.c.id.in_(sorted(targets)),
     )
-    found = (one.c.id, other.c.id, moves.c.kind, place.label("place"))
+    found = (one.c.id, other.c.id, weight_changes.c.kind, place.label("place"))
     return (
-        sa.select(*found, moves.c.cause, moves.c.delta, moves.c.created)
-        .join(namespaces, namespaces.c.key == moves.c.namespace)
-        .join(one, one.c.key == moves.c.source)
-        .join(other, other.c.key == moves.c.target)
-        .where(namespaces.c.name == namespace, moves.c.cause != "", *ends)
-        .order_by(moves.c.sequence.desc())
+        sa.select(*found, weight_changes.c.cause, weight_changes.c.delta, weight_changes.c.created)
+        .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+        .join(one, one.c.key == weight_changes.c.source)
+        .join(other, other.c.key == weight_changes.c.target)
+        .where(namespaces.c.name == namespace, weight_changes.c.cause != "", *ends)
+        .order_by(weight_changes.c.sequence.desc())
     )

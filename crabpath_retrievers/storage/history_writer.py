@@ -34,7 +34,7 @@ class HistoryWriter(LearnedWriter):
     def _(self, change: h.UndoFeedback) -> None:
         key, exponent = self._locked(change)
         lesson = self._connection.execute(
-            sa.select(s.taught).where(s.taught.c.feedback == change.feedback_id)
+            sa.select(s.feedback_effects).where(s.feedback_effects.c.feedback == change.feedback_id)
         ).one_or_none()
         self._holds(lesson is not None, change.feedback_id)
         assert lesson is not None  # noqa: S101
@@ -42,14 +42,14 @@ class HistoryWriter(LearnedWriter):
         WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
         if last:
             exponent = max(0.0, exponent - lesson.exponent)
-        self._learned(key, exponent=exponent, mind=change.mind)
+        self._learned(key, exponent=exponent, model=change.mind)
         record = json.loads(lesson.record)
         self._unuse(change.namespace, record["usage"])
-        self._unstep(change.namespace, record.get("steps", []))
-        self._uncount(change.namespace, record["together"])
+        self._unstep(change.namespace, record["transitions"])
+        self._uncount(change.namespace, record["pair_counts"])
         for episode in record["episodes"]:
             self._unremember(change.namespace, episode, last=last)
-        for table in (s.taught, s.consumed):
+        for table in (s.feedback_effects, s.consumed_turns):
             mine = table.c.feedback == change.feedback_id
             self._connection.execute(table.delete().where(mine))
         self._undone(change.feedback_id, "applied", change.note)
@@ -74,17 +74,19 @@ class HistoryWriter(LearnedWriter):
     def _locked(self, change: h.UndoFeedback) -> tuple[int, float]:
         """Key and exponent of a namespace that has learned nothing since it was read."""
         row = self._connection.execute(
-            sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.learned)
+            sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
             .where(s.namespaces.c.name == change.namespace)
             .with_for_update()
         ).one_or_none()
-        self._holds(row is not None and row.learned == change.version, change.feedback_id)
+        self._holds(row is not None and row.version == change.version, change.feedback_id)
         assert row is not None  # noqa: S101
         return row.key, row.exponent
 
     def _last(self, namespace: int) -> int:
         """The last lesson of a namespace that stands; 0 without any."""
-        query = sa.select(sa.func.max(s.taught.c.sequence)).where(s.taught.c.namespace == namespace)
+        query = sa.select(sa.func.max(s.feedback_effects.c.sequence)).where(
+            s.feedback_effects.c.namespace == namespace
+        )
         return self._connection.scalar(query) or 0
 
     def _learned(self, namespace: int, **values: Any) -> None:
@@ -92,18 +94,17 @@ class HistoryWriter(LearnedWriter):
         self._connection.execute(
             s.namespaces.update()
             .where(s.namespaces.c.key == namespace)
-            .values(learned=s.namespaces.c.learned + 1, **values)
+            .values(version=s.namespaces.c.version + 1, **values)
         )
 
     def _unuse(self, name: str, uses: list[Sequence[float]]) -> None:
         alive = alive_of(self._connection, {int(use[0]) for use in uses})
         to = standing_keys(self._connection, alive)
-        taken = []
-        for node, wins, losses, *rest in uses:
-            if node in alive:  # lessons before schema 5 know of no decay
-                taken.append(
-                    (to.get(int(node), int(node)), -wins, -losses, -(rest[0] if rest else 0.0))
-                )
+        taken = [
+            (to.get(int(node), int(node)), -wins, -losses, -decay)
+            for node, wins, losses, decay in uses
+            if node in alive
+        ]
         self.apply(c.CountUse(name, tuple(taken)))
 
     def _unstep(self, name: str, steps: list[Sequence[Any]]) -> None:
@@ -122,9 +123,7 @@ class HistoryWriter(LearnedWriter):
         self.apply(c.CountTogether(name, tuple(taken)))
 
     def _unremember(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-        identity, turns, documents, clock, *rest = episode
-        told = rest[0] if rest else turns  # lessons of schema 3 do not say
-        user = rest[1] if len(rest) > 1 else None
+        identity, turns, documents, clock, told, user = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
@@ -142,17 +141,19 @@ class HistoryWriter(LearnedWriter):
         row = self._connection.execute(query.with_for_update()).one_or_none()
         self._holds(row is not None, change.namespace)
         assert row is not None  # noqa: S101
-        moved = sa.select(sa.func.max(s.moves.c.sequence)).where(s.moves.c.namespace == row.key)
+        moved = sa.select(sa.func.max(s.weight_changes.c.sequence)).where(
+            s.weight_changes.c.namespace == row.key
+        )
         self._connection.execute(
             s.snapshots.insert().values(
                 id=change.id,
                 namespace=row.key,
                 name=change.name,
                 created=time.time(),
-                learned=row.learned,
-                moves=self._connection.scalar(moved) or 0,
-                taught=self._last(row.key),
-                content=packed(self._connection, row.key, row.exponent, row.mind),
+                version=row.version,
+                last_weight_change=self._connection.scalar(moved) or 0,
+                last_feedback_effect=self._last(row.key),
+                content=packed(self._connection, row.key, row.exponent, row.model),
             )
         )
 
@@ -164,9 +165,12 @@ class HistoryWriter(LearnedWriter):
         self._holds(kept is not None, change.id)
         assert kept is not None  # noqa: S101
         content = unpacked(kept.content)
-        self._learned(kept.namespace, exponent=content.exponent, mind=content.mind)
+        self._learned(kept.namespace, exponent=content.exponent, model=content.model)
         # What came later is taken back by this, and must not be taken back again.
-        for table, known in ((s.moves, kept.moves), (s.taught, kept.taught)):
+        for table, known in (
+            (s.weight_changes, kept.last_weight_change),
+            (s.feedback_effects, kept.last_feedback_effect),
+        ):
             later = sa.and_(table.c.namespace == kept.namespace, table.c.sequence > known)
             self._connection.execute(table.delete().where(later))
         self._replace(kept.namespace, content)

@@ -16,15 +16,18 @@ Image = tuple[str, Row | None, Row | None]
 """Table, the row before, the row after; None where there was or is none."""
 
 TABLES: Mapping[str, sa.Table] = {
-    "moves": s.moves,
+    "weight_changes": s.weight_changes,
     "edges": s.edges,
     "overlay": s.overlay,
-    "counts": s.counts,
+    "pair_counts": s.pair_counts,
     "usage": s.usage,
 }
 """Rows that speak of nodes and move with them. Moves first: weights stand on them."""
 
-SUMS: Mapping[str, tuple[str, ...]] = {"counts": ("count",), "usage": ("wins", "losses", "decay")}
+SUMS: Mapping[str, tuple[str, ...]] = {
+    "pair_counts": ("count",),
+    "usage": ("wins", "losses", "decay"),
+}
 """Columns that add up, by table."""
 
 _AT_ONCE = 500
@@ -153,7 +156,7 @@ def _possible(connection: sa.Connection, table: str, images: Sequence[Image]) ->
     query = sa.select(s.namespaces.c.key)
     spaces = {row["namespace"] for row in back if "namespace" in row}
     known = set(connection.scalars(query.where(s.namespaces.c.key.in_(spaces))))
-    undone = _undone(connection, back) if table == "moves" else set()
+    undone = _undone(connection, back) if table == "weight_changes" else set()
     moved = _moved(connection, back) if table == "overlay" else None
 
     def fits(row: Row) -> bool:
@@ -179,11 +182,16 @@ def _undone(connection: sa.Connection, moves: Sequence[Row]) -> set[str]:
 
 def _moved(connection: sa.Connection, weights: Sequence[Row]) -> set[tuple[Any, ...]]:
     """The edges among these that something has moved."""
-    columns = (s.moves.c.namespace, s.moves.c.source, s.moves.c.target, s.moves.c.kind)
+    columns = (
+        s.weight_changes.c.namespace,
+        s.weight_changes.c.source,
+        s.weight_changes.c.target,
+        s.weight_changes.c.kind,
+    )
     return {
         tuple(row)
         for part in parts({row["source"] for row in weights})
         for row in connection.execute(
-            sa.select(*columns).where(s.moves.c.source.in_(part)).distinct()
+            sa.select(*columns).where(s.weight_changes.c.source.in_(part)).distinct()
         )
     }

@@ -20,14 +20,14 @@ from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.schema import (
-    consumed,
-    counts,
+    aliases,
+    consumed_turns,
     episodes,
     feedback,
     namespaces,
     nodes,
     overlay,
-    replaced,
+    pair_counts,
     usage,
 )
 
@@ -95,7 +95,7 @@ class Unreadable(NamedTuple):
 
 _MIND = HotSelect(
     sa.select(
-        namespaces.c.learned, namespaces.c.mind, namespaces.c.frozen, namespaces.c.knobs
+        namespaces.c.version, namespaces.c.model, namespaces.c.frozen, namespaces.c.knobs
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _USAGE = HotSelect(
@@ -108,7 +108,7 @@ _EPISODE = (
     episodes.c.id,
     episodes.c.query,
     episodes.c.turns,
-    episodes.c.told,
+    episodes.c.labelled_turns,
     episodes.c.documents,
     episodes.c.embedding,
     episodes.c.clock,
@@ -121,16 +121,16 @@ _EPISODES = HotSelect(
         sa.select(*_EPISODE).where(_OWN, episodes.c.indexed == sa.literal_column("0")),
     )
 )
-_VOICES = HotSelect(sa.select(episodes.c.voices).where(episodes.c.id == sa.bindparam("id")))
+_VOICES = HotSelect(sa.select(episodes.c.credit_by_user).where(episodes.c.id == sa.bindparam("id")))
 _PILE = HotSelect(sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0")))
 _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
-_ANSWERING = replaced.c.place == sa.literal_column("0")
+_ANSWERING = aliases.c.position == sa.literal_column("0")
 _KEYS = HotSelect(
-    sa.select(nodes.c.id, sa.func.coalesce(replaced.c.standing, nodes.c.key))
-    .select_from(nodes.outerjoin(replaced, sa.and_(replaced.c.node == nodes.c.key, _ANSWERING)))
+    sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
+    .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _ANSWERING)))
     .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _WEIGHTS = HotSelect(
@@ -139,7 +139,7 @@ _WEIGHTS = HotSelect(
         overlay.c.target,
         overlay.c.kind,
         overlay.c.weight,
-        overlay.c.mark,
+        overlay.c.decay_at,
         namespaces.c.exponent,
         nodes.c.authority,
     )
@@ -153,8 +153,10 @@ _WEIGHTS = HotSelect(
     )
 )
 _COUNTS = HotSelect(
-    sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c["count"])
-    .join(namespaces, namespaces.c.key == counts.c.namespace)
+    sa.select(
+        pair_counts.c.source, pair_counts.c.target, pair_counts.c.kind, pair_counts.c["count"]
+    )
+    .join(namespaces, namespaces.c.key == pair_counts.c.namespace)
     .where(*_OF_SOURCES)
 )
 _KEPT = (
@@ -302,8 +304,8 @@ class LearnedQueries:
 
     def consumed(self, turns: Sequence[str]) -> dict[str, str]:
         """Which of these turns were consumed, and by which feedback."""
-        query = sa.select(consumed.c.turn, consumed.c.feedback).where(
-            consumed.c.turn.in_(list(turns))
+        query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
+            consumed_turns.c.turn.in_(list(turns))
         )
         with self._store.reading() as connection:
             return {turn: by for turn, by in connection.execute(query)}

@@ -40,13 +40,13 @@ _LEARN = HotWrite(
         s.namespaces.update()
         .where(
             s.namespaces.c.key == sa.bindparam("namespace"),
-            s.namespaces.c.learned == sa.bindparam("version"),
+            s.namespaces.c.version == sa.bindparam("version"),
             s.namespaces.c.frozen == sa.literal_column("0"),
         )
         .values(
-            learned=s.namespaces.c.learned + sa.literal_column("1"),
+            version=s.namespaces.c.version + sa.literal_column("1"),
             exponent=s.namespaces.c.exponent + _MORE,
-            mind=sa.bindparam("known", type_=sa.Text()),
+            model=sa.bindparam("known", type_=sa.Text()),
         )
     )
 )
@@ -62,11 +62,14 @@ _APPLIED = HotWrite(
         )
     )
 )
-_CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
-_TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
+_CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed_turns).on_conflict_do_nothing())
+_TAUGHT = HotWrite(lambda insert: inserted(insert, s.feedback_effects))
 _EPISODE = HotSelect(
     sa.select(
-        s.episodes.c.turns, s.episodes.c.told, s.episodes.c.documents, s.episodes.c.voices
+        s.episodes.c.turns,
+        s.episodes.c.labelled_turns,
+        s.episodes.c.documents,
+        s.episodes.c.credit_by_user,
     ).where(s.episodes.c.id == sa.bindparam("id"))
 )
 _CLOCK = sa.func.coalesce(
@@ -82,9 +85,9 @@ _RECALL = HotWrite(
         .where(s.episodes.c.id == sa.bindparam("episode"))
         .values(
             turns=sa.bindparam("turns", type_=sa.Float()),
-            told=sa.bindparam("told", type_=sa.Float()),
+            labelled_turns=sa.bindparam("labelled_turns", type_=sa.Float()),
             documents=sa.bindparam("documents", type_=sa.Text()),
-            voices=sa.bindparam("voices", type_=sa.Text()),
+            credit_by_user=sa.bindparam("credit_by_user", type_=sa.Text()),
             clock=_CLOCK,
         )
     )
@@ -92,8 +95,8 @@ _RECALL = HotWrite(
 
 
 _USED = Sums(s.usage, "wins", "losses", "decay")
-_COUNTED = Sums(s.counts, "count")
-_STEPPED = Sums(s.steps, "trials", "wins", "ends", "end_wins")
+_COUNTED = Sums(s.pair_counts, "count")
+_STEPPED = Sums(s.transitions, "trials", "wins", "ends", "end_wins")
 
 
 class LearnedWriter:
@@ -198,15 +201,15 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
         found = _EPISODE.rows(self._connection, {"id": change.id})
-        before, told, known, voices = found[0] if found else (0.0, 0.0, "{}", None)
+        before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
         documents = credited(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
             "then": change.clock,
             "turns": before + change.turns,
-            "told": told + change.told,
+            "labelled_turns": labelled + change.told,
             "documents": json.dumps(documents),
-            "voices": _voices(voices, change),
+            "credit_by_user": _voices(by_user, change),
         }
         # One whose turns contradict each other stays, lest undoing one of them find nothing.
         if values["turns"] <= 0:
@@ -238,21 +241,21 @@ def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
     taught = change.taught
     record = {
         "usage": taught.usage,
-        "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
+        "pair_counts": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
         "episodes": [
             (e.id, e.turns, dict(e.documents), e.clock, e.told, e.user) for e in taught.episodes
         ],
         "outcomes": taught.outcomes,
         "count": taught.count,
-        "told": [{"note": note, "query": query} for note, query in taught.told],
+        "notes": [{"note": note, "query": query} for note, query in taught.told],
         "used": taught.used,
-        "spoken": dict(taught.spoken),
-        "steps": taught.steps,
+        "reliability": dict(taught.spoken),
+        "transitions": taught.steps,
     }
     return {
         "feedback": change.feedback_id,
         "namespace": namespace,
-        "outcomes": len(taught.outcomes),
+        "outcome_count": len(taught.outcomes),
         "exponent": change.exponent,
         "record": to_json(record).decode(),
         "ranker": taught.ranker,

@@ -101,12 +101,12 @@ class NodeWriter:
         for column in (
             s.overlay.c.source,
             s.overlay.c.target,
-            s.moves.c.source,
-            s.moves.c.target,
-            s.counts.c.source,
-            s.counts.c.target,
+            s.weight_changes.c.source,
+            s.weight_changes.c.target,
+            s.pair_counts.c.source,
+            s.pair_counts.c.target,
             s.usage.c.node,
-            s.steps.c.region,
+            s.transitions.c.region,
             s.nodes.c.key,
         ):
             self._delete(column, keys)

@@ -48,7 +48,7 @@ _BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
 _STANDS = sa.or_(
     notes.c.kind != sa.literal_column("'auto'", sa.String),
     notes.c.uses >= sa.literal_column(str(_PROVEN), sa.Integer),
-    notes.c.last >= sa.bindparam("since"),
+    notes.c.last_turn >= sa.bindparam("since"),
 )
 _NEAR = HotSelect(
     sa.union_all(
@@ -95,7 +95,7 @@ class NoteQueries:
             sa.select(*_VECTOR)
             .select_from(_JOINED)
             .where(notes.c.namespace == namespace, _STANDS)
-            .order_by(notes.c.born.desc(), notes.c.node.desc())
+            .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
             .limit(limit)
         )
         with self._store.reading() as connection:
@@ -129,7 +129,15 @@ class NoteQueries:
     def facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """What is known of those of the nodes that are notes, of any namespace."""
         n = notes.c
-        columns = (n.born, n.last, n.uses, n.query, n.turn, n.feedback, contents.c.digest)
+        columns = (
+            n.created_turn,
+            n.last_turn,
+            n.uses,
+            n.query,
+            n.turn,
+            n.feedback,
+            contents.c.digest,
+        )
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
             .select_from(_JOINED)

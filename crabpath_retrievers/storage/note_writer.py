@@ -97,7 +97,7 @@ class NoteWriter:
         former = self._connection.scalar(sa.select(s.contents.c.content).where(content))
         self._connection.execute(s.contents.delete().where(content))
         if former != node.content:
-            for table in (s.overlay, s.moves):
+            for table in (s.overlay, s.weight_changes):
                 own = table.c.kind.in_(_OWN_KINDS) & (table.c.source == key)
                 self._connection.execute(table.delete().where(own))
             self._without_episodes(key, namespace, node.id)
@@ -106,13 +106,13 @@ class NoteWriter:
         self._connection.execute(s.contents.insert(), content_row(key, _payload(change.node)))
         fresh = {
             "kind": change.kind,
-            "last": turn,
+            "last_turn": turn,
             "indexed": 0,
             "query": change.query,
             "turn": change.turn,
             "feedback": change.feedback,
         }
-        row = {"node": key, "namespace": namespace, "born": turn, "uses": 0, **fresh}
+        row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh}
         insert = self._insert(s.notes).values(row)
         # What somebody told does not go with feedback that says the same.
         told = sa.case((s.notes.c.feedback.is_(None), sa.null()), else_=insert.excluded.feedback)
@@ -179,11 +179,13 @@ class NoteWriter:
         ).one_or_none()
         if row is None:
             return
-        same = s.taught.c.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
+        same = s.feedback_effects.c.record.contains(
+            f'{{"note":{to_json(node).decode()},', autoescape=True
+        )
         other = self._connection.scalar(
-            sa.select(s.taught.c.feedback)
-            .where(s.taught.c.namespace == namespace, same)
-            .order_by(s.taught.c.sequence.desc())
+            sa.select(s.feedback_effects.c.feedback)
+            .where(s.feedback_effects.c.namespace == namespace, same)
+            .order_by(s.feedback_effects.c.sequence.desc())
             .limit(1)
         )
         if row.feedback is not None and other is None:
@@ -214,7 +216,7 @@ class NoteWriter:
             found = sa.select(s.nodes.c.key).where(s.nodes.c.id.in_(ids))
             own = s.notes.c.node.in_(found) & (s.notes.c.namespace == key)
             update = s.notes.update().where(own)
-            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last=turn))
+            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last_turn=turn))
 
     @apply.register
     def _(self, change: n.NotesIndexed) -> None:
@@ -242,9 +244,9 @@ class NoteWriter:
         """Let a namespace have the notes that it had when a snapshot was taken."""
         query = sa.select(s.snapshots.c.namespace, s.snapshots.c.content)
         row = self._connection.execute(query.where(s.snapshots.c.id == snapshot)).one_or_none()
-        content = row and unpacked(row.content)
-        if row is None or content is None or content.notes is None:
+        if row is None:
             return
+        content = unpacked(row.content)
         told = {table: rows for table, rows in content.told(row.namespace)}
         had = {node["key"]: node["id"] for node in told[s.nodes]}
         own = s.notes.c.namespace == row.namespace
@@ -298,7 +300,7 @@ class NoteWriter:
         )
         for key in namespaces:
             update = s.namespaces.update().where(s.namespaces.c.key == key)
-            self._connection.execute(update.values(notes=count))
+            self._connection.execute(update.values(note_count=count))
 
     @apply.register
     def _(self, change: n.SetAuthority) -> None:

@@ -16,10 +16,10 @@ NODES: Mapping[str, tuple[str, ...]] = {
     "contents": ("node",),
     "notes": ("node",),
     "overlay": ("source", "target"),
-    "moves": ("source", "target"),
-    "counts": ("source", "target"),
+    "weight_changes": ("source", "target"),
+    "pair_counts": ("source", "target"),
     "usage": ("node",),
-    "steps": ("region", "next"),
+    "transitions": ("region", "next"),
 }
 """Columns that name nodes, by table."""
 
@@ -27,8 +27,8 @@ LOCAL = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 """Columns that only mean something in their own store."""
 
 # Of the lists in the record of a lesson: the places of their items that name nodes.
-_IN_LESSONS = {"usage": (0,), "together": (0, 1), "steps": (1, 4)}
-_LED, _LED_TO = 4, ("steps", "next")  # where a step led
+_IN_LESSONS = {"usage": (0,), "pair_counts": (0, 1), "transitions": (1, 4)}
+_LED, _LED_TO = 4, ("transitions", "next")  # where a step led
 _NOTED = "note-"  # how the ids of episodes begin that recall a note; the key or id of it follows
 
 
@@ -76,7 +76,7 @@ def nodes_in(block: Block, read: type) -> set[Any]:
     """
     table, rows = block
     found = {row[column] for column in NODES.get(table, ()) for row in rows}
-    if table == "taught":
+    if table == "feedback_effects":
         for row in rows:
             found |= _in_lesson(json.loads(row["record"]), read)
     if table == "episodes":
@@ -111,7 +111,7 @@ def _translated(table: str, row: Row, naming: Naming) -> dict[str, Any]:
         # Where a step led may be forgotten, that it was taken may not.
         led = (table, column) == _LED_TO
         new[column] = naming.if_known(row[column]) if led else naming.of(row[column])
-    if table == "taught":
+    if table == "feedback_effects":
         new["record"] = to_json(_lesson(json.loads(row["record"]), naming)).decode()
     if table == "episodes":
         new["id"] = _episode(row["id"], naming)
@@ -122,7 +122,7 @@ def _in_lesson(record: Mapping[str, Any], read: type) -> set[Any]:
     found = {
         item[place]
         for name, places in _IN_LESSONS.items()
-        for item in record.get(name, ())
+        for item in record[name]
         for place in places
     }
     return found | {read(note) for episode in record["episodes"] if (note := _noted(episode[0]))}
@@ -131,7 +131,7 @@ def _in_lesson(record: Mapping[str, Any], read: type) -> set[Any]:
 def _lesson(record: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
     new = dict(record)
     for name, places in _IN_LESSONS.items():
-        items = (list(item) for item in record.get(name, ()))
+        items = (list(item) for item in record[name])
         new[name] = [item for item in items if _renamed(item, places, naming)]
     episodes = []
     for name, *rest in record["episodes"]:

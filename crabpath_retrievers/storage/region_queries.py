@@ -10,25 +10,25 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
-from crabpath_retrievers.storage.schema import meta, namespaces, nodes, steps
+from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transitions
 
 _BLOCK = 4096
 _STEP = (
-    steps.c.level,
-    steps.c.region,
-    steps.c.task,
-    steps.c.action,
-    steps.c.next,
-    steps.c.trials,
-    steps.c.wins,
-    steps.c.ends,
-    steps.c.end_wins,
+    transitions.c.level,
+    transitions.c.region,
+    transitions.c.task,
+    transitions.c.action,
+    transitions.c.next,
+    transitions.c.trials,
+    transitions.c.wins,
+    transitions.c.ends,
+    transitions.c.end_wins,
 )
 _STEPS = HotSelect(
     sa.select(*_STEP).where(
-        steps.c.namespace == sa.bindparam("namespace"),
-        steps.c.level.in_(sa.bindparam("levels", expanding=True)),
-        steps.c.region.in_(sa.bindparam("regions", expanding=True)),
+        transitions.c.namespace == sa.bindparam("namespace"),
+        transitions.c.level.in_(sa.bindparam("levels", expanding=True)),
+        transitions.c.region.in_(sa.bindparam("regions", expanding=True)),
     )
 )
 
@@ -108,8 +108,8 @@ class RegionQueries:
         """What a namespace knows of all steps of one level, and of all levels together."""
         query = (
             sa.select(*_STEP)
-            .join(namespaces, namespaces.c.key == steps.c.namespace)
-            .where(namespaces.c.name == namespace, steps.c.level.in_((0, level)))
+            .join(namespaces, namespaces.c.key == transitions.c.namespace)
+            .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
         )
         with self._store.reading() as connection:
             return [Step(*row) for row in connection.execute(query)]

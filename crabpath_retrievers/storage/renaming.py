@@ -45,9 +45,9 @@ def _move(row: Row, to: Renames) -> Row:
 def _episode(row: Row, to: Renames) -> Row:
     new = {**row, "id": _episode_id(row["id"], to)}
     new["documents"] = json.dumps(_credit(json.loads(row["documents"]), to))
-    if row.get("voices"):
-        said = json.loads(row["voices"]).items()
-        new["voices"] = json.dumps({user: _credit(credit, to) for user, credit in said})
+    if row["credit_by_user"]:
+        said = json.loads(row["credit_by_user"]).items()
+        new["credit_by_user"] = json.dumps({user: _credit(credit, to) for user, credit in said})
     return new
 
 
@@ -106,7 +106,7 @@ def _consumed(row: Row, to: Renames) -> Row:
 
 def _taught(row: Row, to: Renames) -> Row:
     record = json.loads(row["record"])
-    for told in record["told"]:
+    for told in record["notes"]:
         told["note"] = to.notes.get(told["note"], told["note"])
     for episode in record["episodes"]:
         episode[0] = _episode_id(episode[0], to)
@@ -123,10 +123,10 @@ _OF: Mapping[str, Callable[[Row, Renames], Row]] = {
     "namespaces": _namespace,
     "nodes": _node,
     "notes": _note,
-    "moves": _move,
+    "weight_changes": _move,
     "episodes": _episode,
     "turns": _turn,
     "feedback": _feedback,
-    "consumed": _consumed,
-    "taught": _taught,
+    "consumed_turns": _consumed,
+    "feedback_effects": _taught,
 }

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.schema import nodes, replaced
+from crabpath_retrievers.storage.schema import aliases, nodes
 
 REPLACED = -2
 """Their owner; 0 owns what all namespaces see, and keys of namespaces are above it."""
@@ -19,19 +19,19 @@ REPLACED = -2
 WHOLES = (0, REPLACED)
 """Owners of what sources hold."""
 
-ANSWERING = replaced.c.place == 0
+ANSWERING = aliases.c.position == 0
 """Of several that stand for a node, the one that answers to its id."""
 
-IS_PART = sa.exists().where(replaced.c.standing == nodes.c.key, replaced.c.kind == "split")
+IS_PART = sa.exists().where(aliases.c.target == nodes.c.key, aliases.c.kind == "split")
 """Whether a node was split off another one by maintenance; no source knows it."""
 
 
 def standing_keys(connection: sa.Connection, keys: Iterable[int]) -> dict[int, int]:
     """Who answers for those of the nodes that are replaced, by key."""
-    query = sa.select(replaced.c.node, replaced.c.standing).where(ANSWERING)
+    query = sa.select(aliases.c.node, aliases.c.target).where(ANSWERING)
     found: dict[int, int] = {}
     for part in parts(keys):
-        rows = connection.execute(query.where(replaced.c.node.in_(part)))
+        rows = connection.execute(query.where(aliases.c.node.in_(part)))
         found |= {node: standing for node, standing in rows}
     return found
 
@@ -48,10 +48,10 @@ _HIDDEN = nodes.alias()
 _NAMES = HotSelect(
     sa.select(_HIDDEN.c.id, nodes.c.id)
     .select_from(_HIDDEN)
-    .join(replaced, replaced.c.node == _HIDDEN.c.key)
-    .join(nodes, nodes.c.key == replaced.c.standing)
+    .join(aliases, aliases.c.node == _HIDDEN.c.key)
+    .join(nodes, nodes.c.key == aliases.c.target)
     .where(
         _HIDDEN.c.id.in_(sa.bindparam("ids", expanding=True)),
-        replaced.c.place == sa.literal_column("0"),
+        aliases.c.position == sa.literal_column("0"),
     )
 )

@@ -46,13 +46,15 @@ def settle(connection: sa.Connection, keys: Sequence[int]) -> None:
         query.select_from(_fading(o).outerjoin(e, same)).where(o.c.target.in_(keys))
     ).all()
     _rewrite(connection, o, "weight", [(row, _left(row, row.weight, row.floor)) for row in weights])
-    query = sa.select(s.moves, *_NOW).select_from(_fading(s.moves))
-    moves = connection.execute(query.where(s.moves.c.target.in_(keys))).all()
-    _rewrite(connection, s.moves, "delta", [(row, _left(row, row.delta, 0.0)) for row in moves])
+    query = sa.select(s.weight_changes, *_NOW).select_from(_fading(s.weight_changes))
+    moves = connection.execute(query.where(s.weight_changes.c.target.in_(keys))).all()
+    _rewrite(
+        connection, s.weight_changes, "delta", [(row, _left(row, row.delta, 0.0)) for row in moves]
+    )
 
 
 def _left(row: Any, amount: float, floor: float) -> float:
-    return effective_weight(amount, floor, row.mark, row.exponent, DECAY_RATES[row.authority])
+    return effective_weight(amount, floor, row.decay_at, row.exponent, DECAY_RATES[row.authority])
 
 
 def _rewrite(
@@ -60,12 +62,12 @@ def _rewrite(
 ) -> None:
     key = [column.name for column in table.primary_key]
     own = [table.c[column] == sa.bindparam(f"the_{column}") for column in key]
-    values: dict[str, Any] = {name: sa.bindparam("to"), "mark": sa.bindparam("now")}
+    values: dict[str, Any] = {name: sa.bindparam("to"), "decay_at": sa.bindparam("now")}
     given = [
         {
             **{f"the_{column}": getattr(row, column) for column in key},
             "to": left,
-            "now": max(row.mark, row.exponent),
+            "now": max(row.decay_at, row.exponent),
         }
         for row, left in rows
     ]

@@ -14,11 +14,10 @@ from crabpath_retrievers.storage import schema as s
 
 _NODES = {
     s.overlay: ("source", "target"),
-    s.counts: ("source", "target"),
+    s.pair_counts: ("source", "target"),
     s.usage: ("node",),
-    s.steps: ("region",),
+    s.transitions: ("region",),
 }
-_DEFAULTS = {s.usage: {"decay": 0.0}}  # of columns that older schemas lack
 _TABLES = (*_NODES, s.episodes)
 # A note as a whole: its rows, whose own columns tell them apart.
 _NOTES = {
@@ -34,21 +33,21 @@ class Content(NamedTuple):
 
     Attributes:
         exponent: Its accumulated decay exponent.
-        mind: What it knew of ranking, as JSON; None before it first learned.
+        model: Its ranking model as JSON; None before it first learned.
         tables: Rows without the namespace, by name of the table.
-        notes: Its notes, by name of the table; None where an older release took the snapshot.
+        notes: Rows of its notes, by name of the table.
     """
 
     exponent: float
-    mind: str | None
+    model: str | None
     tables: dict[str, list[dict[str, Any]]]
-    notes: dict[str, list[dict[str, Any]]] | None = None
+    notes: dict[str, list[dict[str, Any]]]
 
     def told(self, namespace: int) -> Iterator[tuple[sa.Table, list[Any]]]:
         """The rows of the notes to write, by table; their vectors wait for the index."""
         here = {"owner": namespace, "namespace": namespace, "indexed": 0}
         for table in _NOTES:
-            rows = (self.notes or {}).get(table.name, [])
+            rows = self.notes[table.name]
             fixed = {name: value for name, value in here.items() if name in table.c}
             yield table, [{**_binary(table, row), **fixed} for row in rows]
 
@@ -57,19 +56,18 @@ class Content(NamedTuple):
         return {
             row[name]
             for table, names in _NODES.items()
-            for row in self.tables.get(table.name, ())
+            for row in self.tables[table.name]
             for name in names
         }
 
     def rows(self, namespace: int, alive: set[int]) -> Iterator[tuple[sa.Table, list[Any]]]:
         """The rows to write, by table, of nodes that still exist; episodes wait for the index."""
         for table, names in _NODES.items():
-            found = self.tables.get(table.name, [])  # one of an older schema lacks some
             yield (
                 table,
                 [
-                    {**_DEFAULTS.get(table, {}), **row, "namespace": namespace}
-                    for row in found
+                    {**row, "namespace": namespace}
+                    for row in self.tables[table.name]
                     if all(row[name] in alive for name in names)
                 ],
             )
@@ -95,7 +93,7 @@ def _binary(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str | None) -> bytes:
+def packed(connection: sa.Connection, namespace: int, exponent: float, model: str | None) -> bytes:
     """All that a namespace knows now, compressed."""
     tables = {}
     for table in _TABLES:
@@ -106,7 +104,7 @@ def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str
     for table, joined in _NOTES.items():
         query = sa.select(table).where(joined, s.notes.c.namespace == namespace)
         notes[table.name] = [dict(row) for row in connection.execute(query).mappings()]
-    data = {"exponent": exponent, "mind": mind, "tables": tables, "notes": notes}
+    data = {"exponent": exponent, "model": model, "tables": tables, "notes": notes}
     return zlib.compress(to_json(data, bytes_mode="base64"), _QUICK)
 
 
@@ -116,13 +114,12 @@ def without_notes(data: bytes, keys: Container[int]) -> bytes:
     left = {
         table.name: [
             row
-            for row in (content.notes or {}).get(table.name, ())
+            for row in content.notes[table.name]
             if row[table.primary_key.columns[0].name] not in keys
         ]
         for table in _NOTES
     }
-    notes = None if content.notes is None else left
-    return zlib.compress(to_json(content._replace(notes=notes)._asdict()), _QUICK)
+    return zlib.compress(to_json(content._replace(notes=left)._asdict()), _QUICK)
 
 
 def unpacked(data: bytes) -> Content:

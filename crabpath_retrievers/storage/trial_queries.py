@@ -12,10 +12,10 @@ from crabpath_retrievers.storage.schema import (
     contents,
     feedback,
     meta,
-    moves,
     namespaces,
     nodes,
     turns,
+    weight_changes,
 )
 from crabpath_retrievers.storage.trial_names import PREFIX, meta_name
 
@@ -123,12 +123,17 @@ class TrialQueries:
 
     def moves(self, names: Iterable[str], *, since: float) -> list[Moved]:
         """What moved the weights of these namespaces, in the order in which it came."""
-        edge = (moves.c.namespace, moves.c.source, moves.c.target, moves.c.kind)
+        edge = (
+            weight_changes.c.namespace,
+            weight_changes.c.source,
+            weight_changes.c.target,
+            weight_changes.c.kind,
+        )
         query = (
-            sa.select(namespaces.c.name, *edge, moves.c.delta)
-            .join(namespaces, namespaces.c.key == moves.c.namespace)
-            .where(moves.c.created > since)
-            .order_by(moves.c.sequence)
+            sa.select(namespaces.c.name, *edge, weight_changes.c.delta)
+            .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+            .where(weight_changes.c.created > since)
+            .order_by(weight_changes.c.sequence)
         )
         with self._store.reading() as connection:
             rows = [

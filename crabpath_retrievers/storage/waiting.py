@@ -14,7 +14,7 @@ def drop_vectors(connection: sa.Connection, insert: Callable[..., Any], ids: Ite
     for part in parts(ids):
         connection.execute(s.staging.delete().where(s.staging.c.id.in_(part)))
         values = [{"id": node} for node in part]
-        connection.execute(insert(s.trash).on_conflict_do_nothing(), values)
+        connection.execute(insert(s.index_deletions).on_conflict_do_nothing(), values)
 
 
 def want_vectors(
@@ -28,7 +28,7 @@ def want_vectors(
     What the index holds of them may be there still, or not; either way it is written.
     """
     for part in parts(ids):
-        connection.execute(s.trash.delete().where(s.trash.c.id.in_(part)))
+        connection.execute(s.index_deletions.delete().where(s.index_deletions.c.id.in_(part)))
         new = insert(s.staging)
         again = {"operation": operation, "payload": None, "embedding": None}
         connection.execute(
