@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.awaited import awaited
-from crabpath_retrievers.storage.journal import of_run
+from crabpath_retrievers.storage.awaited import awaited, of_run
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (

@@ -12,9 +12,9 @@ from crabpath_retrievers.changes import maintenance as m
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of
-from crabpath_retrievers.storage.awaited import awaited
+from crabpath_retrievers.storage.awaited import awaited, of_run
 from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.journal import of_run, write_down
+from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.knob_writer import put_back
 from crabpath_retrievers.storage.replaced import standing_keys
 from crabpath_retrievers.storage.replacing import Replacing

@@ -1,4 +1,4 @@
-"""What nodes wait for: the store says it, whoever has the index at hand does it."""
+"""Queues for the vector index and for linking: the store fills them, the ingest empties them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from crabpath_retrievers.storage.batching import parts
 
 
 def drop_vectors(connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]) -> None:
-    """Nodes go from the index, and wait for nothing else."""
+    """Queue the vectors of nodes for deletion, and take the nodes off all other queues."""
     for part in parts(ids):
         connection.execute(s.staging.delete().where(s.staging.c.id.in_(part)))
         values = [{"id": node} for node in part]
@@ -23,9 +23,9 @@ def want_vectors(
     ids: Iterable[str],
     operation: Literal["index", "return"],
 ) -> None:
-    """Nodes that stand in the store wait for the index to hold them, with ``return`` for edges too.
+    """Queue stored nodes for indexing; with ``return`` they are queued for linking afterwards.
 
-    What the index holds of them may be there still, or not; either way it is written.
+    Their vectors are written whether or not the index still holds them.
     """
     for part in parts(ids):
         connection.execute(s.index_deletions.delete().where(s.index_deletions.c.id.in_(part)))
@@ -38,7 +38,7 @@ def want_vectors(
 
 
 def want_edges(connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]) -> None:
-    """Nodes that queries see wait for the edges of their text."""
+    """Queue those of the nodes that queries see for linking."""
     for part in parts(ids):
         seen = sa.select(s.nodes.c.id).where(s.nodes.c.id.in_(part), s.nodes.c.owner >= 0)
         values = [{"id": node, "operation": "link"} for node in connection.scalars(seen)]
