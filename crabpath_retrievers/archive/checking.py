@@ -153,7 +153,7 @@ class RowReader:
         _finite(content.exponent)
         if content.model is not None:
             _mind(content.model)
-        for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
+        for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
             name = table.name.removeprefix(PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
             parse = reader.parser()

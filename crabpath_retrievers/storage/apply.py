@@ -113,7 +113,9 @@ class Writer:
         self._replacing.release([row.id for row in put], leaving)
         self._remove([row.id for row in removed])
         self._retire([row.id for row in retired])
-        beside = self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
+        beside = self._nodes.write_nodes(
+            [(row.id, json.loads(row.payload), row.embedding) for row in put]
+        )
         self._connection.execute(
             s.staging.update()
             .where(s.staging.c.operation == "put")
@@ -138,7 +140,7 @@ class Writer:
             )
             moved = [node for node, _ in change.positions]
             self._replacing.follow(moved)
-            self._wait_for_edges([*moved, *self._nodes.beside(moved)])
+            self._wait_for_edges([*moved, *self._nodes.siblings(moved)])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:

@@ -1,4 +1,4 @@
-"""How reports on health are kept: the latest of each namespace."""
+"""Write health reports, and delete outdated ones."""
 
 import json
 
@@ -9,11 +9,11 @@ from crabpath_retrievers.storage.schema import health_reports, namespaces
 
 
 def record_health(connection: sa.Connection, change: RecordHealth) -> None:
-    """Keep a report, and drop those that are too old; an unknown namespace stays unknown.
+    """Store a report, and delete all but the latest; does nothing for an unknown namespace.
 
     Args:
         connection: An open transaction.
-        change: The report.
+        change: The report, and how many to keep.
     """
     query = sa.select(namespaces.c.key).where(namespaces.c.name == change.namespace)
     key = connection.scalar(query)
@@ -30,6 +30,6 @@ def record_health(connection: sa.Connection, change: RecordHealth) -> None:
     latest = (
         sa.select(health_reports.c.sequence).where(own).order_by(health_reports.c.sequence.desc())
     )
-    # The first one that is too many; nothing is older while there is none.
+    # The newest report to delete; the condition is never true while there are too few.
     last = latest.offset(change.keep).limit(1).scalar_subquery()
     connection.execute(health_reports.delete().where(own, health_reports.c.sequence <= last))

@@ -97,7 +97,7 @@ class Replacing:
             return
         self._learn_again()
         self._connection.execute(s.nodes.update().where(_N.key.in_(order)).values(authority=rank))
-        beside = self._nodes.beside([node])
+        beside = self._nodes.siblings([node])
         vectors = self._vectors(order)
         images = Folding(self._connection).images(old, self._nearest(vectors), textual=False)
         own = (s.edges.c.source == old) | (s.edges.c.target == old)
