@@ -58,7 +58,7 @@ class Mind:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        trust = Trust({memory: (a, b) for memory, (a, b) in data.get("trust", {}).items()})
+        trust = Trust({memory: (a, b) for memory, (a, b) in data["trust"].items()})
         return cls(posterior, Baseline(**data["baseline"]), trust)
 
     def weights(self, drawn: Floats | None = None) -> Floats:

@@ -91,7 +91,7 @@ def describe(store: GraphStore, vectors: str | None) -> dict[str, Any]:
         "store": store.name,
         "vectors": vectors,
         "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
-        "schema": int(meta["schema"]),
+        "schema": int(meta["schema_version"]),
         **store.catalog.statistics(),
     }
 

@@ -268,7 +268,7 @@ class Turn:
                 "visited": tuple(data["visited"]),
                 "returned": tuple(_returned(item) for item in data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
-                "routing": tuple(data.get("routing", ())),
+                "routing": tuple(data["routing"]),
             }
         )
 
@@ -281,5 +281,5 @@ def _step(data: dict[str, Any]) -> Step:
 
 def _returned(data: dict[str, Any]) -> Returned:
     path = tuple(PathEdge(**edge) for edge in data["path"])
-    support = data.get("support") and PathEdge(**data["support"])
+    support = data["support"] and PathEdge(**data["support"])
     return Returned(**{**data, "path": path, "support": support})

@@ -26,7 +26,7 @@ from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.seeds.embedder import default_embeddings, unit
-from crabpath_retrievers.storage.schema import steps
+from crabpath_retrievers.storage.schema import transitions
 
 _NAMESPACE = "bench"
 _WARM_UP = 20
@@ -166,8 +166,12 @@ def _reworded_questions(questions: Questions, turns: int) -> Iterator[tuple[str,
 
 
 def _count_rows(memory: CrabPath) -> tuple[int, int]:
-    place = sa.select(steps.c.level, steps.c.region, steps.c.action).distinct().subquery()
+    place = (
+        sa.select(transitions.c.level, transitions.c.region, transitions.c.action)
+        .distinct()
+        .subquery()
+    )
     with memory.store.reading() as connection:
-        rows = connection.scalar(sa.select(sa.func.count()).select_from(steps))
+        rows = connection.scalar(sa.select(sa.func.count()).select_from(transitions))
         pairs = connection.scalar(sa.select(sa.func.count()).select_from(place))
     return int(rows or 0), int(pairs or 0)

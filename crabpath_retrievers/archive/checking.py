@@ -39,8 +39,9 @@ _ROUNDING = 1e-6
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 # Columns of numbers that are never below 0, and of weights, in all tables.
 _COUNT_COLUMNS = frozenset(
-    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "learned", "length"}
-    | {"level", "losses", "mentions", "notes", "outcomes", "place", "position", "sequence"}
+    {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
+    | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
+    | {"outcome_count", "position", "sequence", "version"}
     | {"trials", "turn", "turns", "uses", "wins", "key"}
 )
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
@@ -54,7 +55,7 @@ _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
 _ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("feedback", "status"): get_args(Status),
     ("notes", "kind"): get_args(NoteKind),
-    ("replaced", "kind"): ("merge", "split"),
+    ("aliases", "kind"): ("merge", "split"),
 }
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = (
@@ -154,9 +155,9 @@ class RowReader:
     def _require_snapshot(self, data: bytes) -> None:
         content = Content(**_parse_json(_inflate(data).decode()))
         _require_number(content.exponent)
-        if content.mind is not None:
-            _check_mind(content.mind)
-        for table, rows in (*content.rows(1, content.nodes()), *content.told(1)):
+        if content.model is not None:
+            _check_mind(content.model)
+        for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
             name = table.name.removeprefix(PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
             parse = reader.make_parser()
@@ -241,17 +242,13 @@ class _Lesson:
 
     outcomes: list[float]
     count: int
-    spoken: dict[str, tuple[float, float]]
-    told: list[_NoteQuery]
+    reliability: dict[str, tuple[float, float]]
+    notes: list[_NoteQuery]
     used: list[str]
-    episodes: list[
-        tuple[str, float, dict[str, float], int | None]
-        | tuple[str, float, dict[str, float], int | None, float]
-        | tuple[str, float, dict[str, float], int | None, float, str | None]
-    ]
-    usage: list[tuple[Node, float, float] | tuple[Node, float, float, float]]
-    together: list[tuple[Node, Node, int, float]]
-    steps: list[tuple[int, Node, str, str, Node, float, float, float, float]] | None = None
+    episodes: list[tuple[str, float, dict[str, float], int | None, float, str | None]]
+    usage: list[tuple[Node, float, float, float]]
+    pair_counts: list[tuple[Node, Node, int, float]]
+    transitions: list[tuple[int, Node, str, str, Node, float, float, float, float]]
 
 
 @dataclass
@@ -312,7 +309,7 @@ def _check_report(text: str) -> None:
 
 
 def _check_lesson(text: str) -> None:
-    for _, _, kind, _ in _parse_lesson(text).together:
+    for _, _, kind, _ in _parse_lesson(text).pair_counts:
         EdgeKind(kind)
 
 
@@ -412,19 +409,19 @@ def dimension_of(embedder: str) -> int:
 _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("contents", "metadata"): _parse_object,
     ("episodes", "documents"): _parse_credits,
-    ("episodes", "voices"): _parse_voices,
+    ("episodes", "credit_by_user"): _parse_voices,
     ("feedback", "namespace"): require_namespace,
     ("feedback", "payload"): _check_feedback,
-    ("health", "report"): _check_report,
+    ("health_reports", "report"): _check_report,
     ("journal", "inverse"): _parse_inverse,
     ("journal", "payload"): _parse_object,
     ("namespaces", "knobs"): _check_knobs,
-    ("namespaces", "mind"): _check_mind,
+    ("namespaces", "model"): _check_mind,
     ("namespaces", "name"): require_namespace,
     ("namespaces", "tuning"): _parse_tuning,
     ("nodes", "terms"): _check_words,
-    ("taught", "ranker"): _check_ranker,
-    ("taught", "record"): _check_lesson,
+    ("feedback_effects", "ranker"): _check_ranker,
+    ("feedback_effects", "record"): _check_lesson,
     ("turns", "record"): _check_turn,
 }
 """How columns are read that hold more than a number or a text."""

@@ -69,6 +69,6 @@ class _NamespaceBlocks:
             "nodes": lambda: row["owner"] == self._key,
             "contents": lambda: row["node"] in self._own_nodes,
             "feedback": lambda: row["namespace"] == self._name,
-            "consumed": lambda: row["feedback"] in self._feedback_ids,
+            "consumed_turns": lambda: row["feedback"] in self._feedback_ids,
         }
         return bool(tests[table]() if table in tests else row["namespace"] == self._key)

@@ -48,7 +48,7 @@ class Manifest:
         embedder: The embedder of its vectors as the store knows it; None where it has none.
         last: The last key that each table has given; of a whole store.
         members: By name.
-        schema: Schema version of the store that it comes from.
+        schema_version: Schema version of the store that it comes from.
         created: Seconds since the epoch.
     """
 
@@ -56,7 +56,7 @@ class Manifest:
     embedder: str | None
     last: Mapping[str, _Count]
     members: Mapping[str, Member] = field(default_factory=dict)
-    schema: int = SCHEMA
+    schema_version: int = SCHEMA
     created: float = field(default_factory=time.time)
     version: int = VERSION
     format: str = FORMAT
@@ -86,21 +86,28 @@ class Manifest:
 
         Raises:
             InvalidInputError: It is the manifest of something else.
-            SchemaVersionError: A newer release has written it.
+            SchemaVersionError: A newer release has written it, or one before the first.
         """
         try:
             found = from_json(data, allow_inf_nan=False)
             foreign = found["format"] != FORMAT
-            versions = found["version"], found["schema"]
+            unreleased = "schema" in found and "schema_version" not in found
+            versions = found["version"], SCHEMA if unreleased else found["schema_version"]
             newer = versions[0] > VERSION or versions[1] > SCHEMA
         except ODD as error:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name)) from error
         if foreign:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name))
+        if unreleased:
+            msg = (
+                f"{name} was written before the first release and its schema is not supported: "
+                "add the documents to a new store"
+            )
+            raise SchemaVersionError(msg)
         if newer:
             msg = (
-                f"{name} has archive version {versions[0]} and schema {versions[1]}, this release "
-                f"knows {VERSION} and {SCHEMA}: upgrade crabpath-retrievers"
+                f"{name} has archive version {versions[0]} and schema version {versions[1]}, but "
+                f"this release supports {VERSION} and {SCHEMA}: upgrade crabpath-retrievers"
             )
             raise SchemaVersionError(msg)
         try:
@@ -117,7 +124,7 @@ class Manifest:
         Raises:
             ValueError: A version, name, key or embedder that cannot be.
         """
-        if min(self.version, self.schema) < 1 or self.last.keys() - tables().keys():
+        if min(self.version, self.schema_version) < 1 or self.last.keys() - tables().keys():
             msg = "a version below 1, or keys of no table"
             raise ValueError(msg)
         if any(tables()[name].autoincrement_column is None for name in self.last):

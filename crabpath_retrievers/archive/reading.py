@@ -16,7 +16,8 @@ from crabpath_retrievers.archive.checking import NUMBER, ODD, VECTORS, RowReader
 from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
 from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
-from crabpath_retrievers.storage.dump import tables
+from crabpath_retrievers.storage.dump import PREFIX, tables
+from crabpath_retrievers.storage.portable import LOCAL
 
 _BATCH_ROWS = 1000  # rows in memory
 _BATCH_BYTES = 1 << 23  # bytes of rows in memory, but for one that is longer
@@ -169,6 +170,18 @@ def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
         if unknown:
             msg = f"{name} has a column {min(unknown)!r} in {member}, which no release knows"
             raise InvalidInputError(msg)
+        if member.endswith(".jsonl"):
+            _require_columns(table, described, name, manifest)
+
+
+def _require_columns(table: sa.Table, member: Member, name: str, manifest: Manifest) -> None:
+    """Refuse rows without a column of their table."""
+    local = set() if manifest.namespace is None else LOCAL
+    missing = set(table.c.keys()) - local - set(member.columns)
+    if missing and member.rows:
+        short = table.name.removeprefix(PREFIX)
+        msg = f"{name} lacks the column {min(missing)!r} of {short}: export again"
+        raise InvalidInputError(msg)
 
 
 def _require_unchanged(file: ZipFile, member: str, described: Member, name: str) -> None:

@@ -1,7 +1,7 @@
-"""Change records: the only way in which anything stored is ever changed.
+"""Change records: everything that is written to the graph store is described by one of these.
 
-Ingest, learning and maintenance compute these; ``GraphStore.apply`` applies them, all of one call
-in one transaction, and journals them.
+Ingest, learning and maintenance compute them; ``GraphStore.apply`` carries out all changes of one
+call in one transaction and journals them.
 """
 
 from crabpath_retrievers.changes.ab import KeepTrial

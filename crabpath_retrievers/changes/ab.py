@@ -1,16 +1,16 @@
-"""Change records of A/B trials: where a trial stands."""
+"""Change record of A/B trials: the state of a trial."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class KeepTrial:
-    """Keep the state of a trial; raises ``ConflictError`` when somebody else changed it.
+    """Write the state of a trial; raises ``ConflictError`` when it changed in the meantime.
 
     Attributes:
-        name: Of the trial.
-        before: The state from which this one was computed, as JSON; None for a new trial.
-        after: The state from now on, as JSON.
+        name: Name of the trial.
+        before: State from which the new one was computed, as JSON; None for a new trial.
+        after: New state, as JSON.
     """
 
     name: str

@@ -1,26 +1,26 @@
-"""Change records of what comes from another store: rows of an archive, vectors to be indexed."""
+"""Change records of imports: rows of an archive, and vectors to be indexed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
-"""A row by its columns; vectors and other binary values as bytes."""
+"""A row: values by column name; vectors and other binary values as bytes."""
 
 Block = tuple[str, list[Row]]
-"""Some rows of one table, with its name."""
+"""Name of a table, and some of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillStore:
-    """Write all rows of another store, under the keys that they have there.
+    """Write all rows of another store, with their keys; vectors are queued for the index.
 
-    Raises ``InvalidInputError`` when this store is not empty. Vectors wait for the index.
+    Raises ``InvalidInputError`` when this store is not empty.
 
     Attributes:
-        blocks: Rows of all tables; read once, while the transaction lasts.
-        last: The last key that each table with keys of its own has given, by name of the table.
-        origin: Tells what was copied, to know it again.
+        blocks: Rows of all tables; read once, within the transaction.
+        last: Highest key that each table with generated keys has assigned, by table name.
+        origin: Identifies the copied store, so that a repeated import is recognised.
     """
 
     blocks: Iterable[Block]
@@ -30,12 +30,12 @@ class FillStore:
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """What is called otherwise here than where it comes from.
+    """New names of an imported namespace and of its records.
 
     Attributes:
-        namespace: Its name here.
-        former: Its name there.
-        turns, feedback, notes, episodes: New ids by former ones, of those that are others here.
+        namespace: Name of the namespace in this store.
+        former: Its name in the archive.
+        turns, feedback, notes, episodes: New id by id in the archive, for ids that change.
     """
 
     namespace: str
@@ -47,21 +47,21 @@ class Renames:
 
     @property
     def any(self) -> bool:
-        """Whether anything has another name."""
+        """Whether any name or id changes."""
         ids = (self.turns, self.feedback, self.notes, self.episodes)
         return self.namespace != self.former or any(ids)
 
 
 @dataclass(frozen=True, slots=True)
 class FillNamespace:
-    """Write all that one namespace has learned elsewhere; nodes are named by their ids.
+    """Write the learned state of one namespace of another store; rows refer to nodes by id.
 
-    What speaks of a node that does not exist here is left out. Raises ``InvalidInputError`` when
-    the namespace has asked, learned or been taught here already.
+    Rows that refer to a node which does not exist here are left out. Raises ``InvalidInputError``
+    when the namespace exists already.
 
     Attributes:
-        blocks: Rows of the tables of a namespace; read once, while the transaction lasts.
-        renames: What is called otherwise here.
+        blocks: Rows of the tables of a namespace; read once, within the transaction.
+        renames: Names and ids that change.
     """
 
     blocks: Iterable[Block]
@@ -70,12 +70,12 @@ class FillNamespace:
 
 @dataclass(frozen=True, slots=True)
 class IndexAgain:
-    """Have vectors wait for the index, because it is another one now, or has lost them.
+    """Queue vectors for the index, which is new or has lost them.
 
-    Those of episodes and notes all do.
+    All episodes and notes are queued.
 
     Attributes:
-        ids: Of document chunks; None for all.
+        ids: Document chunks to queue; None for all.
     """
 
     ids: tuple[str, ...] | None = None
@@ -83,10 +83,10 @@ class IndexAgain:
 
 @dataclass(frozen=True, slots=True)
 class NodesIndexed:
-    """The vectors of these nodes can be searched."""
+    """Record that the vector index holds the vectors of these nodes."""
 
     ids: tuple[str, ...]
 
 
 ArchiveChange = FillStore | FillNamespace | IndexAgain | NodesIndexed
-"""Changes that bring in what was learned elsewhere."""
+"""Changes that import data or fill the vector index."""

@@ -1,4 +1,4 @@
-"""Change record of the autotuner: knobs of a namespace, and what it knows of turning them."""
+"""Change record of the autotuner: settings of one namespace, and the state of its tuning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,17 +7,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SetKnobs:
-    """Give a namespace knobs of its own; journaled where they are others than before.
+    """Set the knobs of a namespace, which is created if it is new; changed knobs are journaled.
 
-    Raises ``ConflictError`` when its knobs, or what is known of turning them, are not any more
-    what was read. One that was never used is made by it.
+    Raises ``ConflictError`` when the knobs or the tuning state changed since they were read.
 
     Attributes:
-        run: By which it is taken back, as a maintenance is.
-        knobs: Those that differ from the settings, by name, as JSON; None for none.
-        tuning: What is known of turning them, as JSON; None for nothing.
-        before: Both as they were read.
-        why: What turned them, JSON-safe; kept in the journal.
+        run: Id of the maintenance run, by which the change can be undone.
+        knobs: Values that override the settings, as a JSON object by name; None for none.
+        tuning: State of the autotuner, as JSON; None for none.
+        before: Knobs and tuning state as they were read.
+        why: Reasons, JSON-safe; kept in the journal.
     """
 
     run: str

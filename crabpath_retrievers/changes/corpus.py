@@ -1,4 +1,4 @@
-"""Changes of what was read: nodes, structure edges, and facts about the store."""
+"""Change records of the corpus: nodes, structural edges, and metadata of the store."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from crabpath_retrievers.graph import Edge, EdgeKind, Node
 
 
 class Split(NamedTuple):
-    """A node, its parts in their order, by id, and the maintenance that splits it."""
+    """A node that maintenance splits: its id, the ids of its parts in order, and the run id."""
 
     whole: str
     pieces: tuple[str, ...]
@@ -16,15 +16,15 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StageNodes:
-    """Write down an intended batch before any store shows it, so that a crash can be repaired.
+    """Record a batch before it is published, so that an interrupted ingest can be finished.
 
     Attributes:
-        nodes: Nodes to add or replace; each carries its vector.
-        removed: Ids of nodes that go when the batch is published.
-        retired: Ids of nodes that queries no longer see from then on; what was learned about them
-            stays, and counts again once a node with the same id is published.
-        positions: As in :class:`MoveNodes`, when the batch is published.
-        splits: Nodes for which others of this batch stand from then on.
+        nodes: Nodes to add or replace, with their vectors.
+        removed: Ids of nodes that publication deletes.
+        retired: Ids of nodes that publication hides from queries. What was learned about them is
+            kept, and counts again once a node with the same id is published.
+        positions: New positions, as in :class:`MoveNodes`.
+        splits: Nodes that parts in this batch replace.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -36,15 +36,15 @@ class StageNodes:
 
 @dataclass(frozen=True, slots=True)
 class PublishStaged:
-    """Make everything staged visible to queries at once; it then waits for its edges."""
+    """Make the staged batch visible to queries, and queue its nodes for linking."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveNodes:
-    """Set the position of nodes inside their document; they wait for new edges.
+    """Set the position of nodes within their documents, and queue them for linking.
 
     Attributes:
-        positions: As ``(id, position)``.
+        positions: Pairs ``(id, position)``.
     """
 
     positions: tuple[tuple[str, int], ...]
@@ -52,9 +52,9 @@ class MoveNodes:
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Delete nodes with all that refers to them; their vectors are put on the trash list.
+    """Delete nodes with all rows that refer to them, and queue their vectors for deletion.
 
-    The nodes that stood beside them wait for new edges.
+    Their siblings are queued for linking.
     """
 
     ids: tuple[str, ...]
@@ -62,11 +62,11 @@ class RemoveNodes:
 
 @dataclass(frozen=True, slots=True)
 class PutEdges:
-    """Add edges; one that exists keeps its place and gets the new prior and floor.
+    """Add structural edges; existing ones get the new prior and floor.
 
     Attributes:
-        edges: By surrogate key; edges of vanished nodes are skipped.
-        linked: Keys of waiting nodes whose linking is complete with this change.
+        edges: Edges by surrogate key; those of deleted nodes are skipped.
+        linked: Keys of queued nodes whose linking this change completes.
     """
 
     edges: tuple[Edge, ...]
@@ -75,7 +75,7 @@ class PutEdges:
 
 @dataclass(frozen=True, slots=True)
 class RemoveEdges:
-    """Delete the edges of these kinds that leave or enter the given nodes (by key)."""
+    """Delete the edges of these kinds that leave or enter the nodes with these keys."""
 
     keys: tuple[int, ...]
     kinds: tuple[EdgeKind, ...]
@@ -83,13 +83,13 @@ class RemoveEdges:
 
 @dataclass(frozen=True, slots=True)
 class EmptyTrash:
-    """Forget that these vectors had to be deleted: they are gone."""
+    """Take vectors off the deletion queue: the index no longer holds them."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PutMeta:
-    """Remember facts about the store itself, such as its embedder."""
+    """Write metadata of the store, such as its embedder, as pairs of name and value."""
 
     values: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""Change records of health: what was found, kept beside what it was found of."""
+"""Change record of health reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RecordHealth:
-    """Keep a report on a namespace; one that was never used is not made by it.
+    """Store a health report of a namespace; does nothing for a namespace that does not exist.
 
     Attributes:
-        clock: Turns of the namespace when it was measured.
-        created: When, in seconds since the epoch.
-        report: JSON-safe.
-        keep: Latest reports of the namespace that stay; older ones go.
+        clock: Last turn of the namespace when it was measured.
+        created: Time, in seconds since the epoch.
+        report: The report, JSON-safe.
+        keep: How many of the latest reports of the namespace are kept.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Change records that go back: what feedback taught, snapshots of what a namespace knows."""
+"""Change records of history: undo of feedback, and snapshots of learned state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ class TaughtEpisode:
     """What one feedback added to an episode.
 
     Attributes:
-        turns: How many.
-        told: Of how many among them the host said what was used.
-        documents: Credit by node id; below 0 what it pushed out.
-        clock: Clock of the namespace when the episode was last added to; None when it is new.
-        user: Who said so; None where that is not known.
+        turns: Turns added.
+        told: How many of them have the used documents named by the host.
+        documents: Credit added by node id; below 0 for credit that the limit dropped.
+        clock: Turn in which the episode was last changed before; None for a new episode.
+        user: Id of the user who gave the feedback; None if unknown.
     """
 
     id: str
@@ -29,19 +29,19 @@ class TaughtEpisode:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What one feedback adds to what a namespace has learned, beside the weights that it moves.
+    """What one feedback added to learned state beside its weight changes; stored for undo.
 
     Attributes:
-        usage: As ``(key, wins, losses, decay)``.
-        together: As ``(source, target, kind, count)``, by key; what the counts really change by.
-        episodes: What was remembered.
-        outcomes: What entered the baseline, in order, in [-1, 1].
-        count: On how many the baseline rested before.
-        spoken: What entered the trust in memories, as ``(used, all)`` by feature.
-        ranker: What the ranker's posterior gained, packed; None where it learned nothing.
-        told: Notes that it made or repeated, as ``(id, query)``; see ``UndoNotes``.
-        used: Ids of what its answers rested on, notes among them.
-        steps: What it counted of steps in regions.
+        usage: Tuples ``(key, wins, losses, decay)``, as in ``CountUse``.
+        together: Tuples ``(source, target, kind, count)`` of keys: actual changes of the counts.
+        episodes: Additions to episodes.
+        outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
+        count: Number of outcomes in the baseline before.
+        spoken: Reliability counts ``(used, total)`` added, by feature.
+        ranker: What the posterior of the ranker gained, encoded; None if nothing.
+        told: Notes that it created or repeated, as ``(id, query)``; see ``UndoNotes``.
+        used: Ids of the nodes that its answers used, notes among them.
+        steps: Transition counts that it added.
     """
 
     usage: tuple[tuple[int, float, float, float], ...] = ()
@@ -58,15 +58,15 @@ class Taught:
 
 @dataclass(frozen=True, slots=True)
 class UndoFeedback:
-    """Take back all that applied feedback has taught, and release its turns.
+    """Subtract all effects of applied feedback, and release its turns.
 
-    Raises ``ConflictError`` when it is not applied any more, or the namespace has learned since
-    ``version`` was read.
+    Raises ``ConflictError`` when the feedback is no longer applied, or when the namespace changed
+    since ``version`` was read.
 
     Attributes:
-        version: How often the namespace had learned when it was read.
-        mind: What the namespace knows of ranking without it, as JSON.
-        note: Is kept with the feedback.
+        version: Version of the namespace when it was read.
+        mind: Ranking model of the namespace without the feedback, as JSON.
+        note: Reason, stored with the feedback.
     """
 
     namespace: str
@@ -78,7 +78,7 @@ class UndoFeedback:
 
 @dataclass(frozen=True, slots=True)
 class CancelFeedback:
-    """Never learn from feedback that waits; ``ConflictError`` when it does not wait any more."""
+    """Cancel waiting feedback; raises ``ConflictError`` when it is no longer waiting."""
 
     feedback_id: str
     note: str
@@ -86,11 +86,11 @@ class CancelFeedback:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Keep all that a namespace has learned as it is now.
+    """Copy the learned state of a namespace.
 
     Attributes:
-        id: New identity of the snapshot.
-        name: Unique within the namespace; None for none.
+        id: New id of the snapshot.
+        name: Name, unique within the namespace; None for none.
     """
 
     namespace: str
@@ -100,9 +100,9 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RestoreSnapshot:
-    """Let a namespace know what it knew when the snapshot was taken, and no more.
+    """Replace the learned state of a namespace by that of a snapshot.
 
-    Nodes that are gone since are passed over. Feedback stays applied, its turns stay consumed.
+    Nodes deleted since are skipped. Feedback stays applied, and its turns stay consumed.
     """
 
     id: str
@@ -110,6 +110,6 @@ class RestoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSnapshot:
-    """Delete a snapshot; what the namespace knows stays."""
+    """Delete a snapshot; the learned state of the namespace does not change."""
 
     id: str

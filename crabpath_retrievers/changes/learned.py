@@ -1,4 +1,4 @@
-"""Changes of what was asked and learned: turns, feedback, weights, counts and episodes."""
+"""Change records of namespaces: turns, feedback, weights, counts and episodes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from crabpath_retrievers.trajectory import Turn
 
 @dataclass(frozen=True, slots=True)
 class WeightDelta:
-    """``weight = clip(decayed(weight) + delta)`` on one edge; ``target`` 0 with STOP is STOP."""
+    """One update ``weight = clip(decayed(weight) + delta, -1, 1)``; STOP edges have target 0."""
 
     source: int
     target: int
@@ -23,7 +23,7 @@ class WeightDelta:
 
 @dataclass(frozen=True, slots=True)
 class AdjustWeights:
-    """Add deltas to one namespace's weights."""
+    """Add deltas to the weights of one namespace; ``cause`` is the id of the feedback or note."""
 
     namespace: str
     deltas: tuple[WeightDelta, ...]
@@ -32,10 +32,10 @@ class AdjustWeights:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceClock:
-    """Let a namespace age.
+    """Advance the clock and the decay of a namespace, which is created if it is new.
 
     Attributes:
-        turns: Turns to add to its clock.
+        turns: Turns to add.
         exponent: Decay exponent to add, ``turns · ln 2 / half_life``.
     """
 
@@ -46,10 +46,10 @@ class AdvanceClock:
 
 @dataclass(frozen=True, slots=True)
 class RecordTurn:
-    """Keep the record of one retrieval and advance its namespace's clock by one turn.
+    """Store the record of one retrieval, and advance the clock of its namespace by one turn.
 
     Attributes:
-        vector: Unit query vector, shape ``[d]``, for what is learned from the turn later.
+        vector: Unit query vector, shape ``[d]``, for learning from the turn later.
     """
 
     turn: Turn
@@ -58,10 +58,10 @@ class RecordTurn:
 
 @dataclass(frozen=True, slots=True)
 class KeepFeedback:
-    """Keep feedback until it is applied; an id that is known changes nothing.
+    """Store feedback until it is applied; does nothing when its id exists.
 
     Attributes:
-        vector: Unit vector of its correction, shape ``[d]``; None where nobody could embed it.
+        vector: Unit vector of its correction, shape ``[d]``; None without correction or embedder.
     """
 
     feedback: Feedback
@@ -70,17 +70,17 @@ class KeepFeedback:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeFeedback:
-    """Mark feedback as applied, together with all that follows from it in the same call.
+    """Mark feedback as applied; the changes that follow from it come in the same call.
 
-    Raises ``ConflictError`` when the feedback was applied already, one of the turns was consumed
-    by another feedback, the namespace has learned since ``version`` was read, or it is frozen.
+    Raises ``ConflictError`` when the feedback is applied already, one of the turns was consumed by
+    other feedback, the namespace is frozen, or it changed since ``version`` was read.
 
     Attributes:
         turns: Ids of the turns that it is about.
-        version: How often the namespace had learned when it was read.
-        mind: What the namespace knows of ranking from now on, as JSON.
+        version: Version of the namespace when it was read.
+        mind: New ranking model of the namespace, as JSON.
         exponent: Decay exponent to add.
-        taught: What it adds, to be taken back when it is undone.
+        taught: What it adds, for undo.
     """
 
     namespace: str
@@ -94,7 +94,7 @@ class ConsumeFeedback:
 
 @dataclass(frozen=True, slots=True)
 class RefuseFeedback:
-    """Mark feedback as one from which nothing can be learned, and say why."""
+    """Mark feedback as refused, with the reason."""
 
     feedback_id: str
     note: str
@@ -102,7 +102,7 @@ class RefuseFeedback:
 
 @dataclass(frozen=True, slots=True)
 class NoteFeedback:
-    """Say something about feedback that was applied, such as what of it was ignored."""
+    """Attach a note to applied feedback, such as which parts of it were ignored."""
 
     feedback_id: str
     note: str
@@ -110,11 +110,11 @@ class NoteFeedback:
 
 @dataclass(frozen=True, slots=True)
 class CountUse:
-    """Add to how often documents were used, and returned without use.
+    """Add to the usage counts of documents.
 
     Attributes:
-        counts: As ``(key, wins, losses, decay)``; ``decay`` is what failures take from a reward, in
-            nats.
+        counts: Tuples ``(key, wins, losses, decay)``: turns that used the document, turns that
+            returned it without use, and by how many nats failures lower its reward.
     """
 
     namespace: str
@@ -123,10 +123,10 @@ class CountUse:
 
 @dataclass(frozen=True, slots=True)
 class CountTogether:
-    """Add to the turns that speak for an edge which does not stand yet.
+    """Add to the evidence for edges that do not exist yet.
 
     Attributes:
-        pairs: As ``(source, target, kind, count)``, by key.
+        pairs: Tuples ``(source, target, kind, count)`` of keys.
     """
 
     namespace: str
@@ -135,17 +135,17 @@ class CountTogether:
 
 @dataclass(frozen=True, slots=True)
 class KeepEpisode:
-    """Remember a turn, whatever came of it; the same id again adds to it.
+    """Add turns and credit to an episode, which is created if its id is new.
 
     Attributes:
-        id: Identity of the episode within the store.
-        query: What was asked.
-        vector: Its unit vector, shape ``[d]``.
-        turns: Turns to add; taken back when negative.
-        told: Turns among them of which the host said what was used.
-        documents: Credit to add, by id of the node: above 0 for it, below 0 against it.
-        clock: What its clock is set to; None for that of the namespace now.
-        user: Who said so; None where that is not known.
+        id: Id of the episode within the store.
+        query: The query text.
+        vector: Unit vector of the query, shape ``[d]``.
+        turns: Turns to add; negative for undo.
+        told: How many of them have the used documents named by the host.
+        documents: Credit to add by node id; negative credit counts against a document.
+        clock: Turn to record as its last; None for the current turn of the namespace.
+        user: Id of the user who gave the feedback; None if unknown.
     """
 
     namespace: str
@@ -161,14 +161,14 @@ class KeepEpisode:
 
 @dataclass(frozen=True, slots=True)
 class EpisodesIndexed:
-    """The vectors of these episodes can be searched."""
+    """Record that the vector index holds the vectors of these episodes."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Let a namespace learn nothing, or learn again."""
+    """Stop or resume learning in a namespace."""
 
     namespace: str
     frozen: bool
@@ -176,6 +176,6 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class ForgetNamespace:
-    """Delete all that one namespace has learned, its notes, turns, snapshots and its clock."""
+    """Delete a namespace with its turns, feedback, learned state, notes and snapshots."""
 
     namespace: str

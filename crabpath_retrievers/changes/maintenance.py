@@ -1,4 +1,4 @@
-"""Change records of maintenance: what is dropped, what is connected, what is taken back."""
+"""Change records of maintenance: pruning, connecting, merging, compaction, and undo."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from crabpath_retrievers.graph import Edge
 
 
 class Dropped(NamedTuple):
-    """A learned weight to drop, by keys of both ends and number of the kind.
+    """A learned weight to delete: keys of both ends, number of the edge kind.
 
     Attributes:
-        mark: Decay exponent at its last touch, as it was read: if it was touched since, it stays.
+        mark: Its ``decay_at`` as it was read; the weight is kept if that changed since.
     """
 
     source: int
@@ -21,10 +21,10 @@ class Dropped(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DropWeights:
-    """Forget learned weights and what moved them; an edge of the text has its prior again.
+    """Delete learned weights and their history; structural edges fall back to their prior.
 
     Attributes:
-        run: Id of the maintenance, by which it is taken back.
+        run: Id of the maintenance run, by which the change can be undone.
     """
 
     run: str
@@ -34,14 +34,14 @@ class DropWeights:
 
 @dataclass(frozen=True, slots=True)
 class ConnectNodes:
-    """Add edges between nodes that had none; taken back by the id of the maintenance."""
+    """Add edges to isolated nodes; undone by the id of the maintenance run."""
 
     run: str
     edges: tuple[Edge, ...]
 
 
 class Merged(NamedTuple):
-    """Two near-duplicates, by key: the one that goes, and the one that stands for both."""
+    """Keys of two near-duplicates: the one that is hidden, and the one that is kept."""
 
     absorbed: int
     keeper: int
@@ -49,10 +49,10 @@ class Merged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MergeNodes:
-    """Let nodes stand for their near-duplicates, with all that was learned about these.
+    """Merge near-duplicates: the kept node takes over everything learned about the hidden one.
 
-    A pair is left out where one of both is not seen by all any more, or the one that goes has more
-    authority by now, or may never go.
+    Skips a pair when one of its nodes is no longer visible to all namespaces, or when the node to
+    hide has more authority than the other or is ``constitutional``.
     """
 
     run: str
@@ -61,10 +61,10 @@ class MergeNodes:
 
 @dataclass(frozen=True, slots=True)
 class CompactTurns:
-    """Delete the records of all turns of a namespace up to one; feedback that waits keeps its own.
+    """Delete old turn records of a namespace, except those that waiting feedback refers to.
 
     Attributes:
-        until: The last turn that goes, by the clock of the namespace.
+        until: Number of the last turn to delete.
     """
 
     run: str
@@ -74,10 +74,10 @@ class CompactTurns:
 
 @dataclass(frozen=True, slots=True)
 class CompactJournal:
-    """Delete all but the last rows of the journal.
+    """Delete all but the latest rows of the journal.
 
     Attributes:
-        keep: How many stay, at least 1.
+        keep: How many rows are kept, at least 1.
     """
 
     run: str
@@ -86,9 +86,9 @@ class CompactJournal:
 
 @dataclass(frozen=True, slots=True)
 class UndoMaintenance:
-    """Take back what one maintenance changed, as far as the journal reaches.
+    """Undo the changes of one maintenance run, as far as the journal reaches.
 
-    What was learned since stays: a weight that stands again is left alone.
+    What was learned since is kept: a weight that exists again is not overwritten.
     """
 
     run: str

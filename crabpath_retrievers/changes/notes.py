@@ -1,4 +1,4 @@
-"""Change records of what a namespace is told: notes, and how far nodes are above learning."""
+"""Change records of notes and of the authority of nodes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,16 +6,17 @@ from typing import Literal
 from crabpath_retrievers.graph import Authority, EdgeKind, Node, Vector
 
 NoteKind = Literal["teaching", "correction", "directive", "auto"]
-"""Where a note comes from: three ways to be told, and an answer to something novel."""
+"""Origin of a note: given by a user in one of three ways, or made from an answer (``auto``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteEdge:
-    """An edge that comes with a note.
+    """An edge of a note.
 
     Attributes:
         source, target: Ids of nodes; None is the note itself.
-        weight: To add to the weight of the edge, which is 0 when it is new.
+        weight: Weight of the edge, in [-1, 1]; added to the present weight if neither end is the
+            note.
     """
 
     source: str | None
@@ -26,17 +27,17 @@ class NoteEdge:
 
 @dataclass(frozen=True, slots=True)
 class KeepNote:
-    """Keep a note of one namespace, or replace the one that it has under this id.
+    """Store a note of one namespace, or replace its note with the same id.
 
     Raises ``InvalidInputError`` when the id belongs to a document or to another namespace.
 
     Attributes:
         node: The note with its vector; document and source are empty.
-        query: What it answers, if that is known; with ``query_vector``, a unit vector of shape
+        query: The query that it answers, if known; with ``query_vector``, a unit vector of shape
             ``[d]``, it becomes an episode of the note.
-        turn, feedback: Ids of what it was made from. What somebody told stays so when feedback
-            says it again: then it does not go with that feedback.
-        edges: Edges from and to it, and beside it; those of vanished nodes are skipped.
+        turn, feedback: Ids of the turn and feedback that it was made from. A note that a user
+            gave directly keeps that origin when feedback repeats it, and survives its undo.
+        edges: Edges of the note, and edges between other nodes; those of deleted nodes are skipped.
     """
 
     namespace: str
@@ -52,11 +53,11 @@ class KeepNote:
 
 @dataclass(frozen=True, slots=True)
 class UseNotes:
-    """Count a successful turn for those of the nodes that are notes of the namespace.
+    """Update the use counts of notes; ids of other nodes are ignored.
 
     Attributes:
-        used: Ids of nodes that the answer rests on.
-        seen: Ids of notes that begin a new term without being used.
+        used: Ids of nodes that a successful answer used.
+        seen: Ids of notes whose probation starts again although they were not used.
     """
 
     namespace: str
@@ -66,13 +67,14 @@ class UseNotes:
 
 @dataclass(frozen=True, slots=True)
 class UndoNotes:
-    """Take back what feedback, undone earlier in the same call, has told and used.
+    """Undo the effect on notes of feedback that was undone earlier in the same call.
 
-    A note goes with it, unless somebody told it as well, or other feedback that stands.
+    A note that only this feedback created is deleted.
 
     Attributes:
-        told: Notes as ``(id, query)``, with the query by which it made them recalled, if any.
-        used: Ids of what its answers rested on, once for each of its turns.
+        told: Notes that it created or repeated, as ``(id, query)``; the query is that of the
+            episode that it added, if any.
+        used: Ids of the nodes that its answers used, once per turn.
     """
 
     namespace: str
@@ -82,21 +84,21 @@ class UndoNotes:
 
 @dataclass(frozen=True, slots=True)
 class NotesIndexed:
-    """The vectors of these notes, by key, can be searched."""
+    """Record that the vector index holds the vectors of the notes with these keys."""
 
     keys: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveNotes:
-    """Delete notes with all that refers to them; other nodes with these ids stay."""
+    """Delete notes with all rows that refer to them; ids of documents are ignored."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetAuthority:
-    """Set how far nodes are above learning; their weights go on from where they stand."""
+    """Set the authority of nodes; learned weights to them decay at its rate from now on."""
 
     keys: tuple[int, ...]
     authority: Authority

@@ -1,25 +1,25 @@
-"""Change records of regions: what became of the steps that were taken in them."""
+"""Change records of the region MDP: transition counts."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 Place = tuple[int, int]
-"""A region: level, and key of its hub. (0, 0) is everything."""
+"""A region: its level and the key of its hub; (0, 0) stands for all regions together."""
 
 
 class Step(NamedTuple):
-    """What is added to the counts of one step; taken back when negative.
+    """Counts of one transition, to be added; negative counts undo.
 
     Attributes:
-        level: Of the regions; 0 for all of them together.
-        region: Key of the hub whose region it was taken in; 0 at level 0.
-        task: Type of the task; empty for all together.
-        action: Its type; empty counts what came by, whatever it did.
-        next: Key of the hub whose region it led to; 0 where that is not known.
+        level: Level of the regions; 0 for the sum over all regions.
+        region: Key of the hub of the region in which the action was taken; 0 at level 0.
+        task: Task type; empty for the sum over all types.
+        action: Action type; empty for turns that passed through the region, whatever they did.
+        next: Key of the hub of the region that it led to; 0 if unknown.
         trials: How often it was taken.
-        wins: How often it succeeded, each time in [0, 1].
-        ends, end_wins: The same two for those steps that ended their episode. Where the action is
-            empty: the count of turns, and the sum of the mean credit of what they returned.
+        wins: Sum of its successes, each in [0, 1].
+        ends, end_wins: Both for transitions that ended their episode. For the empty action: the
+            number of turns, and the sum of the mean credit of what they returned.
     """
 
     level: int
@@ -34,18 +34,18 @@ class Step(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, str, str, int]:
-        """What is counted, without the counts."""
+        """The key of the row: level, region, task, action, next region."""
         return self[:5]
 
     @property
     def counts(self) -> tuple[float, float, float, float]:
-        """The counts alone."""
+        """The values of the row: trials, wins, ends, wins among the ends."""
         return self[5:]
 
 
 @dataclass(frozen=True, slots=True)
 class CountSteps:
-    """Add to what a namespace knows of steps; no count falls below 0."""
+    """Add to the transition counts of a namespace; no count falls below 0."""
 
     namespace: str
     steps: tuple[Step, ...]

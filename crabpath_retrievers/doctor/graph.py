@@ -28,15 +28,15 @@ def version(store: ReadOnlyStore) -> Iterator[Finding]:
         yield Finding(
             "schema",
             "error",
-            f"the store has schema {found}, this release knows {VERSION}",
+            f"the store has schema version {found}, but this release supports {VERSION}",
             "upgrade crabpath-retrievers",
         )
     elif found < VERSION:
         yield Finding(
             "schema",
-            "info",
-            f"the store has schema {found}, this release writes {VERSION}; not all was checked",
-            "open it once with this release, for example with `crabpath info`: it is migrated",
+            "error",
+            "the store was written before the first release and its schema is not supported",
+            "add the documents to a new store",
         )
 
 

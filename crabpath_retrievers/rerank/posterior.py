@@ -132,13 +132,10 @@ def _written(values: Floats) -> str:
 
 
 def _read(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
-    """Mean and precision; earlier releases wrote them as lists of decimals."""
-    mean, precision = data["mean"], data["precision"]
-    if not isinstance(mean, str):
-        return np.array(mean), np.array(precision)
+    """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_written`."""
     return (
-        np.frombuffer(b64decode(mean), _DOUBLE).copy(),
-        _square(np.frombuffer(b64decode(precision), _DOUBLE), size),
+        np.frombuffer(b64decode(data["mean"]), _DOUBLE).copy(),
+        _square(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which nodes still exist."""
+"""Look up which nodes still exist."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from crabpath_retrievers.storage.batching import parts
 
 
 def alive_of(connection: sa.Connection, keys: Iterable[int]) -> set[int]:
-    """Those of the keys that belong to a node."""
+    """Those of the keys that belong to an existing node."""
     found: set[int] = set()
     for part in parts(keys):
         found |= set(connection.scalars(sa.select(s.nodes.c.key).where(s.nodes.c.key.in_(part))))

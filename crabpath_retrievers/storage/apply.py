@@ -113,7 +113,9 @@ class Writer:
         self._replacing.release([row.id for row in put], leaving)
         self._remove([row.id for row in removed])
         self._retire([row.id for row in retired])
-        beside = self._nodes.put([(row.id, json.loads(row.payload), row.embedding) for row in put])
+        beside = self._nodes.write_nodes(
+            [(row.id, json.loads(row.payload), row.embedding) for row in put]
+        )
         self._connection.execute(
             s.staging.update()
             .where(s.staging.c.operation == "put")
@@ -138,7 +140,7 @@ class Writer:
             )
             moved = [node for node, _ in change.positions]
             self._replacing.follow(moved)
-            self._wait_for_edges([*moved, *self._nodes.beside(moved)])
+            self._wait_for_edges([*moved, *self._nodes.siblings(moved)])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:
@@ -170,7 +172,7 @@ class Writer:
         # What leads to a node that others stand for leads to them; they have edges of their own.
         stands = standing_keys(self._connection, ends)
         edges = [replace(e, target=stands.get(e.target, e.target)) for e in change.edges]
-        born = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
+        decay_at = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
         rows = [
             {
                 "source": e.source,
@@ -178,7 +180,7 @@ class Writer:
                 "kind": e.kind.value,
                 "prior": e.prior,
                 "floor": e.floor,
-                "born": born,
+                "decay_at": decay_at,
             }
             for e in edges
             if e.source in alive - stands.keys()
@@ -207,7 +209,7 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.EmptyTrash) -> None:
-        self._delete(s.trash.c.id, change.ids)
+        self._delete(s.index_deletions.c.id, change.ids)
 
     @_apply.register
     def _(self, change: c.AdjustWeights) -> None:
@@ -262,10 +264,12 @@ class Writer:
             return
         self._notes.forget(key)
         turns = sa.select(s.turns.c.id).where(s.turns.c.namespace == key)
-        self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(turns)))
+        self._connection.execute(
+            s.consumed_turns.delete().where(s.consumed_turns.c.turn.in_(turns))
+        )
         learned = (
-            *(s.overlay, s.moves, s.taught, s.counts),
-            *(s.usage, s.steps, s.episodes, s.snapshots, s.health),
+            *(s.overlay, s.weight_changes, s.feedback_effects, s.pair_counts),
+            *(s.usage, s.transitions, s.episodes, s.snapshots, s.health_reports),
         )
         for table in (*learned, s.turns):
             self._connection.execute(table.delete().where(table.c.namespace == key))

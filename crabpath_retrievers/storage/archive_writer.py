@@ -126,12 +126,12 @@ class ArchiveWriter:
         key = self._begin(first, to)
         for name, rows in blocks:
             self._put(name, self._arrived(name, rows, key, to), to.namespace)
-        if first["notes"]:
+        if first["note_count"]:
             self._then(c.PutMeta((("notes", "1"),)))
         self._journal("import_namespace", to.namespace, {"former": to.former})
 
     def _put(self, table: str, rows: list[dict[str, Any]], namespace: str) -> None:
-        if table == "steps":  # two that led to regions that are gone here may be one now
+        if table == "transitions":  # two that led to regions missing here may have the same key now
             steps = (Step(*(row[field] for field in Step._fields)) for row in rows)
             self._then(CountSteps(namespace, tuple(steps)))
         elif rows:
@@ -175,7 +175,7 @@ class ArchiveWriter:
 
 
 def _given(table: str, row: a.Row) -> dict[str, Any]:
-    """A row as it is written: who gave feedback is what its payload says."""
+    """A row as it is written; user and source of feedback are those of its payload."""
     if table != "feedback":
         return dict(row)
     said = json.loads(row["payload"])

@@ -1,4 +1,4 @@
-"""Documents as their owners know them: contents, fingerprints, staged work, statistics."""
+"""Reads of documents by id and source: contents, digests, the ingest queue, statistics."""
 
 import json
 import random
@@ -18,22 +18,22 @@ from crabpath_retrievers.storage.replaced import IS_PART, REPLACED, WHOLES, stan
 from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.storage.schema import (
     addresses,
+    aliases,
     contents,
     edges,
+    index_deletions,
     meta,
     namespaces,
     nodes,
     notes,
     overlay,
-    replaced,
     staging,
-    trash,
     turns,
 )
 
 
 class _Content(NamedTuple):
-    """A row of the contents of nodes, in the order in which they are read."""
+    """Columns of a node and its contents, in the order of ``_CONTENT``."""
 
     id: str
     document: str
@@ -46,7 +46,7 @@ class _Content(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store holds of a node: enough to see whether a document changed."""
+    """What tells whether a document chunk changed: id, document, source, position, digest."""
 
     id: str
     document: str
@@ -79,13 +79,13 @@ _BY_IDS = HotSelect(
 _DOCUMENTS = (
     sa.select(contents.c.metadata)
     .join(nodes, nodes.c.key == contents.c.node)
-    # Notes are of no document.
+    # Notes have no document.
     .where(
         contents.c.document > sa.literal_column("''", sa.Text),
         nodes.c.owner == sa.literal_column("0", sa.Integer),
     )
     .limit(sa.literal_column("8", sa.Integer))
-    .offset(sa.literal_column("0", sa.Integer))  # SQLite's would be a parameter
+    .offset(sa.literal_column("0", sa.Integer))  # else SQLite adds a parameter
 )
 _SAMPLE = HotSelect(
     sa.union_all(
@@ -112,7 +112,7 @@ _NEWEST = HotSelect(
     .offset(sa.literal_column("0"))
 )
 _OF_KEYS = HotSelect(_INDEXED.where(nodes.c.key.in_(sa.bindparam("keys", expanding=True))))
-# One each: both of one query would be a scan.
+# Two subqueries use the index; one query with both would scan.
 _ENDS = HotSelect(
     sa.select(
         sa.select(sa.func.min(nodes.c.key)).scalar_subquery(),
@@ -122,18 +122,18 @@ _ENDS = HotSelect(
 
 
 class Catalog:
-    """Reads by document id and source."""
+    """Reads of documents; the methods for work on the whole corpus say so."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def documents(self, ids: Sequence[str], *, namespace: int = 0) -> dict[str, Node]:
-        """The nodes with these ids, without vectors; unknown ids are left out.
+        """Nodes by id, without vectors; unknown ids are left out.
 
         Args:
-            ids: Of nodes.
-            namespace: Key of the namespace whose notes are seen, too.
+            ids: Ids of nodes.
+            namespace: Key of the namespace whose notes are visible; 0 for none.
         """
         found: dict[str, Node] = {}
         with self._store.reading() as connection:
@@ -143,11 +143,11 @@ class Catalog:
         return found
 
     def sample(self) -> list[dict[str, Any]]:
-        """Metadata of 16 chunks at most that all queries see, by how their documents are called."""
+        """Metadata of at most 16 document chunks: the first and last 8 by document id."""
         found: list[Any] = []
         with self._store.reading() as connection:
             for (metadata,) in _SAMPLE.rows(connection, {}):
-                with suppress(ValueError, RecursionError):  # a row that nobody can read
+                with suppress(ValueError, RecursionError):  # skip damaged rows
                     found.append(json.loads(metadata))
         return [metadata for metadata in found if isinstance(metadata, dict)]
 
@@ -159,16 +159,16 @@ class Catalog:
         sources: Iterable[str] = (),
         owners: Collection[int] = (0,),
     ) -> list[Known]:
-        """The nodes with these ids, of these documents or from these sources; no notes.
+        """Chunks with these ids, of these documents or from these sources; no notes.
 
-        A node that maintenance has split counts, its parts do not.
+        Documents that maintenance split are included, their parts are not.
 
         Args:
-            ids: Of nodes.
-            documents: Of which all nodes are wanted.
-            sources: Of which all nodes are wanted.
-            owners: ``RETIRED`` among them finds retired nodes, ``REPLACED`` those that others
-                stand for, 0 all others.
+            ids: Ids of chunks.
+            documents: Ids of documents.
+            sources: Sources.
+            owners: Which chunks: 0 for visible, ``RETIRED`` for retired, ``REPLACED`` for
+                replaced ones.
         """
         wanted = ((nodes.c.id, ids), (contents.c.document, documents), (contents.c.source, sources))
         query = _KNOWN.where(nodes.c.owner.in_(owners))
@@ -181,7 +181,7 @@ class Catalog:
         return list(found.values())
 
     def holding(self, documents: Iterable[str], digests: Iterable[str]) -> list[Known]:
-        """The nodes of these documents with one of these fingerprints."""
+        """Visible and replaced chunks of these documents that have one of these digests."""
         query = _KNOWN.where(nodes.c.owner.in_(WHOLES))
         prints = list(parts(digests))
         with self._store.reading() as connection:
@@ -195,7 +195,7 @@ class Catalog:
             ]
 
     def ends(self, documents: Iterable[str]) -> dict[str, int]:
-        """The position after the last chunk of each of these documents that are there."""
+        """The position after the last chunk of each document; unknown documents are left out."""
         query = sa.select(contents.c.document, sa.func.max(contents.c.position) + 1)
         query = query.group_by(contents.c.document)
         with self._store.reading() as connection:
@@ -206,20 +206,19 @@ class Catalog:
             }
 
     def under(self, root: str) -> list[Known]:
-        """The nodes whose source is ``root`` or begins with ``root/``, for whole-corpus work only.
+        """Chunks whose source is ``root`` or starts with ``root/``; scans the corpus.
 
-        Where ``root`` ends in a slash, its nodes are those whose source begins with it. Those that
-        others stand for are among them.
+        A trailing slash of ``root`` is not doubled. Replaced chunks are included.
         """
         start = root if root.endswith("/") else f"{root}/"
-        # LIKE is blind to case on SQLite, and no index serves it in every collation.
+        # LIKE ignores case on SQLite, and no index supports it in every collation.
         below = sa.func.substr(contents.c.source, 1, len(start)) == start
         query = _KNOWN.where(nodes.c.owner.in_(WHOLES), below | (contents.c.source == root))
         with self._store.reading() as connection:
             return [Known(*row) for row in connection.execute(query)]
 
     def retired(self, *, texts: Iterable[str], documents: Iterable[str]) -> list[Node]:
-        """Retired nodes that hold one of these texts or were of one of these documents."""
+        """Retired nodes with one of these texts or of one of these documents."""
         hidden = {known.id for known in self.known(documents=documents, owners=(RETIRED,))}
         query = sa.select(nodes.c.id).join(addresses, addresses.c.node == nodes.c.key)
         with self._store.reading() as connection:
@@ -228,18 +227,18 @@ class Catalog:
         return list(self.documents(sorted(hidden), namespace=RETIRED).values())
 
     def all_ids(self) -> list[str]:
-        """The id of every node that a source holds; for whole-corpus work only."""
+        """Ids of all chunks that belong to a source; scans the corpus."""
         query = sa.select(nodes.c.id).where(nodes.c.owner.in_(WHOLES), ~IS_PART)
         with self._store.reading() as connection:
             return list(connection.scalars(query))
 
     def chunk_ids(self) -> list[str]:
-        """Ids of all chunks whose vectors the index is to hold; for whole-corpus work only."""
+        """Ids of all chunks that the vector index must hold; scans the corpus."""
         with self._store.reading() as connection:
             return list(connection.scalars(_INDEXED))
 
     def some_chunk_ids(self, limit: int) -> list[str]:
-        """Ids of up to ``limit`` of them: the newest, and others drawn by chance."""
+        """Up to ``limit`` of the ids that the index must hold: the newest and a random sample."""
         with self._store.reading() as connection:
             rows = [*_NEWEST.rows(connection, {"limit": limit // 2})]
             ((low, high),) = _ENDS.rows(connection, {})
@@ -249,7 +248,7 @@ class Catalog:
         return list(dict.fromkeys(node for (node,) in rows))[:limit]
 
     def vectors(self, ids: Iterable[str]) -> dict[str, Vector]:
-        """Stored unit vectors of these nodes, half precision."""
+        """Unit vectors of nodes by id, shape ``[d]``, in half precision."""
         found: dict[str, Vector] = {}
         with self._store.reading() as connection:
             for part in parts(ids):
@@ -260,7 +259,7 @@ class Catalog:
         return found
 
     def staged(self) -> list[Node]:
-        """Nodes that wait for their vectors and for publication."""
+        """Staged nodes that are not published yet, with their vectors."""
         with self._store.reading() as connection:
             rows = connection.execute(
                 sa.select(staging.c.id, staging.c.payload, staging.c.embedding).where(
@@ -273,7 +272,7 @@ class Catalog:
         ]
 
     def unindexed(self, limit: int) -> list[Node]:
-        """Published nodes whose vectors no index holds yet, with their vectors."""
+        """Published nodes that are queued for the vector index, with their vectors."""
         query = (
             sa.select(*_CONTENT, nodes.c.embedding)
             .join(contents, contents.c.node == nodes.c.key)
@@ -287,34 +286,34 @@ class Catalog:
         return [replace(_node(row[:-1]), vector=unpack(row.embedding)) for row in rows]
 
     def unindexed_count(self) -> int:
-        """How many published nodes wait for the index."""
+        """Number of published nodes that are queued for the vector index."""
         waiting = staging.c.operation.in_(("index", "return"))
         with self._store.reading() as connection:
             return connection.scalar(sa.select(sa.func.count()).where(waiting)) or 0
 
     def unlinked(self) -> list[int]:
-        """Keys of published nodes that still wait for their edges."""
+        """Keys of published nodes that are queued for linking."""
         with self._store.reading() as connection:
             query = sa.select(nodes.c.key).join(staging, staging.c.id == nodes.c.id)
             return list(connection.scalars(query.where(staging.c.operation == "link")))
 
     def answering(self, ids: Iterable[str]) -> dict[str, str]:
-        """Who answers to those of the ids whose nodes others stand for."""
+        """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
         with self._store.reading() as connection:
             return standing_ids(connection, ids)
 
     def replaced(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids whose nodes others stand for."""
+        """Those of the ids that belong to replaced nodes."""
         return set(self.answering(ids))
 
     def wholes(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the nodes off which these were split by maintenance."""
+        """Ids of the nodes that maintenance split into these parts."""
         part = nodes.alias()
         query = (
             sa.select(nodes.c.id)
-            .join(replaced, replaced.c.node == nodes.c.key)
-            .join(part, part.c.key == replaced.c.standing)
-            .where(replaced.c.kind == "split")
+            .join(aliases, aliases.c.node == nodes.c.key)
+            .join(part, part.c.key == aliases.c.target)
+            .where(aliases.c.kind == "split")
             .distinct()
         )
         with self._store.reading() as connection:
@@ -325,25 +324,27 @@ class Catalog:
             ]
 
     def trash(self) -> list[str]:
-        """Ids whose vectors must still be deleted."""
+        """Ids whose vectors must still be deleted from the index."""
         with self._store.reading() as connection:
-            return list(connection.scalars(sa.select(trash.c.id)))
+            return list(connection.scalars(sa.select(index_deletions.c.id)))
 
     def unfinished(self) -> bool:
-        """Whether an ingest was interrupted."""
+        """Whether an interrupted ingest left work in a queue."""
         with self._store.reading() as connection:
             found = connection.scalar(
-                sa.select(sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(trash.c.id)))
+                sa.select(
+                    sa.exists(sa.select(staging.c.id)) | sa.exists(sa.select(index_deletions.c.id))
+                )
             )
         return bool(found)
 
     def meta(self) -> dict[str, str]:
-        """Facts about the store itself."""
+        """Metadata of the store by name."""
         with self._store.reading() as connection:
             return {name: value for name, value in connection.execute(sa.select(meta))}
 
     def statistics(self) -> dict[str, object]:
-        """Counts for people: nodes, sources, edges by kind, namespaces with their turns, notes."""
+        """Counts of nodes, sources, edges by kind, turns by namespace, notes and more."""
         self._store.settle()
         with self._store.reading() as connection:
             kinds = connection.execute(
@@ -376,6 +377,6 @@ class Catalog:
 
 
 def _node(row: Sequence[Any]) -> Node:
-    """A node, without vector, as its contents are read."""
+    """Decode a row of the columns ``_CONTENT`` to a node without vector."""
     of = _Content(*row)
     return Node(**{**of._asdict(), "metadata": json.loads(of.metadata)})

@@ -1,4 +1,4 @@
-"""Whether what is stored fits together: reads of whole tables, for people who ask."""
+"""Consistency checks of the store for the doctor: reads of whole tables."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}
 
 
 class Known(NamedTuple):
-    """A document chunk: what names it, and what the level of its hub is stored as."""
+    """A document chunk: its key, its id and the stored level of the hub that it is (0: none)."""
 
     key: int
     id: str
@@ -31,7 +31,7 @@ class Known(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Feedback that is not learned from: how much waits and since when, how much was refused."""
+    """Number of waiting feedback, time of the oldest in epoch seconds, number of refused."""
 
     waiting: int
     since: float | None
@@ -46,7 +46,7 @@ class Checks:
         self._store = store
 
     def damage(self) -> str | None:
-        """What SQLite finds wrong with its file; None when nothing is, or on PostgreSQL."""
+        """The error that SQLite finds in its file; None for an intact file and on PostgreSQL."""
         with self._store.reading() as connection:
             if connection.dialect.name != "sqlite":
                 return None
@@ -54,7 +54,7 @@ class Checks:
         return None if found == "ok" else str(found)
 
     def missing_tables(self) -> list[str]:
-        """Tables that a store of this version has and this one lacks."""
+        """Names of tables of this schema version that the store lacks."""
         wanted = {*metadata.tables, "crabpath_fulltext"}
         with self._store.reading() as connection:
             return sorted(wanted - set(sa.inspect(connection).get_table_names()))
@@ -66,17 +66,17 @@ class Checks:
             return [Known(*row) for row in connection.execute(query)]
 
     def texts(self) -> set[int]:
-        """Keys of the nodes that the full-text index knows."""
+        """Keys of the nodes in the full-text index."""
         with self._store.reading() as connection:
             key = _KEYS_OF_TEXT[connection.dialect.name]
             return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
 
     def dangling(self) -> dict[str, int]:
-        """Rows by table that refer to a node that is not there."""
+        """Number of rows, by table, that refer to a missing node."""
         alive = sa.select(nodes.c.key)
         lost = {
             edges: edges.c.source.not_in(alive) | edges.c.target.not_in(alive),
-            # 0 is the target of STOP, which is no node.
+            # STOP edges have target 0.
             overlay: overlay.c.source.not_in(alive)
             | (overlay.c.target.not_in(alive) & (overlay.c.target != 0)),
             contents: contents.c.node.not_in(alive),
@@ -92,7 +92,7 @@ class Checks:
         return {name: count for name, count in found.items() if count}
 
     def isolated(self) -> int:
-        """Document chunks that no pointer of the text leads to or away from."""
+        """Number of document chunks without any structural edge."""
         touched = (nodes.c.key == edges.c.source, nodes.c.key == edges.c.target)
         alone = [~sa.exists().where(side) for side in touched]
         query = sa.select(sa.func.count()).select_from(nodes).where(nodes.c.owner == 0, *alone)
@@ -100,13 +100,13 @@ class Checks:
             return connection.scalar(query) or 0
 
     def other_sizes(self, dimension: int) -> int:
-        """Nodes whose vector has another dimension; two bytes a number."""
-        other = sa.func.length(nodes.c.embedding) != 2 * dimension
+        """Number of nodes whose vector has another dimension."""
+        other = sa.func.length(nodes.c.embedding) != 2 * dimension  # half precision
         with self._store.reading() as connection:
             return connection.scalar(sa.select(sa.func.count()).where(other)) or 0
 
     def staged(self) -> dict[str, set[str]]:
-        """Ids of what an interrupted ingest left, by what was to become of it."""
+        """Ids in the ingest queue, by their operation."""
         found: dict[str, set[str]] = {}
         with self._store.reading() as connection:
             for name, operation in connection.execute(sa.select(staging.c.id, staging.c.operation)):
@@ -114,18 +114,18 @@ class Checks:
         return found
 
     def meta(self) -> dict[str, str]:
-        """Facts about the store itself."""
+        """Metadata of the store by name."""
         with self._store.reading() as connection:
             return {name: value for name, value in connection.execute(sa.select(meta))}
 
     def frozen(self) -> list[str]:
-        """Names of the namespaces that learn nothing."""
+        """Names of the frozen namespaces."""
         query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
         with self._store.reading() as connection:
             return list(connection.scalars(query.order_by(namespaces.c.name)))
 
     def feedback(self) -> Waiting:
-        """Feedback that waits or was refused."""
+        """Counts of waiting and refused feedback."""
         of = feedback.c.status
         waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
         refused = sa.select(sa.func.count()).where(of == "refused")
@@ -134,10 +134,10 @@ class Checks:
             return Waiting(count, since, connection.scalar(refused) or 0)
 
     def beside(self, *, waiting: bool = False) -> dict[str, set[str]]:
-        """Ids that must be found in the collections beside that of the documents, by its name.
+        """Ids that the collections of episodes and notes must hold, by name of the collection.
 
         Args:
-            waiting: Also those that may not be found yet.
+            waiting: Whether to include ids that are still queued for the index.
         """
         least = 0 if waiting else 1
         of_episodes = sa.select(episodes.c.namespace, episodes.c.id).where(

@@ -1,4 +1,4 @@
-"""Reads of everything that a store holds, or that one namespace has learned, as of one moment."""
+"""Export of all rows of a store or of one namespace, from one consistent state."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,19 +12,20 @@ from crabpath_retrievers.storage.batching import parts
 
 PREFIX = "crabpath_"
 _AT_ONCE = 1000  # rows in memory
-_UNFINISHED = frozenset({"staging", "trash"})  # work of one store; a copy begins without any
-# Of this very store; a copy has its own. What indexes hold is told by theirs.
-OWN_META = ("schema", "origin", "vectors")
+# Queued work of one store; a copy begins with empty queues.
+_UNFINISHED = frozenset({"staging", "index_deletions"})
+# Metadata that is not copied to another store.
+OWN_META = ("schema_version", "origin", "vectors")
 
 
 def tables() -> dict[str, sa.Table]:
-    """The tables that a copy of a store holds, by their short names."""
+    """The exported tables by their names without prefix."""
     found = {table.name.removeprefix(PREFIX): table for table in s.metadata.sorted_tables}
     return {name: found[name] for name in sorted(found) if name not in _UNFINISHED}
 
 
 class Selection(NamedTuple):
-    """Rows of one table."""
+    """Rows of one table: its short name, the table, and conditions on the rows."""
 
     name: str
     table: sa.Table
@@ -32,35 +33,35 @@ class Selection(NamedTuple):
 
 
 class Dump:
-    """A store as it is at one moment, read table by table, a few rows at a time."""
+    """One consistent state of a store, read table by table in blocks of rows."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        """Read on ``connection``, which sees one moment."""
+        """Read on ``connection``, all statements of which see the same state."""
         self._connection = connection
 
     def require_finished(self) -> None:
-        """Refuse a store with documents half added.
+        """Refuse a store with an unfinished ingest.
 
         Raises:
-            StoreError: An ingest was interrupted.
+            StoreError: An ingest was interrupted or is running.
         """
-        # What only an index waits for is nothing to a copy, which has an index of its own.
+        # Work for the vector index does not matter: a copy fills an index of its own.
         waits = sa.exists(sa.select(s.staging.c.id).where(s.staging.c.operation != "index"))
         if self._connection.scalar(sa.select(waits)):
             msg = "documents are half added: open the memory once, which finishes it, and try again"
             raise StoreError(msg)
 
     def meta(self) -> dict[str, str]:
-        """Facts about the store itself."""
+        """Metadata of the store by name."""
         return {name: value for name, value in self._connection.execute(sa.select(s.meta))}
 
     def everything(self) -> list[Selection]:
-        """All rows of all tables."""
+        """Select all rows of all tables."""
         own = (s.meta.c.name.not_in(OWN_META),)
         return [Selection(name, t, own if t is s.meta else ()) for name, t in tables().items()]
 
     def of_namespace(self, name: str) -> list[Selection]:
-        """All rows of what one namespace has learned, whose they are before what refers to them.
+        """Select all rows of one namespace, each table before those that refer to it.
 
         Raises:
             NotFoundError: There is no such namespace.
@@ -72,13 +73,13 @@ class Dump:
             msg = f"namespace {name!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
         own_nodes = sa.select(s.nodes.c.key).where(s.nodes.c.owner == key)
-        said = sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name)
+        feedback_ids = sa.select(s.feedback.c.id).where(s.feedback.c.namespace == name)
         which = {
             "namespaces": s.namespaces.c.key == key,
             "nodes": s.nodes.c.owner == key,
             "contents": s.contents.c.node.in_(own_nodes),
             "feedback": s.feedback.c.namespace == name,
-            "consumed": s.consumed.c.feedback.in_(said),
+            "consumed_turns": s.consumed_turns.c.feedback.in_(feedback_ids),
         }
         known = tables()
         found = [Selection(n, known[n], (where,)) for n, where in which.items()]
@@ -87,7 +88,7 @@ class Dump:
         return found + [Selection(short[t.name], t, (t.c.namespace == key,)) for t in rest]
 
     def counts(self, selections: Sequence[Selection]) -> dict[str, int]:
-        """How many rows there are of each table."""
+        """Number of rows by table."""
         found = {}
         for name, table, where in selections:
             query = sa.select(sa.func.count()).select_from(table).where(*where)
@@ -95,18 +96,18 @@ class Dump:
         return found
 
     def rows(self, selection: Selection) -> Iterator[list[Row]]:
-        """The rows, in the order of their keys, block by block."""
+        """Yield the rows in blocks, in order of the primary key."""
         table = selection.table
         query = sa.select(table).where(*selection.where).order_by(*table.primary_key.columns)
         streamed = query.execution_options(yield_per=_AT_ONCE)
         with self._connection.execute(streamed) as result:
-            # As plain texts: SQLAlchemy's own kind makes writing them out seven times as slow.
+            # Plain strings: serialisation of SQLAlchemy's quoted names is seven times slower.
             names = [str(column.name) for column in table.c]
             for block in result.partitions(_AT_ONCE):
                 yield [dict(zip(names, row, strict=True)) for row in block]
 
     def blocks(self, selections: Sequence[Selection]) -> Iterator[Block]:
-        """The rows of several tables, one after the other."""
+        """Yield blocks of rows of several tables, table by table."""
         for selection in selections:
             for rows in self.rows(selection):
                 yield selection.name, rows
@@ -120,22 +121,22 @@ class Dump:
         return found
 
     def last(self) -> dict[str, int]:
-        """The last key that each table with keys of its own has given, used or not."""
+        """Highest key that each table with generated keys has assigned, also to deleted rows."""
         found = {}
         for name, table in tables().items():
             key = table.autoincrement_column
             if key is not None:
                 highest = self._connection.scalar(sa.select(sa.func.max(key))) or 0
-                found[name] = max(highest, self._given(table))
+                found[name] = max(highest, self._last_assigned_key(table))
         return found
 
-    def _given(self, table: sa.Table) -> int:
-        """What the database remembers of the keys of a table that are gone."""
+    def _last_assigned_key(self, table: sa.Table) -> int:
+        """The highest key that the database has assigned; 0 before the first."""
         if self._connection.dialect.name == "sqlite":
             query = sa.text("SELECT seq FROM sqlite_sequence WHERE name = :name")
             return self._connection.scalar(query, {"name": table.name}) or 0
         column = table.autoincrement_column
-        assert column is not None  # noqa: S101  the caller has looked
+        assert column is not None  # noqa: S101  checked by the caller
         sequence = self._connection.scalar(
             sa.select(sa.func.pg_get_serial_sequence(table.name, column.name))
         )
@@ -144,10 +145,11 @@ class Dump:
 
 
 OF_NAMESPACES = (
-    *("namespaces", "nodes", "contents", "notes", "overlay", "moves", "counts", "usage"),
-    *("steps", "episodes", "turns", "feedback", "consumed", "taught"),
+    *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
+    *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
+    "feedback_effects",
 )
-"""What travels with a namespace, in the order in which it is written.
+"""Tables in the archive of a namespace, in the order in which they are written.
 
-Snapshots stay: they name nodes, moves and lessons by the keys of their store. So does the journal.
+Snapshots and the journal are left out: they refer to rows by the keys of their own store.
 """

@@ -1,4 +1,4 @@
-"""Opening a database: SQLite in WAL mode with private files, or PostgreSQL."""
+"""Engines and connections: SQLite in WAL mode with private files, or PostgreSQL."""
 
 import os
 from collections.abc import Iterator
@@ -21,16 +21,15 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.time_limit import TIME_LIMIT, briefly, waiting
 
-# No memory map: every recorded turn makes readers drop it, and faulting pages in costs more than
-# reading them.
+# No memory map: every recorded turn invalidates it, and page faults cost more than reads.
 _PRAGMAS = (
     "PRAGMA journal_mode=WAL",
     "PRAGMA busy_timeout=10000",
     "PRAGMA cache_size=-32768",
     "PRAGMA temp_store=MEMORY",
 )
-_FULL = "disk is full"  # so says SQLite
-_DISK_FULL = "53100"  # of PostgreSQL
+_FULL = "disk is full"  # message of SQLite
+_DISK_FULL = "53100"  # SQLSTATE of PostgreSQL
 _LAZY = "crabpath_lazy"
 _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
@@ -38,13 +37,13 @@ _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 def open_engine(
     location: str | Path, *, reading: bool = False, time_limit: float = TIME_LIMIT
 ) -> sa.Engine:
-    """An engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
+    """Create an engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
     Args:
         location: Directory or URL.
-        reading: Every statement stands alone and sees the latest commit; else transactions are
-            for writing from their start.
-        time_limit: Seconds within which a connection is made or becomes free.
+        reading: True for autocommit, where every statement sees the latest commit; False for
+            transactions that take the write lock at their start.
+        time_limit: Seconds to wait for a connection, > 0.
 
     Raises:
         StoreReadOnlyError: The directory cannot be written.
@@ -56,7 +55,7 @@ def open_engine(
         return _sqlite_engine(Path(text) / "graph.sqlite", reading, time_limit)
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError) as error:  # the latter for a port that is no number
+    except (sa.exc.ArgumentError, ValueError) as error:  # the latter for an invalid port
         msg = "the store URL cannot be read: use a form such as postgresql+psycopg://host/database"
         raise ConfigurationError(msg) from error
     if url.drivername == "postgresql":
@@ -77,22 +76,22 @@ def open_engine(
         msg = "PostgreSQL needs a driver: pip install 'crabpath-retrievers[postgres]'"
         raise MissingExtraError(msg) from error
     if engine.dialect.driver == "psycopg":
-        _give_up_on_silence(engine, time_limit)
+        _limit_waits(engine, time_limit)
     return engine
 
 
-def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
-    """Let no connection wait longer than the call that it serves may wait."""
+def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
+    """Limit every wait of connections to the time limit of the call."""
     from crabpath_retrievers.storage.postgres import connect
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: Any, _record: Any, _args: Any, given: dict[str, Any]) -> Any:
-        return connect(given, time_limit)
+    def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:
+        return connect(arguments, time_limit)
 
     ping = engine.dialect.do_ping
 
     def ping_briefly(connection: Any) -> bool:
-        # A firewall may have dropped one that was idle: then time must be left for a new one.
+        # A firewall may have dropped an idle connection: leave time for a new one.
         with briefly(time_limit / 4):
             return ping(connection)
 
@@ -101,11 +100,11 @@ def _give_up_on_silence(engine: sa.Engine, time_limit: float) -> None:
 
 @contextmanager
 def connected(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
-    """A connection; what passes until there is one counts as waiting.
+    """Open a connection; the wait for it counts towards the time limit of the call.
 
     Args:
-        engine: Where to.
-        lazy: Whether a power loss may take what it commits, until anything else is committed.
+        engine: Engine of the store.
+        lazy: Whether commits may be lost in a power failure, until another commit syncs them.
     """
     with waiting():
         connection = engine.connect().execution_options(**{_LAZY: lazy})
@@ -114,21 +113,21 @@ def connected(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connectio
 
 
 def private_directory(path: Path) -> Path:
-    """Create a directory that only its user can enter, or say why it cannot be used."""
+    """Create a directory with mode 0700; raises ``StoreReadOnlyError`` if it cannot be written."""
     try:
         if not path.exists():
             path.mkdir(parents=True, mode=0o700)
         if not path.is_dir():
             msg = f"{path} is not a directory: choose another path for the store"
             raise StoreReadOnlyError(msg)
-    except (OSError, ValueError) as error:  # the latter for what can be no name of a file
-        raise _read_only(path) from error
+    except (OSError, ValueError) as error:  # the latter for invalid file names
+        raise _build_read_only_error(path) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise _read_only(path)
+        raise _build_read_only_error(path)
     return path
 
 
-def _read_only(path: Path) -> StoreReadOnlyError:
+def _build_read_only_error(path: Path) -> StoreReadOnlyError:
     msg = f"the store directory {path} cannot be written: change its permissions or choose another"
     return StoreReadOnlyError(msg)
 
@@ -136,15 +135,15 @@ def _read_only(path: Path) -> StoreReadOnlyError:
 def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  # noqa: FBT001
     private_directory(path.parent)
     try:
-        # WAL and shared-memory files inherit the mode of the database file.
+        # The WAL and shared-memory files inherit the mode of the database file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise _read_only(path.parent) from error
+        raise _build_read_only_error(path.parent) from error
     engine = sa.create_engine(f"sqlite:///{path}", **_POOL, pool_timeout=time_limit)
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver begins no transactions by itself
+        connection.isolation_level = None  # the driver must not begin transactions by itself
         for pragma in _PRAGMAS:
             connection.execute(pragma)
 
@@ -152,11 +151,11 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
 
         @event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
-            # FULL waits at a commit until the disk holds it, with all that was committed before.
+            # FULL syncs the disk at a commit, with everything committed before.
             lazy = connection.get_execution_options().get(_LAZY, False)
             level = "NORMAL" if lazy else "FULL"
             connection.exec_driver_sql(f"PRAGMA synchronous={level}")
-            # A deferred transaction that upgrades to a write can fail at once with "locked".
+            # A deferred transaction can fail with "locked" when it upgrades to a write.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
@@ -164,10 +163,10 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
 
 @contextmanager
 def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection whose statements all see the database as it is now.
+    """Open a connection whose statements all see the same state of the database.
 
     Args:
-        engine: One for reading.
+        engine: Engine with autocommit.
     """
     if engine.dialect.name != "sqlite":
         apart = engine.execution_options(isolation_level="REPEATABLE READ")
@@ -176,7 +175,7 @@ def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
             yield connection
         return
     with engine.connect() as connection:
-        # A transaction of SQLite sees what stood when it first read.
+        # The snapshot of a SQLite transaction is taken by its first read.
         connection.exec_driver_sql("BEGIN")
         try:
             connection.exec_driver_sql("SELECT 1 FROM crabpath_meta").close()
@@ -187,7 +186,7 @@ def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 @contextmanager
 def translated_errors(engine: sa.Engine) -> Iterator[None]:
-    """Turn driver errors into the project's own, each with what to do."""
+    """Translate driver errors into ``StoreError`` and its subclasses, which say what to do."""
     try:
         yield
     except (OperationalError, InterfaceError) as error:
@@ -201,12 +200,12 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
             raise StoreLockedError(msg) from error
         if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
             raise full_disk(name) from error
-        if _refused(error.orig):
-            raise _refusal(text) from error
+        if _is_server_error(error.orig):
+            raise _build_refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
         raise StoreUnavailableError(msg) from error
     except DBAPIError as error:
-        raise _refusal(str(error.orig)) from error
+        raise _build_refusal(str(error.orig)) from error
     except sa.exc.TimeoutError as error:
         name = engine.url.render_as_string(hide_password=True)
         msg = f"all connections of this process to the store {name} are in use: try again"
@@ -214,17 +213,17 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
 
 
 def full_disk(name: str) -> StoreFullError:
-    """What to say of a store whose disk is full."""
+    """The error for a full disk."""
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 
 
-def _refused(error: BaseException | None) -> bool:
-    """Whether PostgreSQL answered; classes 08 and 57 of its codes say that it is not there."""
+def _is_server_error(error: BaseException | None) -> bool:
+    """Whether PostgreSQL answered: SQLSTATE classes 08 and 57 mean that it is unavailable."""
     state = getattr(error, "sqlstate", None)
     return state is not None and not state.startswith(("08", "57"))
 
 
-def _refusal(text: str) -> StoreError:
+def _build_refusal(text: str) -> StoreError:
     return StoreError(f"the store refused an operation: {_first_line(text)}")
 
 

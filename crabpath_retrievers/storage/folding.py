@@ -1,4 +1,4 @@
-"""What was learned about a node goes to those that stand for it; where they know too, both join."""
+"""Merge what was learned about a node into the nodes that replace it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,19 +12,19 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.images import SUMS, TABLES, Image, Row, key_of, rows_at
 
 Heir = Callable[[int], int]
-"""Who inherits an edge, by the key of its other end; of 0, what is no edge."""
+"""Key of the node that takes over an edge, by the key of its other end; 0 for node counters."""
 
 _LEARNED = [kind.value for kind in LEARNED]
 _EDGE = ("source", "target", "kind")
 
 
 class Pull(NamedTuple):
-    """A learned weight as it stands.
+    """A learned weight that competes for an edge.
 
     Attributes:
-        row: As it is stored, at its new place.
-        now: What is left of it, in [-1, 1].
-        was: Key of its former place; None where it stands already.
+        row: Its row, with the new key.
+        now: Effective weight in [-1, 1].
+        was: Its former primary key; None for the weight that the edge has already.
     """
 
     row: Row
@@ -32,48 +32,48 @@ class Pull(NamedTuple):
     was: tuple[Any, ...] | None = None
 
 
-def stronger(pulls: Sequence[Pull]) -> Pull:
-    """Which of several weights of one edge stays: what inhibits, most of all, else the strongest.
+def stronger(candidates: Sequence[Pull]) -> Pull:
+    """Choose the weight to keep of one edge: the lowest if any is negative, else the highest.
 
-    Of equals the first one.
+    The first of equals wins.
     """
-    if any(pull.now < 0 for pull in pulls):
-        return min(pulls, key=lambda pull: pull.now)
-    return max(pulls, key=lambda pull: pull.now)
+    if any(candidate.now < 0 for candidate in candidates):
+        return min(candidates, key=lambda candidate: candidate.now)
+    return max(candidates, key=lambda candidate: candidate.now)
 
 
 class Folding:
-    """Finds what changes when a node hands over all that was learned about it."""
+    """Computes the row changes that move everything learned about a node to other nodes."""
 
     def __init__(self, connection: sa.Connection) -> None:
         """Read on an open transaction."""
         self._connection = connection
 
     def images(self, old: int, heir: Heir, *, textual: bool) -> list[Image]:
-        """Rows before and after; nothing is written.
+        """Compute the row changes; nothing is written.
 
         Args:
-            old: Key of the node that hands over.
-            heir: To whom.
-            textual: Whether edges that were read off its text go with it.
+            old: Key of the node.
+            heir: Gives the key of the node that takes over each edge.
+            textual: Whether structural edges move, too.
         """
-        edges = self._touching("edges", old)
-        going = [row for row in edges if textual or row["kind"] in _LEARNED]
-        moved = _grouped("edges", going, old, heir)
-        standing = rows_at(self._connection, "edges", moved)
-        found: list[Image] = [("edges", row, None) for row in going]
+        edges = self._rows_of_node("edges", old)
+        removed = [row for row in edges if textual or row["kind"] in _LEARNED]
+        regrouped = _group_by_new_key("edges", removed, old, heir)
+        existing = rows_at(self._connection, "edges", regrouped)
+        found: list[Image] = [("edges", row, None) for row in removed]
         found += [
-            ("edges", None, rows[0]) for key, (rows, _) in moved.items() if key not in standing
+            ("edges", None, rows[0]) for key, (rows, _) in regrouped.items() if key not in existing
         ]
-        new = {key: rows[0]["floor"] for key, (rows, _) in moved.items()}
-        new |= {key: row["floor"] for key, row in standing.items()}
+        new = {key: rows[0]["floor"] for key, (rows, _) in regrouped.items()}
+        new |= {key: row["floor"] for key, row in existing.items()}
         floors = {key_of("edges", row): row["floor"] for row in edges} | new
         for table in SUMS:
-            found += self._sums(table, old, heir)
-        return found + self._weights(old, heir, floors)
+            found += self._merge_counters(table, old, heir)
+        return found + self._merge_weights(old, heir, floors)
 
-    def _touching(self, table: str, key: int) -> list[Row]:
-        """Rows that speak of a node."""
+    def _rows_of_node(self, table: str, key: int) -> list[Row]:
+        """Rows that refer to a node, in order of their keys."""
         columns = TABLES[table].c
         ends = [columns[name] for name in ("node", "source", "target") if name in columns]
         found: dict[tuple[Any, ...], Row] = {}
@@ -84,67 +84,74 @@ class Folding:
                 found[key_of(table, row)] = dict(row)
         return [found[key] for key in sorted(found)]
 
-    def _sums(self, table: str, old: int, heir: Heir) -> list[Image]:
-        rows = self._touching(table, old)
-        moved = _grouped(table, rows, old, heir)
-        standing = rows_at(self._connection, table, moved)
+    def _merge_counters(self, table: str, old: int, heir: Heir) -> list[Image]:
+        rows = self._rows_of_node(table, old)
+        regrouped = _group_by_new_key(table, rows, old, heir)
+        existing = rows_at(self._connection, table, regrouped)
         found: list[Image] = []
-        for key, (coming, former) in moved.items():
-            both = [standing[key], *coming] if key in standing else coming
+        for key, (incoming, former) in regrouped.items():
+            both = [existing[key], *incoming] if key in existing else incoming
             total = {name: sum(float(row[name]) for row in both) for name in SUMS[table]}
             found += [(table, row, None) for row in former]
-            found.append((table, standing.get(key), {**both[0], **total}))
-        gone = [row for row in rows if (table, row, None) not in found]  # edges to itself
+            found.append((table, existing.get(key), {**both[0], **total}))
+        # Edges that would connect a node with itself.
+        gone = [row for row in rows if (table, row, None) not in found]
         return found + [(table, row, None) for row in gone]
 
-    def _weights(
+    def _merge_weights(
         self, old: int, heir: Heir, floors: Mapping[tuple[Any, ...], float]
     ) -> list[Image]:
-        rows, moves = self._touching("overlay", old), self._touching("moves", old)
-        moved = _grouped("overlay", rows, old, heir)
-        standing = rows_at(self._connection, "overlay", moved)
-        every = [*rows, *standing.values(), *(row for found, _ in moved.values() for row in found)]
-        stand = _Standing.of(self._connection, [*every, *moves], floors)
+        rows, moves = self._rows_of_node("overlay", old), self._rows_of_node("weight_changes", old)
+        regrouped = _group_by_new_key("overlay", rows, old, heir)
+        existing = rows_at(self._connection, "overlay", regrouped)
+        every = [
+            *rows,
+            *existing.values(),
+            *(row for found, _ in regrouped.values() for row in found),
+        ]
+        decay = _DecayState.of(self._connection, [*every, *moves], floors)
         found: list[Image] = [("overlay", row, None) for row in rows]
-        won: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        beaten: list[tuple[Any, ...]] = []
-        for key, (coming, former) in moved.items():
-            pulls = [Pull(standing[key], stand.left(standing[key]))] if key in standing else []
-            pulls += [
-                Pull(stand.at(row, was), stand.left(was), key_of("overlay", was))
-                for row, was in zip(coming, former, strict=True)
+        kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        overwritten: list[tuple[Any, ...]] = []
+        for key, (incoming, former) in regrouped.items():
+            candidates = (
+                [Pull(existing[key], decay.remaining(existing[key]))] if key in existing else []
+            )
+            candidates += [
+                Pull(decay.at(row, was), decay.remaining(was), key_of("overlay", was))
+                for row, was in zip(incoming, former, strict=True)
             ]
-            best = stronger(pulls)
+            best = stronger(candidates)
             if best.was is None:
                 continue
-            won[best.was] = key
-            beaten += [key] if key in standing else []
-            found.append(("overlay", standing.get(key), best.row))
-        return found + self._moves(moves, won, beaten, stand)
+            kept[best.was] = key
+            overwritten += [key] if key in existing else []
+            found.append(("overlay", existing.get(key), best.row))
+        return found + self._move_history(moves, kept, overwritten, decay)
 
-    def _moves(
+    def _move_history(
         self,
         moves: Sequence[Row],
-        won: Mapping[tuple[Any, ...], tuple[Any, ...]],
-        beaten: Iterable[tuple[Any, ...]],
-        stand: "_Standing",
+        kept: Mapping[tuple[Any, ...], tuple[Any, ...]],
+        overwritten: Iterable[tuple[Any, ...]],
+        decay: "_DecayState",
     ) -> list[Image]:
-        """What moved the weights that stay goes with them; of the others it is forgotten."""
+        """The history of kept weights moves with them; that of the other weights is deleted."""
         found: list[Image] = []
         for row in moves:
-            place = won.get(_edge_of(row))
-            new = None if place is None else stand.at({**row, **_named(place)}, row, "delta")
-            found.append(("moves", row, new))
-        for key in beaten:
-            own = [s.moves.c[name] == value for name, value in _named(key).items()]
-            query = sa.select(s.moves).where(*own).order_by(s.moves.c.sequence)
+            place = kept.get(_edge_key(row))
+            new = None if place is None else decay.at({**row, **_key_columns(place)}, row, "delta")
+            found.append(("weight_changes", row, new))
+        for key in overwritten:
+            own = [s.weight_changes.c[name] == value for name, value in _key_columns(key).items()]
+            query = sa.select(s.weight_changes).where(*own).order_by(s.weight_changes.c.sequence)
             rows = self._connection.execute(query).mappings()
-            found += [("moves", dict(row), None) for row in rows]
+            found += [("weight_changes", dict(row), None) for row in rows]
         return found
 
 
-class _Standing(NamedTuple):
-    """How learned weights fade, by namespace, node and edge."""
+class _DecayState(NamedTuple):
+    """What the decay of learned weights depends on, by namespace, node and edge."""
 
     exponents: Mapping[int, float]
     ranks: Mapping[int, int]
@@ -156,7 +163,7 @@ class _Standing(NamedTuple):
         connection: sa.Connection,
         rows: Sequence[Row],
         floors: Mapping[tuple[Any, ...], float],
-    ) -> "_Standing":
+    ) -> "_DecayState":
         spaces = sa.select(s.namespaces.c.key, s.namespaces.c.exponent)
         nodes = sa.select(s.nodes.c.key, s.nodes.c.authority)
         exponents: dict[int, float] = {}
@@ -169,29 +176,29 @@ class _Standing(NamedTuple):
             ranks |= {key: rank for key, rank in found}
         return cls(exponents, ranks, floors)
 
-    def left(self, row: Row, amount: str = "weight") -> float:
-        """What is left of a weight, or of a move."""
-        floor, rate = self._fading(row)
+    def remaining(self, row: Row, amount: str = "weight") -> float:
+        """Effective value of a weight, or of one weight change."""
+        floor, rate = self._decay_parameters(row)
         exponent = self.exponents.get(row["namespace"], 0.0)
         base = floor if amount == "weight" else 0.0
-        return effective_weight(row[amount], base, row["mark"], exponent, rate)
+        return effective_weight(row[amount], base, row["decay_at"], exponent, rate)
 
     def at(self, row: Row, was: Row, amount: str = "weight") -> Row:
-        """A row at its new place; where that fades otherwise, it stands there as it is now."""
-        if self._fading(row) == self._fading(was):
+        """A row under its new key; where decay differs there, with its effective value now."""
+        if self._decay_parameters(row) == self._decay_parameters(was):
             return row
-        mark = max(was["mark"], self.exponents.get(was["namespace"], 0.0))
-        return {**row, amount: self.left(was, amount), "mark": mark}
+        decay_at = max(was["decay_at"], self.exponents.get(was["namespace"], 0.0))
+        return {**row, amount: self.remaining(was, amount), "decay_at": decay_at}
 
-    def _fading(self, row: Row) -> tuple[float, float]:
+    def _decay_parameters(self, row: Row) -> tuple[float, float]:
         floor = self.floors.get(tuple(row[name] for name in _EDGE), 0.0)
         return floor, DECAY_RATES[self.ranks.get(row["target"], 0)]
 
 
-def _grouped(
+def _group_by_new_key(
     table: str, rows: Sequence[Row], old: int, heir: Heir
 ) -> dict[tuple[Any, ...], tuple[list[Row], list[Row]]]:
-    """Rows at their new places with what they were, by key; an edge to itself goes."""
+    """Rows with their new keys, and before, by new key; edges of a node to itself are dropped."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for row in rows:
         new = dict(row)
@@ -202,15 +209,15 @@ def _grouped(
                 if row[end] == old:
                     new[end] = heir(row[other])
         if "node" in row or new["source"] != new["target"]:
-            coming, former = found[key_of(table, new)]
-            coming.append(new)
+            incoming, former = found[key_of(table, new)]
+            incoming.append(new)
             former.append(row)
     return found
 
 
-def _edge_of(row: Row) -> tuple[Any, ...]:
+def _edge_key(row: Row) -> tuple[Any, ...]:
     return row["namespace"], *(row[name] for name in _EDGE)
 
 
-def _named(key: tuple[Any, ...]) -> dict[str, int]:
+def _key_columns(key: tuple[Any, ...]) -> dict[str, int]:
     return dict(zip(("namespace", *_EDGE), key, strict=True))

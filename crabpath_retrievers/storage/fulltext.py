@@ -1,7 +1,6 @@
-"""The databases' own full-text indexes, fed with tokens of our own making.
+"""Full-text indexes of the databases: SQLite FTS5 with its bm25, PostgreSQL tsvector.
 
-Both get the same tokens, so that a phrase or a word matches alike on SQLite (FTS5, bm25) and on
-PostgreSQL (tsvector).
+Texts are tokenised here, so that words and phrases match alike on both databases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,18 +11,18 @@ import sqlalchemy as sa
 from crabpath_retrievers.storage.hot import hot_cursor
 from crabpath_retrievers.storage.schema import contents
 
-_ONE_MATCH = 0.06079271  # ts_rank of a term that stands in a text once
-_K1, _B = 1.2, 0.75  # Robertson & Zaragoza 2009, §3.5: the customary values; FTS5 uses the same
+_ONE_MATCH = 0.06079271  # ts_rank of a term that occurs once in a text
+_K1, _B = 1.2, 0.75  # BM25 (Robertson & Zaragoza 2009, §3.5); the values of FTS5
 
 
 class FullText(Protocol):
-    """What the store needs of a full-text index."""
+    """Full-text index of a database."""
 
     def create(self, connection: sa.Connection) -> None:
-        """Create the index if it is missing."""
+        """Create the index if it does not exist."""
 
     def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
-        """Index nodes, as ``(key, tokens)``."""
+        """Index nodes, given as ``(key, tokens)``."""
 
     def remove(self, connection: sa.Connection, keys: Sequence[int]) -> None:
         """Remove nodes."""
@@ -31,25 +30,25 @@ class FullText(Protocol):
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
+        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
 
     def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that hold the tokens side by side."""
+        """Keys of nodes that contain the tokens next to each other, in order."""
 
 
 class Fts5:
     """SQLite FTS5."""
 
     def create(self, connection: sa.Connection) -> None:
-        """Create the index if it is missing."""
-        # To "ascii" every other character is part of a word, so our tokens stay as they are.
+        """Create the index if it does not exist."""
+        # The "ascii" tokenizer treats all other characters as letters and so keeps our tokens.
         connection.exec_driver_sql(
             "CREATE VIRTUAL TABLE IF NOT EXISTS crabpath_fulltext "
             "USING fts5(tokens, tokenize=\"ascii tokenchars '_'\")"
         )
 
     def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
-        """Index nodes, as ``(key, tokens)``."""
+        """Index nodes, given as ``(key, tokens)``."""
         connection.exec_driver_sql(
             "INSERT INTO crabpath_fulltext(rowid, tokens) VALUES (?, ?)",
             [(key, " ".join(tokens)) for key, tokens in rows],
@@ -68,7 +67,7 @@ class Fts5:
         limit: int,
         mean_length: float,  # noqa: ARG002  SQLite keeps its own statistics
     ) -> list[tuple[int, float]]:
-        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0."""
+        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
         match = " OR ".join(f'"{term}"' for term in idf)
         with hot_cursor(connection) as cursor:
             rows = cursor.execute(
@@ -79,7 +78,7 @@ class Fts5:
         return [(key, max(0.0, score)) for key, score in rows]
 
     def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that hold the tokens side by side."""
+        """Keys of nodes that contain the tokens next to each other, in order."""
         match = '"' + " ".join(tokens) + '"'
         rows = connection.exec_driver_sql(
             "SELECT rowid FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? LIMIT ?",
@@ -89,14 +88,14 @@ class Fts5:
 
 
 class TsVector:
-    """PostgreSQL tsvector with a GIN index. The parser is bypassed: our tokens are lexemes."""
+    """PostgreSQL tsvector with a GIN index; tokens become lexemes without its parser."""
 
     _max_position = 16383
     _max_positions = 255
-    _max_bytes = 1_000_000  # PostgreSQL refuses a tsvector of 1 MiB: the rest of a text is left out
+    _max_bytes = 1_000_000  # PostgreSQL refuses 1 MiB: the rest of the text is not indexed
 
     def create(self, connection: sa.Connection) -> None:
-        """Create the index if it is missing."""
+        """Create the index if it does not exist."""
         connection.exec_driver_sql(
             "CREATE TABLE IF NOT EXISTS crabpath_fulltext "
             "(node bigint PRIMARY KEY, tokens tsvector NOT NULL)"
@@ -106,17 +105,17 @@ class TsVector:
         )
 
     def add(self, connection: sa.Connection, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
-        """Index nodes, as ``(key, tokens)``."""
+        """Index nodes, given as ``(key, tokens)``."""
         connection.execute(
             sa.text(
                 "INSERT INTO crabpath_fulltext(node, tokens) "
                 "VALUES (:key, CAST(:tokens AS tsvector)) "
                 "ON CONFLICT (node) DO UPDATE SET tokens = excluded.tokens"
             ),
-            [{"key": key, "tokens": self._literal(tokens)} for key, tokens in rows],
+            [{"key": key, "tokens": self._build_tsvector(tokens)} for key, tokens in rows],
         )
 
-    def _literal(self, tokens: Sequence[str]) -> str:
+    def _build_tsvector(self, tokens: Sequence[str]) -> str:
         positions: dict[str, list[int]] = {}
         size = 0
         for position, token in enumerate(tokens, 1):
@@ -139,11 +138,11 @@ class TsVector:
     def search(
         self, connection: sa.Connection, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Nodes that hold any of the terms, best first, with a BM25 score ≥ 0.
+        """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first.
 
-        ``ts_rank`` knows no idf and no length, but grows with the frequency f of one term as BM25
-        does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It stands for BM25's
-        saturated frequency here.
+        ``ts_rank`` uses neither idf nor length, but saturates with the frequency f of a term as
+        BM25 does: 1, 1.25, 1.36, … (the sum of 1/j² up to f) times a constant. It replaces the
+        saturated term frequency of BM25 here.
         """
         terms = list(idf)
         any_term = " | ".join(f"'{term}'" for term in terms)
@@ -165,7 +164,7 @@ class TsVector:
         return [(key, float(score)) for key, score in rows]
 
     def phrase(self, connection: sa.Connection, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that hold the tokens side by side."""
+        """Keys of nodes that contain the tokens next to each other, in order."""
         rows = connection.execute(
             sa.text(
                 "SELECT node FROM crabpath_fulltext "
@@ -177,5 +176,5 @@ class TsVector:
 
 
 def full_text(dialect: str) -> FullText:
-    """The index of a database, by its SQLAlchemy dialect name."""
+    """The full-text index for an SQLAlchemy dialect name."""
     return Fts5() if dialect == "sqlite" else TsVector()

@@ -17,13 +17,13 @@ class FullTextReader:
     def search(
         self, idf: Mapping[str, float], limit: int, mean_length: float
     ) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of nodes that hold any of the terms, best first."""
+        """Keys and BM25 scores of nodes that contain any of the terms, best first."""
         if not idf:
             return []
         with self._store.reading() as connection:
             return self._index.search(connection, idf, limit, mean_length)
 
     def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes that hold the tokens side by side."""
+        """Keys of nodes that contain the tokens next to each other, in order."""
         with self._store.reading() as connection:
             return self._index.phrase(connection, tokens, limit)

@@ -1,7 +1,7 @@
-"""Reads of edges for health: of a sample of nodes, and of what one namespace has learned.
+"""Reads of edges for health reports: structural ones of sampled nodes, learned ones of a namespace.
 
-What it has learned is counted within its own rows; beyond a bound only the rows of every
-so-many-th source are read, always the same ones.
+Learned rows are read in full up to a limit; beyond it, those of a fixed pseudo-random share of the
+source nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,24 +12,24 @@ import sqlalchemy as sa
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.reading import Readable
-from crabpath_retrievers.storage.schema import contents, counts, edges, nodes, overlay
+from crabpath_retrievers.storage.schema import contents, edges, nodes, overlay, pair_counts
 
 UNWALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
-"""Numbers of the kinds that no walk follows: health does not count them."""
+"""Numbers of the edge kinds that retrieval does not follow; health does not count them."""
 
 _GOLDEN, _WORD = 2_654_435_761, 1 << 32  # Fibonacci hashing: consecutive keys are spread evenly
-_MOST_PIECES = 20_000
+_MAX_PARTS = 20_000
 _EDGE = ("source", "target", "kind")
 
 
 class EdgeRow(NamedTuple):
-    """Edges that are alike, as they stood when they were last touched.
+    """A group of edges with equal values.
 
     Attributes:
         weight, floor, mark: See :func:`~crabpath_retrievers.graph.effective_weight`.
-        authority: Of the node that they lead to.
-        crossing: Whether they lead from one document to another; None where an end is a note.
-        number: How many.
+        authority: Number of the authority of their targets.
+        crossing: Whether they connect different documents; None where an end is a note.
+        number: Number of edges in the group.
     """
 
     weight: float
@@ -41,14 +41,14 @@ class EdgeRow(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What was found in a sample, and which share of all the sample is."""
+    """A sample, and the share of all rows that was read for it, in (0, 1]."""
 
     found: Any
     share: float
 
 
 class Joint(NamedTuple):
-    """A pointer of joint use, as it stood when it was last touched; its ends by key."""
+    """A ``co_used`` edge as stored, with the keys of its ends."""
 
     source: int
     target: int
@@ -58,19 +58,19 @@ class Joint(NamedTuple):
 
 
 class HealthEdges:
-    """Reads of edges, and of what may become one."""
+    """Reads of edges, and of counts that may become edges."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def structure(self, keys: Sequence[int], namespace: int) -> list[EdgeRow]:
-        """Edges that leave these nodes and that a namespace (by key) has learned nothing about."""
+        """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
         near, far = contents.alias(), contents.alias()
         same = [overlay.c[name] == edges.c[name] for name in _EDGE]
         learned = sa.exists().where(overlay.c.namespace == namespace, *same)
         crossing = near.c.document != far.c.document
-        what = (edges.c.prior, edges.c.floor, edges.c.born, nodes.c.authority, crossing)
+        what = (edges.c.prior, edges.c.floor, edges.c.decay_at, nodes.c.authority, crossing)
         query = (
             sa.select(*what, sa.func.count())
             .select_from(
@@ -89,7 +89,7 @@ class HealthEdges:
             ]
 
     def learned(self, namespace: int, limit: int) -> Share:
-        """Weights that a namespace (by key) has learned and walks by, as :class:`EdgeRow`."""
+        """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeRow`."""
         near, far, ends = contents.alias(), contents.alias(), nodes.alias()
         same = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
         documents = (ends.c.owner == 0) & (nodes.c.owner == 0)
@@ -98,7 +98,7 @@ class HealthEdges:
             sa.select(
                 overlay.c.weight,
                 sa.func.coalesce(edges.c.floor, 0.0),
-                overlay.c.mark,
+                overlay.c.decay_at,
                 nodes.c.authority,
                 sa.case((documents, near.c.document != far.c.document)),
             )
@@ -112,43 +112,43 @@ class HealthEdges:
             .where(*own)
         )
         with self._store.reading() as connection:
-            share, bar = _bar(connection, overlay, own, limit)
-            rows = connection.execute(query.where(bar)).all()
+            share, condition = _sample_condition(connection, overlay, own, limit)
+            rows = connection.execute(query.where(condition)).all()
         return Share([EdgeRow(*row, 1) for row in rows], share)
 
     def pairs(self, namespace: int, limit: int) -> Share:
-        """Pairs that were used together, and those of them with an edge, as ``(all, edges)``."""
-        own = (counts.c.namespace == namespace, counts.c.kind == EdgeKind.CO_USED.value)
-        same = [overlay.c[name] == counts.c[name] for name in ("namespace", *_EDGE)]
+        """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
+        own = (pair_counts.c.namespace == namespace, pair_counts.c.kind == EdgeKind.CO_USED.value)
+        same = [overlay.c[name] == pair_counts.c[name] for name in ("namespace", *_EDGE)]
         query = (
             sa.select(sa.func.count(), sa.func.count(overlay.c.weight))
-            .select_from(counts.outerjoin(overlay, sa.and_(*same)))
+            .select_from(pair_counts.outerjoin(overlay, sa.and_(*same)))
             .where(*own)
         )
         with self._store.reading() as connection:
-            share, bar = _bar(connection, counts, own, limit)
-            found, promoted = connection.execute(query.where(bar)).one()
+            share, condition = _sample_condition(connection, pair_counts, own, limit)
+            found, promoted = connection.execute(query.where(condition)).one()
         return Share((found, promoted), share)
 
     def pieces(self) -> dict[int, str]:
-        """The nodes, by key, that were split off another one, with its id."""
+        """Parts of split documents: id of the whole by key of the part, limited to 20,000."""
         query = (
             sa.select(contents.c.node, contents.c.split_from)
             .where(contents.c.split_from.is_not(None))
             .order_by(contents.c.split_from)
-            .limit(_MOST_PIECES)
+            .limit(_MAX_PARTS)
         )
         with self._store.reading() as connection:
             return {key: whole for key, whole in connection.execute(query)}
 
     def together(self, namespace: int, keys: Iterable[int]) -> list[Joint]:
-        """Pointers of joint use that leave these nodes, in a namespace by key."""
+        """The ``co_used`` edges of a namespace (by key) that leave these nodes."""
         query = (
             sa.select(
                 overlay.c.source,
                 overlay.c.target,
                 overlay.c.weight,
-                overlay.c.mark,
+                overlay.c.decay_at,
                 nodes.c.authority,
             )
             .join(nodes, nodes.c.key == overlay.c.target)
@@ -162,10 +162,10 @@ class HealthEdges:
             ]
 
 
-def _bar(
+def _sample_condition(
     connection: sa.Connection, table: sa.Table, own: Sequence[Any], limit: int
 ) -> tuple[float, sa.ColumnElement[bool]]:
-    """The share of rows that is read, and the condition on their source that says which."""
+    """The share of rows to read, and the condition on their source that selects them."""
     total = connection.scalar(sa.select(sa.func.count()).select_from(table).where(*own)) or 0
     if total <= limit:
         return 1.0, sa.true()

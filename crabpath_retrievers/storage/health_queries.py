@@ -1,4 +1,4 @@
-"""Reads of what health is measured on: counters and samples, nothing that grows with the corpus."""
+"""Reads for health reports: counters and samples, whose cost does not grow with the corpus."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
-    health,
+    health_reports,
     meta,
     namespaces,
     nodes,
@@ -23,18 +23,18 @@ from crabpath_retrievers.storage.schema import (
 )
 
 _SEED = 0
-_MOST_DRAWN = 20  # keys drawn per node that is wanted: in a store of which most is gone
+_MAX_DRAWS = 20  # keys drawn per wanted node, for stores with many deleted keys
 
 
 class Corpus(NamedTuple):
-    """How many document chunks there are, and the words of their titles and texts."""
+    """Number of document chunks, and of the tokens of their titles and texts."""
 
     nodes: int
     tokens: int
 
 
 class Sampled(NamedTuple):
-    """A document chunk of the sample, and whether no pointer leads to it or away from it."""
+    """A sampled document chunk, and whether it has no edges."""
 
     id: str
     document: str
@@ -42,7 +42,7 @@ class Sampled(NamedTuple):
 
 
 class TurnFacts(NamedTuple):
-    """Of one turn: nodes entered by a pointer, documents returned, and their words."""
+    """Of one turn: number of nodes reached by an edge, of returned documents, of their tokens."""
 
     fired: int
     returned: int
@@ -50,10 +50,10 @@ class TurnFacts(NamedTuple):
 
 
 class HealthQueries:
-    """Reads for health. Samples are drawn with a fixed seed.
+    """Reads for health reports; samples use a fixed seed.
 
     Attributes:
-        edges: Reads of edges, and of what may become one.
+        edges: Reads of edges, and of counts that may become edges.
     """
 
     def __init__(self, store: Readable) -> None:
@@ -62,31 +62,31 @@ class HealthQueries:
         self.edges = HealthEdges(store)
 
     def corpus(self) -> Corpus:
-        """Size of what all namespaces share; notes are not in it."""
+        """Size of the corpus, without notes."""
         query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
         with self._store.reading() as connection:
             found = {name: int(value) for name, value in connection.execute(query)}
         return Corpus(found.get("nodes", 0), found.get("tokens", 0))
 
     def sample(self, limit: int) -> list[int]:
-        """Keys of about ``limit`` document chunks, drawn evenly; of all when there are not more."""
+        """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
         own = sa.select(nodes.c.key).where(nodes.c.owner == 0).order_by(nodes.c.key)
         total = self.corpus().nodes
-        # One each: both of one query would be a scan.
+        # Two subqueries use the index; one query with both would scan.
         ends = (sa.func.min(nodes.c.key), sa.func.max(nodes.c.key))
         bounds = sa.select(*(sa.select(end).scalar_subquery() for end in ends))
         with self._store.reading() as connection:
             low, high = connection.execute(bounds).one()
             if low is None or total <= limit:
                 return list(connection.scalars(own.limit(limit)))
-            drawn = _drawn(low, high, limit, total)
+            drawn = _draw_keys(low, high, limit, total)
             found = [
                 connection.scalars(own.where(nodes.c.key.in_(part))).all() for part in parts(drawn)
             ]
         return [key for part in found for key in part]
 
     def sampled(self, keys: Sequence[int], namespace: int) -> list[Sampled]:
-        """The chunks with these keys, as a namespace (by key) sees them."""
+        """The chunks with these keys, with the edges that a namespace (by key) sees."""
         mine = overlay.c.namespace == namespace
         walked = overlay.c.kind.not_in(UNWALKED)
         touched = sa.or_(
@@ -107,7 +107,7 @@ class HealthQueries:
         return [Sampled(node, document, bool(isolated)) for node, document, isolated in rows]
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
-        """The latest turns of a namespace (by key), newest first; what is gone has no words."""
+        """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
         query = (
             sa.select(turns.c.record)
             .where(turns.c.namespace == namespace)
@@ -139,21 +139,21 @@ class HealthQueries:
             }
 
     def history(self, namespace: str, limit: int) -> list[dict[str, Any]]:
-        """The latest reports on a namespace, oldest first."""
+        """The latest ``limit`` reports of a namespace, oldest first."""
         query = (
-            sa.select(health.c.report)
-            .join(namespaces, namespaces.c.key == health.c.namespace)
+            sa.select(health_reports.c.report)
+            .join(namespaces, namespaces.c.key == health_reports.c.namespace)
             .where(namespaces.c.name == namespace)
-            .order_by(health.c.sequence.desc())
+            .order_by(health_reports.c.sequence.desc())
             .limit(limit)
         )
         with self._store.reading() as connection:
             return [json.loads(report) for report in connection.scalars(query)][::-1]
 
 
-def _drawn(low: int, high: int, limit: int, total: int) -> list[int]:
-    """Keys to look up, so many that about ``limit`` of them stand."""
+def _draw_keys(low: int, high: int, limit: int, total: int) -> list[int]:
+    """Random keys in [low, high], so many that about ``limit`` of them exist."""
     span = high - low + 1
-    size = min(span, limit * _MOST_DRAWN, -(-limit * span // total))
+    size = min(span, limit * _MAX_DRAWS, -(-limit * span // total))
     drawn = np.random.default_rng(_SEED).choice(span, size=size, replace=False)
     return [low + offset for offset in sorted(drawn.tolist())]

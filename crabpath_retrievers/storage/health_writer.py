@@ -1,19 +1,19 @@
-"""How reports on health are kept: the latest of each namespace."""
+"""Write health reports, and delete outdated ones."""
 
 import json
 
 import sqlalchemy as sa
 
 from crabpath_retrievers.changes.health import RecordHealth
-from crabpath_retrievers.storage.schema import health, namespaces
+from crabpath_retrievers.storage.schema import health_reports, namespaces
 
 
 def record_health(connection: sa.Connection, change: RecordHealth) -> None:
-    """Keep a report, and drop those that are too old; an unknown namespace stays unknown.
+    """Store a report, and delete all but the latest; does nothing for an unknown namespace.
 
     Args:
         connection: An open transaction.
-        change: The report.
+        change: The report, and how many to keep.
     """
     query = sa.select(namespaces.c.key).where(namespaces.c.name == change.namespace)
     key = connection.scalar(query)
@@ -25,9 +25,11 @@ def record_health(connection: sa.Connection, change: RecordHealth) -> None:
         "created": change.created,
         "report": json.dumps(dict(change.report), allow_nan=False),
     }
-    connection.execute(health.insert().values(row))
-    own = health.c.namespace == key
-    latest = sa.select(health.c.sequence).where(own).order_by(health.c.sequence.desc())
-    # The first one that is too many; nothing is older while there is none.
+    connection.execute(health_reports.insert().values(row))
+    own = health_reports.c.namespace == key
+    latest = (
+        sa.select(health_reports.c.sequence).where(own).order_by(health_reports.c.sequence.desc())
+    )
+    # The newest report to delete; the condition is never true while there are too few.
     last = latest.offset(change.keep).limit(1).scalar_subquery()
-    connection.execute(health.delete().where(own, health.c.sequence <= last))
+    connection.execute(health_reports.delete().where(own, health_reports.c.sequence <= last))

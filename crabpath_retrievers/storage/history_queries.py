@@ -1,4 +1,4 @@
-"""Reads of what can be taken back: lessons, moves, snapshots."""
+"""Reads for undo: feedback and its effects, weight changes, snapshots."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -13,26 +13,26 @@ from crabpath_retrievers.outcome import RewardSource, Status, user_of
 from crabpath_retrievers.query import namespace_of
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
-    consumed,
+    consumed_turns,
     feedback,
-    moves,
+    feedback_effects,
     namespaces,
     nodes,
     snapshots,
-    taught,
+    weight_changes,
 )
 
 EdgeName = tuple[str, str, str]
-"""An edge as records name it: ids of source and target, label of its kind."""
+"""An edge by name: ids of source and target, label of its kind."""
 
 _KINDS = {kind.value: kind.label for kind in EdgeKind}
 
 
 class Stands(NamedTuple):
-    """Feedback as undoing meets it.
+    """State of stored feedback.
 
     Attributes:
-        namespace: Whose it is; None where that is not known yet.
+        namespace: Name of its namespace; None while that is not known.
     """
 
     namespace: str | None
@@ -40,7 +40,7 @@ class Stands(NamedTuple):
 
 
 class Giver(NamedTuple):
-    """Whose feedback is meant; None for anybody's."""
+    """Which feedback is meant; a field that is None does not restrict it."""
 
     user: str | None = None
     source: str | None = None
@@ -48,10 +48,10 @@ class Giver(NamedTuple):
 
     @classmethod
     def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "Giver":
-        """One as they are stored.
+        """Validate the fields.
 
         Raises:
-            InvalidInputError: A name cannot be one.
+            InvalidInputError: A user or namespace is no valid name, or the source is unknown.
         """
         if source is not None and source not in get_args(RewardSource):
             msg = f"unknown source {source!r}: use one of {', '.join(get_args(RewardSource))}"
@@ -63,25 +63,25 @@ class Giver(NamedTuple):
         )
 
     def where(self) -> list[sa.ColumnElement[bool]]:
-        """Which rows of feedback are theirs."""
+        """Conditions on the rows of the feedback table."""
         named = self._asdict().items()
         return [feedback.c[name] == value for name, value in named if value is not None]
 
 
 class FeedbackRecord(NamedTuple):
-    """Feedback as it was given, and where it stands.
+    """Stored feedback and its state.
 
     Attributes:
-        feedback_id: Under which it is kept.
-        turn_id: As it was given; None for the last turns of the namespace.
+        feedback_id: Id of the feedback.
+        turn_id: Id of the turn, as given; None for the last turns of the namespace.
         outcome: z in [-1, 1].
         status: ``waiting``, ``applied``, ``refused`` or ``undone``.
-        note: Why it was refused or undone, or what of it was ignored.
-        user: Who gave it; None where the host did not say.
-        source: In what quality.
-        namespace: Whose turn it was; None where that is not known.
+        note: Why it was refused or undone, or which parts of it were ignored.
+        user: Id of the user who gave it; None if unknown.
+        source: Kind of source, such as ``human`` or ``self``.
+        namespace: Namespace of the turn; None if unknown.
         created: Seconds since the epoch.
-        correction: What would have been right, as it was given.
+        correction: The correct answer, as given.
     """
 
     feedback_id: str
@@ -97,10 +97,11 @@ class FeedbackRecord(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What one feedback has taught.
+    """The effects of one feedback.
 
     Attributes:
-        since: How many outcomes have been learned from since, and stand.
+        taught: What it added, as far as undo needs it beside what the store subtracts itself.
+        since: Number of outcomes, not undone, that entered the baseline after it.
         episodes: Ids of the episodes that it added to.
     """
 
@@ -110,7 +111,7 @@ class Lesson(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A move of a learned weight: by which feedback, by how much, in seconds since the epoch."""
+    """A change of a learned weight: id of the feedback, amount, time in epoch seconds."""
 
     feedback_id: str
     delta: float
@@ -118,14 +119,14 @@ class Move(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot of what a namespace knew.
+    """A snapshot of the learned state of a namespace.
 
     Attributes:
-        id: Identity within the store.
-        name: As it was named; None without name.
+        id: Id within the store.
+        name: Its name; None without one.
         created: Seconds since the epoch.
-        learned: How often the namespace had learned.
-        size: Bytes that it takes.
+        learned: Version of the namespace.
+        size: Size in bytes.
     """
 
     id: str
@@ -137,21 +138,21 @@ class Snapshot(NamedTuple):
 
 
 class HistoryQueries:
-    """Reads of what namespaces have been through."""
+    """Reads of feedback, its effects, weight changes and snapshots."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def feedback(self, feedback_id: str) -> Stands | None:
-        """Where feedback stands; None when there is none with that id."""
+        """State of feedback; None for an unknown id."""
         query = sa.select(feedback.c.namespace, feedback.c.status)
         with self._store.reading() as connection:
             row = connection.execute(query.where(feedback.c.id == feedback_id)).one_or_none()
         return None if row is None else Stands(*row)
 
     def given(self, giver: Giver, limit: int) -> list[FeedbackRecord]:
-        """The feedback of a giver, newest first."""
+        """Feedback that matches a filter, newest first."""
         query = (
             sa.select(feedback)
             .where(*giver.where())
@@ -159,17 +160,19 @@ class HistoryQueries:
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return [_given(row) for row in connection.execute(query)]
+            return [_decode_record(row) for row in connection.execute(query)]
 
     def standing(self, giver: Giver) -> list[str]:
-        """Ids of the feedback of a giver that can be taken back, in the order to do it.
+        """Ids of the feedback that matches a filter and can be undone, in the order to undo it.
 
-        What waits comes first, then what was learned last.
+        Waiting feedback comes first, then applied feedback, last learned first.
         """
-        learned = sa.func.coalesce(taught.c.sequence, 0)
+        learned = sa.func.coalesce(feedback_effects.c.sequence, 0)
         query = (
             sa.select(feedback.c.id)
-            .select_from(feedback.outerjoin(taught, taught.c.feedback == feedback.c.id))
+            .select_from(
+                feedback.outerjoin(feedback_effects, feedback_effects.c.feedback == feedback.c.id)
+            )
             .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
@@ -177,22 +180,27 @@ class HistoryQueries:
             return list(connection.scalars(query))
 
     def consumer(self, turn_id: str) -> str | None:
-        """Id of the feedback that consumed a turn."""
-        query = sa.select(consumed.c.feedback).where(consumed.c.turn == turn_id)
+        """Id of the feedback that consumed a turn; None while there is none."""
+        query = sa.select(consumed_turns.c.feedback).where(consumed_turns.c.turn == turn_id)
         with self._store.reading() as connection:
             return connection.scalar(query)
 
     def lesson(self, feedback_id: str) -> Lesson | None:
-        """What feedback has taught; None where nothing of it is left, or it is not known."""
-        later = taught.alias()
+        """The effects of feedback; None when none are stored."""
+        later = feedback_effects.alias()
         since = (
-            sa.select(sa.func.coalesce(sa.func.sum(later.c.outcomes), 0))
-            .where(later.c.namespace == taught.c.namespace, later.c.sequence > taught.c.sequence)
+            sa.select(sa.func.coalesce(sa.func.sum(later.c.outcome_count), 0))
+            .where(
+                later.c.namespace == feedback_effects.c.namespace,
+                later.c.sequence > feedback_effects.c.sequence,
+            )
             .scalar_subquery()
         )
-        query = sa.select(taught.c.record, taught.c.ranker, since)
+        query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
         with self._store.reading() as connection:
-            row = connection.execute(query.where(taught.c.feedback == feedback_id)).one_or_none()
+            row = connection.execute(
+                query.where(feedback_effects.c.feedback == feedback_id)
+            ).one_or_none()
         if row is None:
             return None
         record, ranker, count = row
@@ -200,9 +208,9 @@ class HistoryQueries:
         known = Taught(
             outcomes=tuple(data["outcomes"]),
             count=data["count"],
-            spoken={memory: (a, b) for memory, (a, b) in data["spoken"].items()},
+            spoken={memory: (a, b) for memory, (a, b) in data["reliability"].items()},
             ranker=ranker,
-            told=tuple((told["note"], told["query"]) for told in data["told"]),
+            told=tuple((made["note"], made["query"]) for made in data["notes"]),
             used=tuple(data["used"]),
         )
         return Lesson(known, int(count), tuple(episode[0] for episode in data["episodes"]))
@@ -210,17 +218,19 @@ class HistoryQueries:
     def moves(
         self, namespace: str, edges: Iterable[EdgeName], most: int
     ) -> dict[EdgeName, tuple[Move, ...]]:
-        """Which feedback moved these edges in a namespace, newest first.
+        """The latest changes of learned weights by feedback, newest first.
 
         Args:
-            namespace: Whose weights.
-            edges: By name; those that nobody moved are left out.
-            most: Moves per edge.
+            namespace: Name of the namespace.
+            edges: Edges by name; those without changes are left out of the result.
+            most: Limit per edge.
         """
         wanted = set(edges)
         if not wanted:
             return {}
-        query = _moves_of(namespace, *({edge[place] for edge in wanted} for place in (0, 1)))
+        query = _select_weight_changes(
+            namespace, *({edge[place] for edge in wanted} for place in (0, 1))
+        )
         found: dict[EdgeName, list[Move]] = {}
         with self._store.reading() as connection:
             for source, target, kind, place, *move in connection.execute(query):
@@ -230,14 +240,14 @@ class HistoryQueries:
         return {edge: tuple(known) for edge, known in found.items()}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
-        """The snapshots of a namespace, or of all, newest first."""
+        """The snapshots of a namespace, or of all namespaces, newest first."""
         query = (
             sa.select(
                 snapshots.c.id,
                 namespaces.c.name.label("namespace"),
                 snapshots.c.name,
                 snapshots.c.created,
-                snapshots.c.learned,
+                snapshots.c.version,
                 sa.func.length(snapshots.c.content),
             )
             .join(namespaces, namespaces.c.key == snapshots.c.namespace)
@@ -249,37 +259,39 @@ class HistoryQueries:
             return [Snapshot(*row) for row in connection.execute(query)]
 
 
-def _given(row: sa.Row[Any]) -> FeedbackRecord:
-    said = json.loads(row.payload)
+def _decode_record(row: sa.Row[Any]) -> FeedbackRecord:
+    payload = json.loads(row.payload)
     return FeedbackRecord(
         feedback_id=row.id,
-        turn_id=said["turn_id"],
-        outcome=said["outcome"],
+        turn_id=payload["turn_id"],
+        outcome=payload["outcome"],
         status=row.status,
         note=row.note,
         user=row.user,
-        source=said["source"],
+        source=payload["source"],
         namespace=row.namespace,
         created=row.created,
-        correction=said.get("correction"),
+        correction=payload.get("correction"),
     )
 
 
-def _moves_of(namespace: str, sources: Iterable[str], targets: Iterable[str]) -> sa.Select[Any]:
-    """Moves of edges between these nodes, each with its place among those of its edge."""
-    edge = (moves.c.source, moves.c.target, moves.c.kind)
-    place = sa.func.row_number().over(partition_by=edge, order_by=moves.c.sequence.desc())
+def _select_weight_changes(
+    namespace: str, sources: Iterable[str], targets: Iterable[str]
+) -> sa.Select[Any]:
+    """Weight changes between these nodes, each with its rank from the newest of its edge."""
+    edge = (weight_changes.c.source, weight_changes.c.target, weight_changes.c.kind)
+    place = sa.func.row_number().over(partition_by=edge, order_by=weight_changes.c.sequence.desc())
     one, other = nodes.alias(), nodes.alias()
     ends: Sequence[sa.ColumnElement[bool]] = (
         one.c.id.in_(sorted(sources)),
         other.c.id.in_(sorted(targets)),
     )
-    found = (one.c.id, other.c.id, moves.c.kind, place.label("place"))
+    found = (one.c.id, other.c.id, weight_changes.c.kind, place.label("place"))
     return (
-        sa.select(*found, moves.c.cause, moves.c.delta, moves.c.created)
-        .join(namespaces, namespaces.c.key == moves.c.namespace)
-        .join(one, one.c.key == moves.c.source)
-        .join(other, other.c.key == moves.c.target)
-        .where(namespaces.c.name == namespace, moves.c.cause != "", *ends)
-        .order_by(moves.c.sequence.desc())
+        sa.select(*found, weight_changes.c.cause, weight_changes.c.delta, weight_changes.c.created)
+        .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+        .join(one, one.c.key == weight_changes.c.source)
+        .join(other, other.c.key == weight_changes.c.target)
+        .where(namespaces.c.name == namespace, weight_changes.c.cause != "", *ends)
+        .order_by(weight_changes.c.sequence.desc())
     )

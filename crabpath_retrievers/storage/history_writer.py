@@ -1,4 +1,4 @@
-"""How changes that go back are carried out: undoing feedback, keeping and restoring snapshots."""
+"""Writer of history changes: undo of feedback, and snapshots."""
 
 import json
 import time
@@ -23,7 +23,7 @@ from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_move
 
 
 class HistoryWriter(LearnedWriter):
-    """Applies, besides what was learned, what takes it back."""
+    """Applies the changes of ``LearnedWriter``, and those of ``changes.history``."""
 
     @singledispatchmethod
     def apply(self, change: object) -> None:
@@ -32,127 +32,134 @@ class HistoryWriter(LearnedWriter):
 
     @apply.register
     def _(self, change: h.UndoFeedback) -> None:
-        key, exponent = self._locked(change)
-        lesson = self._connection.execute(
-            sa.select(s.taught).where(s.taught.c.feedback == change.feedback_id)
+        key, exponent = self._lock_namespace(change)
+        effects = self._connection.execute(
+            sa.select(s.feedback_effects).where(s.feedback_effects.c.feedback == change.feedback_id)
         ).one_or_none()
-        self._holds(lesson is not None, change.feedback_id)
-        assert lesson is not None  # noqa: S101
-        last = self._last(key) == lesson.sequence
+        self._require_unchanged(effects is not None, change.feedback_id)
+        assert effects is not None  # noqa: S101
+        last = self._last_effect(key) == effects.sequence
         WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
         if last:
-            exponent = max(0.0, exponent - lesson.exponent)
-        self._learned(key, exponent=exponent, mind=change.mind)
-        record = json.loads(lesson.record)
-        self._unuse(change.namespace, record["usage"])
-        self._unstep(change.namespace, record.get("steps", []))
-        self._uncount(change.namespace, record["together"])
+            exponent = max(0.0, exponent - effects.exponent)
+        self._update_namespace(key, exponent=exponent, model=change.mind)
+        record = json.loads(effects.record)
+        self._undo_usage(change.namespace, record["usage"])
+        self._undo_transitions(change.namespace, record["transitions"])
+        self._undo_pair_counts(change.namespace, record["pair_counts"])
         for episode in record["episodes"]:
-            self._unremember(change.namespace, episode, last=last)
-        for table in (s.taught, s.consumed):
+            self._undo_episode(change.namespace, episode, last=last)
+        for table in (s.feedback_effects, s.consumed_turns):
             mine = table.c.feedback == change.feedback_id
             self._connection.execute(table.delete().where(mine))
-        self._undone(change.feedback_id, "applied", change.note)
+        self._set_undone(change.feedback_id, "applied", change.note)
 
     @apply.register
     def _(self, change: h.CancelFeedback) -> None:
-        self._undone(change.feedback_id, "waiting", change.note)
+        self._set_undone(change.feedback_id, "waiting", change.note)
 
-    def _undone(self, feedback_id: str, status: str, note: str) -> None:
+    def _set_undone(self, feedback_id: str, status: str, note: str) -> None:
         done = self._connection.execute(
             s.feedback.update()
             .where(s.feedback.c.id == feedback_id, s.feedback.c.status == status)
             .values(status="undone", note=note)
         )
-        self._holds(done.rowcount == 1, feedback_id)
+        self._require_unchanged(done.rowcount == 1, feedback_id)
 
-    def _holds(self, held: bool, what: str) -> None:  # noqa: FBT001
-        if not held:
+    def _require_unchanged(self, condition: bool, what: str) -> None:  # noqa: FBT001
+        if not condition:
             msg = f"{what!r} met another change: read again and repeat it"
             raise ConflictError(msg)
 
-    def _locked(self, change: h.UndoFeedback) -> tuple[int, float]:
-        """Key and exponent of a namespace that has learned nothing since it was read."""
+    def _lock_namespace(self, change: h.UndoFeedback) -> tuple[int, float]:
+        """Lock a namespace that has the expected version; returns its key and decay exponent."""
         row = self._connection.execute(
-            sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.learned)
+            sa.select(s.namespaces.c.key, s.namespaces.c.exponent, s.namespaces.c.version)
             .where(s.namespaces.c.name == change.namespace)
             .with_for_update()
         ).one_or_none()
-        self._holds(row is not None and row.learned == change.version, change.feedback_id)
+        self._require_unchanged(
+            row is not None and row.version == change.version, change.feedback_id
+        )
         assert row is not None  # noqa: S101
         return row.key, row.exponent
 
-    def _last(self, namespace: int) -> int:
-        """The last lesson of a namespace that stands; 0 without any."""
-        query = sa.select(sa.func.max(s.taught.c.sequence)).where(s.taught.c.namespace == namespace)
+    def _last_effect(self, namespace: int) -> int:
+        """Sequence number of the latest effects of feedback in a namespace; 0 without any."""
+        query = sa.select(sa.func.max(s.feedback_effects.c.sequence)).where(
+            s.feedback_effects.c.namespace == namespace
+        )
         return self._connection.scalar(query) or 0
 
-    def _learned(self, namespace: int, **values: Any) -> None:
-        """Let a namespace know something else; whoever keeps what it knew notices."""
+    def _update_namespace(self, namespace: int, **values: Any) -> None:
+        """Update a namespace and increment its version, which invalidates caches."""
         self._connection.execute(
             s.namespaces.update()
             .where(s.namespaces.c.key == namespace)
-            .values(learned=s.namespaces.c.learned + 1, **values)
+            .values(version=s.namespaces.c.version + 1, **values)
         )
 
-    def _unuse(self, name: str, uses: list[Sequence[float]]) -> None:
+    def _undo_usage(self, name: str, uses: list[Sequence[float]]) -> None:
         alive = alive_of(self._connection, {int(use[0]) for use in uses})
         to = standing_keys(self._connection, alive)
-        taken = []
-        for node, wins, losses, *rest in uses:
-            if node in alive:  # lessons before schema 5 know of no decay
-                taken.append(
-                    (to.get(int(node), int(node)), -wins, -losses, -(rest[0] if rest else 0.0))
-                )
-        self.apply(c.CountUse(name, tuple(taken)))
+        negated = [
+            (to.get(int(node), int(node)), -wins, -losses, -decay)
+            for node, wins, losses, decay in uses
+            if node in alive
+        ]
+        self.apply(c.CountUse(name, tuple(negated)))
 
-    def _unstep(self, name: str, steps: list[Sequence[Any]]) -> None:
+    def _undo_transitions(self, name: str, steps: list[Sequence[Any]]) -> None:
         found = [Step(*step) for step in steps]
         alive = alive_of(self._connection, {step.region for step in found}) | {0}
-        taken = [Step(*step.place, *(-n for n in step.counts)) for step in found]
-        self.apply(CountSteps(name, tuple(step for step in taken if step.region in alive)))
+        negated = [Step(*step.place, *(-n for n in step.counts)) for step in found]
+        self.apply(CountSteps(name, tuple(step for step in negated if step.region in alive)))
 
-    def _uncount(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
+    def _undo_pair_counts(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
         alive = alive_of(self._connection, {node for a, b, *_ in pairs for node in (a, b)})
         to = standing_keys(self._connection, alive)
-        taken = [
+        negated = [
             (to.get(a, a), to.get(b, b), EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive
         ]
-        # Those that the feedback had lowered come back, so the row may have to be made.
-        self.apply(c.CountTogether(name, tuple(taken)))
+        # Counts that the feedback had lowered rise again, so a row may have to be created.
+        self.apply(c.CountTogether(name, tuple(negated)))
 
-    def _unremember(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
-        identity, turns, documents, clock, *rest = episode
-        told = rest[0] if rest else turns  # lessons of schema 3 do not say
-        user = rest[1] if len(rest) > 1 else None
+    def _undo_episode(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
+        identity, turns, documents, clock, told, user = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
             to = standing_ids(self._connection, documents)
-            less: dict[str, float] = {}
+            negated_credit: dict[str, float] = {}
             for node, credit in documents.items():
-                less[to.get(node, node)] = less.get(to.get(node, node), 0.0) - credit
+                negated_credit[to.get(node, node)] = (
+                    negated_credit.get(to.get(node, node), 0.0) - credit
+                )
             then = row.clock if clock is None or not last else clock
             vector = unpack(row.embedding)
-            self.apply(c.KeepEpisode(name, identity, "", vector, -turns, -told, less, then, user))
+            self.apply(
+                c.KeepEpisode(name, identity, "", vector, -turns, -told, negated_credit, then, user)
+            )
 
     @apply.register
     def _(self, change: h.TakeSnapshot) -> None:
         query = sa.select(s.namespaces).where(s.namespaces.c.name == change.namespace)
         row = self._connection.execute(query.with_for_update()).one_or_none()
-        self._holds(row is not None, change.namespace)
+        self._require_unchanged(row is not None, change.namespace)
         assert row is not None  # noqa: S101
-        moved = sa.select(sa.func.max(s.moves.c.sequence)).where(s.moves.c.namespace == row.key)
+        last_change = sa.select(sa.func.max(s.weight_changes.c.sequence)).where(
+            s.weight_changes.c.namespace == row.key
+        )
         self._connection.execute(
             s.snapshots.insert().values(
                 id=change.id,
                 namespace=row.key,
                 name=change.name,
                 created=time.time(),
-                learned=row.learned,
-                moves=self._connection.scalar(moved) or 0,
-                taught=self._last(row.key),
-                content=packed(self._connection, row.key, row.exponent, row.mind),
+                version=row.version,
+                last_weight_change=self._connection.scalar(last_change) or 0,
+                last_feedback_effect=self._last_effect(row.key),
+                content=packed(self._connection, row.key, row.exponent, row.model),
             )
         )
 
@@ -161,18 +168,21 @@ class HistoryWriter(LearnedWriter):
         kept = self._connection.execute(
             sa.select(s.snapshots).where(s.snapshots.c.id == change.id)
         ).one_or_none()
-        self._holds(kept is not None, change.id)
+        self._require_unchanged(kept is not None, change.id)
         assert kept is not None  # noqa: S101
         content = unpacked(kept.content)
-        self._learned(kept.namespace, exponent=content.exponent, mind=content.mind)
-        # What came later is taken back by this, and must not be taken back again.
-        for table, known in ((s.moves, kept.moves), (s.taught, kept.taught)):
+        self._update_namespace(kept.namespace, exponent=content.exponent, model=content.model)
+        # The restored state lacks later changes, so nothing is left of them to undo.
+        for table, known in (
+            (s.weight_changes, kept.last_weight_change),
+            (s.feedback_effects, kept.last_feedback_effect),
+        ):
             later = sa.and_(table.c.namespace == kept.namespace, table.c.sequence > known)
             self._connection.execute(table.delete().where(later))
-        self._replace(kept.namespace, content)
+        self._restore_tables(kept.namespace, content)
         self._connection.execute(unknown_moves(kept.namespace))
 
-    def _replace(self, namespace: int, content: Content) -> None:
+    def _restore_tables(self, namespace: int, content: Content) -> None:
         alive = alive_of(self._connection, content.nodes()) | {0}  # the target of STOP
         for table, rows in content.rows(namespace, alive):
             self._connection.execute(table.delete().where(table.c.namespace == namespace))

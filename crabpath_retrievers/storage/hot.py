@@ -1,6 +1,6 @@
-"""Statements of the hot path: compiled once by SQLAlchemy, run on the driver's own cursor.
+"""Statements that SQLAlchemy compiles once and that then run on the cursor of the driver.
 
-Executing through SQLAlchemy costs 0.1 ms more per statement than the statements themselves.
+Execution through SQLAlchemy adds 0.1 ms to every statement, more than the statement takes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 @contextmanager
 def hot_cursor(connection: sa.Connection) -> Iterator[Any]:
-    """The driver's own cursor; its errors come out as SQLAlchemy's, dead connections are dropped.
+    """Open a cursor of the driver; raises its errors as SQLAlchemy's.
 
     Args:
-        connection: An open connection.
+        connection: An open connection; invalidated when the error says that it is dead.
     """
     dialect = connection.dialect
     cursor = connection.connection.cursor()
@@ -34,10 +34,10 @@ def hot_cursor(connection: sa.Connection) -> Iterator[Any]:
 
 
 class HotSelect:
-    """A select with expanding parameters, compiled per dialect and length of its lists.
+    """A select that is compiled once per dialect and length of its list parameters.
 
-    Lists are padded to the next power of two by repeating their last value, so that few shapes
-    are ever compiled; an empty list matches nothing, because NULL equals nothing.
+    Lists are padded to the next power of two by repeating their last value, so that few lengths
+    occur; an empty list becomes ``[NULL]``, which matches no row.
     """
 
     def __init__(self, statement: sa.SelectBase) -> None:
@@ -55,10 +55,10 @@ class HotSelect:
 
         Args:
             connection: An open connection.
-            parameters: Scalars, and lists for the expanding parameters; of tuples where several
-                columns are compared at once, then at least one.
+            parameters: Scalars, and lists for the expanding parameters; non-empty lists of tuples
+                where several columns are compared at once.
         """
-        padded = {k: _padded(v) if isinstance(v, list) else v for k, v in parameters.items()}
+        padded = {k: _pad_list(v) if isinstance(v, list) else v for k, v in parameters.items()}
         shape = (
             connection.dialect.name,
             *(len(v) if isinstance(v, list) else 0 for v in padded.values()),
@@ -66,7 +66,7 @@ class HotSelect:
         if shape not in self._compiled:
             self._compiled[shape] = self._compile(connection, padded)
         text, order = self._compiled[shape]
-        flat = _flat(padded)
+        flat = _flatten_lists(padded)
         with hot_cursor(connection) as cursor:
             cursor.execute(text, flat if order is None else tuple(flat[name] for name in order))
             return cursor.fetchall()  # type: ignore[no-any-return]
@@ -82,27 +82,27 @@ class HotSelect:
 
 
 class HotWrite:
-    """A write without lists, compiled per dialect."""
+    """An insert, update or delete without list parameters, compiled once per dialect."""
 
     def __init__(self, build: Callable[[Callable[..., Any]], Any]) -> None:
         """Prepare a statement.
 
         Args:
-            build: Makes it from the dialect's insert, which knows conflicts; all values are named
-                parameters.
+            build: Builds it from the insert function of the dialect, which supports ON CONFLICT;
+                all values are named parameters.
         """
         self._build = build
         self._compiled: dict[str, tuple[str, tuple[str, ...] | None]] = {}
 
     def run(self, connection: sa.Connection, row: Mapping[str, Any]) -> int:
-        """Run it once; returns how many rows it changed."""
+        """Run it once; returns the number of changed rows."""
         text, order = self._text(connection)
         with hot_cursor(connection) as cursor:
             cursor.execute(text, row if order is None else tuple(row[name] for name in order))
             return int(cursor.rowcount)
 
     def run_all(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run it for every row; for none it does nothing."""
+        """Run it once per row."""
         if not rows:
             return
         text, order = self._text(connection)
@@ -121,17 +121,17 @@ class HotWrite:
 
 
 def inserted(insert: Callable[..., Any], table: sa.Table, **given: Any) -> Any:
-    """An insert whose values are parameters named like the columns, but for those ``given``.
+    """Build an insert whose parameters are named like the columns, except for ``given`` values.
 
-    A surrogate key is left to the database.
+    The database generates the surrogate key, if there is one.
     """
-    own = table.autoincrement_column
-    values = {c.name: sa.bindparam(c.name, type_=c.type) for c in table.c if c is not own}
+    generated = table.autoincrement_column
+    values = {c.name: sa.bindparam(c.name, type_=c.type) for c in table.c if c is not generated}
     return insert(table).values({**values, **given}).inline()
 
 
 def upserted(insert: Callable[..., Any], table: sa.Table) -> Any:
-    """As :func:`inserted`; where the key is known the other columns are replaced."""
+    """As :func:`inserted`, but an existing row with the same primary key is replaced."""
     statement = inserted(insert, table)
     key = list(table.primary_key.columns)
     update = {
@@ -140,8 +140,8 @@ def upserted(insert: Callable[..., Any], table: sa.Table) -> Any:
     return statement.on_conflict_do_update(index_elements=key, set_=update)
 
 
-def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Every value under the name that the compiled statement gives it."""
+def _flatten_lists(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names that the compiled statement gives its parameters."""
     flat: dict[str, Any] = {}
     for name, value in parameters.items():
         if not isinstance(value, list):
@@ -155,7 +155,7 @@ def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _padded(values: list[Any]) -> list[Any]:
+def _pad_list(values: list[Any]) -> list[Any]:
     if not values:
         return [None]
     size = 1 << (len(values) - 1).bit_length()

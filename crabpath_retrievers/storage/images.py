@@ -1,4 +1,4 @@
-"""Rows as they were and as they became: written, and taken back to the last bit."""
+"""Row changes, as pairs of before and after: how they are written, and undone exactly."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,19 +13,22 @@ from crabpath_retrievers.storage.replaced import standing_keys
 
 Row = dict[str, Any]
 Image = tuple[str, Row | None, Row | None]
-"""Table, the row before, the row after; None where there was or is none."""
+"""Name of the table, the row before, the row after; None for no row."""
 
 TABLES: Mapping[str, sa.Table] = {
-    "moves": s.moves,
+    "weight_changes": s.weight_changes,
     "edges": s.edges,
     "overlay": s.overlay,
-    "counts": s.counts,
+    "pair_counts": s.pair_counts,
     "usage": s.usage,
 }
-"""Rows that speak of nodes and move with them. Moves first: weights stand on them."""
+"""Tables of rows that move with a node. Weight changes come first: weights depend on them."""
 
-SUMS: Mapping[str, tuple[str, ...]] = {"counts": ("count",), "usage": ("wins", "losses", "decay")}
-"""Columns that add up, by table."""
+SUMS: Mapping[str, tuple[str, ...]] = {
+    "pair_counts": ("count",),
+    "usage": ("wins", "losses", "decay"),
+}
+"""Counter columns by table."""
 
 _AT_ONCE = 500
 _ENDS = ("source", "target", "node")
@@ -44,7 +47,8 @@ def rows_at(
     found: dict[tuple[Any, ...], Row] = {}
     for part in parts(dict.fromkeys(keys), _AT_ONCE):
         query = sa.select(TABLES[table]).where(sa.tuple_(*columns).in_(part))
-        for place, column in enumerate(columns):  # SQLite finds no index for rows of values
+        # SQLite uses no index for comparisons of row values.
+        for place, column in enumerate(columns):
             query = query.where(column.in_({key[place] for key in part}))
         for row in connection.execute(query).mappings():
             found[key_of(table, row)] = dict(row)
@@ -52,20 +56,20 @@ def rows_at(
 
 
 def write(connection: sa.Connection, insert: Callable[..., Any], images: Iterable[Image]) -> None:
-    """Let rows be as they are after; those that go, go first."""
-    gone: dict[str, list[Row]] = defaultdict(list)
-    come: dict[str, list[Row]] = defaultdict(list)
+    """Write the rows after; deletions come first."""
+    deleted: dict[str, list[Row]] = defaultdict(list)
+    upserted: dict[str, list[Row]] = defaultdict(list)
     for table, before, after in images:
         if after is not None:
-            come[table].append(after)
+            upserted[table].append(after)
         elif before is not None:
-            gone[table].append(before)
-    for name, rows in gone.items():
+            deleted[table].append(before)
+    for name, rows in deleted.items():
         key = TABLES[name].primary_key.columns
         own = [column == sa.bindparam(f"the_{column.name}") for column in key]
         keys = [{f"the_{column.name}": row[column.name] for column in key} for row in rows]
         connection.execute(TABLES[name].delete().where(*own), keys)
-    for name, rows in come.items():
+    for name, rows in upserted.items():
         key = TABLES[name].primary_key.columns
         new = insert(TABLES[name])
         others = {c.name: new.excluded[c.name] for c in TABLES[name].c if c.name not in key}
@@ -76,99 +80,109 @@ def write(connection: sa.Connection, insert: Callable[..., Any], images: Iterabl
 def restore(
     connection: sa.Connection, insert: Callable[..., Any], images: Sequence[Image]
 ) -> list[Image]:
-    """Let rows be as they were before, but for what was learned since.
+    """Undo row changes, but keep what was learned since.
 
-    A row that is not as it was left stays as it is; of counts, what came since is kept, and what
-    was taken back since does not come back. A weight comes back with what had moved it, unless
-    that was undone.
+    A row that changed since is kept as it is. Counters keep what was added since, and what was
+    subtracted since is not restored. A weight is restored with the changes that led to it, unless
+    their feedback was undone.
 
     Args:
         connection: An open transaction.
-        insert: The dialect's insert with ON CONFLICT.
-        images: What was changed; of sums, the rows that went are followed by that which they
-            went into.
+        insert: The insert function of the dialect, with ON CONFLICT.
+        images: The row changes; for counters, deleted rows come before the row that they were
+            added to.
 
     Returns:
-        What was written.
+        The row changes that were written.
     """
     written: list[Image] = []
     for table in TABLES:
-        mine = [image for image in images if image[0] == table]
-        now = rows_at(connection, table, (key_of(table, b or a or {}) for _, b, a in mine))
-        wanted: list[Image] = []
-        owed: dict[str, float] = {}  # what was taken back since from a sum of several rows
-        for _, before, after in reversed(mine):
+        of_table = [image for image in images if image[0] == table]
+        now = rows_at(connection, table, (key_of(table, b or a or {}) for _, b, a in of_table))
+        changes: list[Image] = []
+        shortfall: dict[str, float] = {}  # subtracted since from a sum of several rows
+        for _, before, after in reversed(of_table):
             current = now.get(key_of(table, before or after or {}))
-            owed = owed if after is None else _owed(table, before, after, current)
-            then = before if current == after else _since(table, before, after, current)
-            then = _without(then, owed) if after is None else then
-            if then != current:
-                wanted.append((table, current, then))
-        found = _possible(connection, table, wanted)
+            shortfall = (
+                shortfall if after is None else _find_shortfall(table, before, after, current)
+            )
+            previous = (
+                before if current == after else _subtract_change(table, before, after, current)
+            )
+            previous = _subtract_shortfall(previous, shortfall) if after is None else previous
+            if previous != current:
+                changes.append((table, current, previous))
+        found = _filter_writable(connection, table, changes)
         write(connection, insert, found)
         written += found
     return written
 
 
-def _since(table: str, before: Row | None, after: Row | None, now: Row | None) -> Row | None:
-    """A row that was changed since: of counts without what the change had added."""
+def _subtract_change(
+    table: str, before: Row | None, after: Row | None, now: Row | None
+) -> Row | None:
+    """A row that changed since; counters without what the undone change had added."""
     if table not in SUMS:
         return now
     some = now or before or after or {}
     left = {
-        name: max(0.0, _of(before, name) + _of(now, name) - _of(after, name))
+        name: max(0.0, _value(before, name) + _value(now, name) - _value(after, name))
         for name in SUMS[table]
     }
     return {**some, **left} if any(left.values()) else None
 
 
-def _owed(table: str, before: Row | None, after: Row, now: Row | None) -> dict[str, float]:
-    """By how much more has gone from a sum than it had before."""
-    short = {n: _of(after, n) - _of(before, n) - _of(now, n) for n in SUMS.get(table, ())}
-    return {name: amount for name, amount in short.items() if amount > 0}
+def _find_shortfall(
+    table: str, before: Row | None, after: Row, now: Row | None
+) -> dict[str, float]:
+    """By how much a counter is below its value before the undone change."""
+    missing = {
+        n: _value(after, n) - _value(before, n) - _value(now, n) for n in SUMS.get(table, ())
+    }
+    return {name: amount for name, amount in missing.items() if amount > 0}
 
 
-def _without(row: Row | None, owed: dict[str, float]) -> Row | None:
-    """A row that comes back, less what is owed, which is less then; None where nothing is left."""
-    if row is None or not owed:
+def _subtract_shortfall(row: Row | None, shortfall: dict[str, float]) -> Row | None:
+    """A restored row minus the shortfall, which is reduced by that; None if no count is left."""
+    if row is None or not shortfall:
         return row
     new = dict(row)
-    for name, amount in owed.items():
+    for name, amount in shortfall.items():
         new[name] = max(0.0, row[name] - amount)
-        owed[name] = max(0.0, amount - row[name])
-    return new if any(new[name] for name in owed) else None
+        shortfall[name] = max(0.0, amount - row[name])
+    return new if any(new[name] for name in shortfall) else None
 
 
-def _of(row: Row | None, name: str) -> float:
+def _value(row: Row | None, name: str) -> float:
     return 0.0 if row is None else float(row[name])
 
 
-def _possible(connection: sa.Connection, table: str, images: Sequence[Image]) -> list[Image]:
-    """Those that can be written: their nodes and namespaces are there, and what moved them."""
-    back = [after for _, _, after in images if after is not None]
-    if not back:
+def _filter_writable(connection: sa.Connection, table: str, images: Sequence[Image]) -> list[Image]:
+    """The changes that can be written: nodes, namespaces and weight changes exist."""
+    restored = [after for _, _, after in images if after is not None]
+    if not restored:
         return list(images)
-    ends = {row[name] for row in back for name in _ENDS if name in row}
-    seen = (alive_of(connection, ends) | {0}) - standing_keys(connection, ends).keys()
+    ends = {row[name] for row in restored for name in _ENDS if name in row}
+    existing = (alive_of(connection, ends) | {0}) - standing_keys(connection, ends).keys()
     query = sa.select(s.namespaces.c.key)
-    spaces = {row["namespace"] for row in back if "namespace" in row}
-    known = set(connection.scalars(query.where(s.namespaces.c.key.in_(spaces))))
-    undone = _undone(connection, back) if table == "moves" else set()
-    moved = _moved(connection, back) if table == "overlay" else None
+    namespace_keys = {row["namespace"] for row in restored if "namespace" in row}
+    namespaces = set(connection.scalars(query.where(s.namespaces.c.key.in_(namespace_keys))))
+    undone = _find_undone(connection, restored) if table == "weight_changes" else set()
+    changed_edges = _find_changed_edges(connection, restored) if table == "overlay" else None
 
-    def fits(row: Row) -> bool:
+    def is_writable(row: Row) -> bool:
         return (
-            all(row[name] in seen for name in _ENDS if name in row)
-            and ("namespace" not in row or row["namespace"] in known)
+            all(row[name] in existing for name in _ENDS if name in row)
+            and ("namespace" not in row or row["namespace"] in namespaces)
             and row.get("cause") not in undone
-            and (moved is None or key_of("overlay", row) in moved)
+            and (changed_edges is None or key_of("overlay", row) in changed_edges)
         )
 
-    return [image for image in images if image[2] is None or fits(image[2])]
+    return [image for image in images if image[2] is None or is_writable(image[2])]
 
 
-def _undone(connection: sa.Connection, moves: Sequence[Row]) -> set[str]:
-    """Feedback among the causes that was undone."""
+def _find_undone(connection: sa.Connection, moves: Sequence[Row]) -> set[str]:
+    """Ids of undone feedback among the causes."""
     query = sa.select(s.feedback.c.id).where(s.feedback.c.status == "undone")
     return {
         cause
@@ -177,13 +191,18 @@ def _undone(connection: sa.Connection, moves: Sequence[Row]) -> set[str]:
     }
 
 
-def _moved(connection: sa.Connection, weights: Sequence[Row]) -> set[tuple[Any, ...]]:
-    """The edges among these that something has moved."""
-    columns = (s.moves.c.namespace, s.moves.c.source, s.moves.c.target, s.moves.c.kind)
+def _find_changed_edges(connection: sa.Connection, weights: Sequence[Row]) -> set[tuple[Any, ...]]:
+    """The edges among these for which weight changes are stored."""
+    columns = (
+        s.weight_changes.c.namespace,
+        s.weight_changes.c.source,
+        s.weight_changes.c.target,
+        s.weight_changes.c.kind,
+    )
     return {
         tuple(row)
         for part in parts({row["source"] for row in weights})
         for row in connection.execute(
-            sa.select(*columns).where(s.moves.c.source.in_(part)).distinct()
+            sa.select(*columns).where(s.weight_changes.c.source.in_(part)).distinct()
         )
     }

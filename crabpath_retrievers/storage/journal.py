@@ -1,4 +1,4 @@
-"""The journal of changes: how rows are written, and which belong to one maintenance."""
+"""The journal of changes, from which maintenance is undone."""
 
 import json
 import time
@@ -17,14 +17,14 @@ def write_down(
     namespace: str | None = None,
     inverse: object = None,
 ) -> None:
-    """Write down what was done; texts never enter: what is forgotten must be gone.
+    """Add a row to the journal. It must never hold texts, which could not be forgotten then.
 
     Args:
         connection: An open transaction.
-        change: What kind of change.
+        change: Kind of the change.
         payload: What it did, JSON-safe.
-        namespace: By name, where it is about one.
-        inverse: What takes it back, JSON-safe; None where nothing does.
+        namespace: Name of the namespace that it concerns; None for several or none.
+        inverse: What undo needs, JSON-safe; None for changes that cannot be undone.
     """
     connection.execute(
         journal.insert().values(
@@ -35,8 +35,3 @@ def write_down(
             inverse=None if inverse is None else json.dumps(inverse),
         )
     )
-
-
-def of_run(run: str) -> sa.ColumnElement[bool]:
-    """Whether a row tells of the maintenance with this id."""
-    return journal.c.payload.contains(json.dumps({"run": run})[1:-1], autoescape=True)

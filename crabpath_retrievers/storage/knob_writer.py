@@ -1,4 +1,4 @@
-"""How knobs of a namespace are set, and put back by what the journal keeps."""
+"""Write the knobs of a namespace, and undo that from the journal."""
 
 import sqlalchemy as sa
 
@@ -9,22 +9,22 @@ from crabpath_retrievers.storage.schema import namespaces
 
 
 def set_knobs(connection: sa.Connection, change: SetKnobs) -> None:
-    """Set the knobs of a namespace, and what is known of turning them.
+    """Set the knobs and the tuning state of a namespace.
 
     Args:
         connection: An open transaction.
-        change: Both, and what they were.
+        change: New values, and the values that are expected in the store.
 
     Raises:
-        ConflictError: They are not any more what they were.
+        ConflictError: The stored values are not the expected ones.
     """
-    own = namespaces.c.name == change.namespace
-    query = sa.select(namespaces.c.knobs, namespaces.c.tuning).where(own).with_for_update()
+    is_namespace = namespaces.c.name == change.namespace
+    query = sa.select(namespaces.c.knobs, namespaces.c.tuning).where(is_namespace).with_for_update()
     if tuple(connection.execute(query).one()) != change.before:
         msg = f"the knobs of {change.namespace!r} met another change: read again and repeat it"
         raise ConflictError(msg)
     values = {"knobs": change.knobs, "tuning": change.tuning}
-    connection.execute(namespaces.update().where(own).values(values))
+    connection.execute(namespaces.update().where(is_namespace).values(values))
     if change.knobs != change.before[0]:
         payload = {"run": change.run, "knobs": change.knobs, "why": list(change.why)}
         inverse = {"before": change.before[0], "after": change.knobs}
@@ -34,13 +34,15 @@ def set_knobs(connection: sa.Connection, change: SetKnobs) -> None:
 def put_back(
     connection: sa.Connection, namespace: str, before: str | None, now: str | None
 ) -> None:
-    """Give a namespace its former knobs, unless they were turned again since.
+    """Restore the knobs of a namespace, unless they were changed again since.
 
     Args:
         connection: An open transaction.
-        namespace: Whose.
-        before: Its former knobs, as JSON.
-        now: What they were set to then.
+        namespace: Name of the namespace.
+        before: Knobs to restore, as JSON.
+        now: Knobs that the change to undo had set.
     """
-    own = sa.and_(namespaces.c.name == namespace, namespaces.c.knobs.is_not_distinct_from(now))
-    connection.execute(namespaces.update().where(own).values(knobs=before))
+    is_namespace = sa.and_(
+        namespaces.c.name == namespace, namespaces.c.knobs.is_not_distinct_from(now)
+    )
+    connection.execute(namespaces.update().where(is_namespace).values(knobs=before))

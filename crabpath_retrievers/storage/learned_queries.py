@@ -1,4 +1,4 @@
-"""Reads of what namespaces have learned, and of the feedback that waits."""
+"""Reads of the learned state of namespaces, and of feedback."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -20,29 +20,29 @@ from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.schema import (
-    consumed,
-    counts,
+    aliases,
+    consumed_turns,
     episodes,
     feedback,
     namespaces,
     nodes,
     overlay,
-    replaced,
+    pair_counts,
     usage,
 )
 
 Triple = tuple[int, int, EdgeKind]
-"""An edge: keys of its source and target, and its kind."""
+"""An edge: keys of source and target, and its kind."""
 
 
 class Learned(NamedTuple):
-    """What a namespace has learned of ranking.
+    """State of a namespace.
 
     Attributes:
-        version: How often it has learned.
-        mind: What it knows, as JSON; None before the first time.
-        frozen: Whether it may learn no more.
-        knobs: Those of its own, as JSON.
+        version: Incremented by every change of learned state; 0 at the start.
+        mind: Its ranking model as JSON; None before it first learned.
+        frozen: Whether learning is stopped.
+        knobs: Settings that override the configured ones, as JSON; None for none.
     """
 
     version: int
@@ -52,9 +52,14 @@ class Learned(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """Remembered turns of one question: credit by node id, clock when it was added to.
+    """Turns with the same query.
 
-    Of ``told`` turns the host said what was used; of the others it was guessed.
+    Attributes:
+        turns: Number of turns.
+        told: How many of them have the used documents named by the host.
+        documents: Credit by node id; below 0 for documents that were not used.
+        vector: Unit query vector, shape ``[d]``, half precision.
+        clock: Turn in which it was last added to.
     """
 
     id: str
@@ -67,7 +72,7 @@ class Episode(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """How often a document was used when returned, and not; nats that failures took from it."""
+    """Turns that used a returned document, turns that did not; nats of reward lost by failures."""
 
     wins: float
     losses: float
@@ -75,7 +80,7 @@ class Usage(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Feedback as it stands in the store, with the unit vector of its correction if it has one."""
+    """Stored feedback; ``vector`` is the unit vector of its correction, shape ``[d]``, or None."""
 
     sequence: int
     feedback: Feedback
@@ -86,16 +91,16 @@ class Kept(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """Feedback that this program cannot read, by its place in the order and its id."""
+    """Stored feedback that cannot be decoded, and the reason."""
 
     sequence: int
     id: str
     why: str
 
 
-_MIND = HotSelect(
+_STATE = HotSelect(
     sa.select(
-        namespaces.c.learned, namespaces.c.mind, namespaces.c.frozen, namespaces.c.knobs
+        namespaces.c.version, namespaces.c.model, namespaces.c.frozen, namespaces.c.knobs
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
 _USAGE = HotSelect(
@@ -104,33 +109,41 @@ _USAGE = HotSelect(
         usage.c.node.in_(sa.bindparam("keys", expanding=True)),
     )
 )
-_EPISODE = (
+_EPISODE_COLUMNS = (
     episodes.c.id,
     episodes.c.query,
     episodes.c.turns,
-    episodes.c.told,
+    episodes.c.labelled_turns,
     episodes.c.documents,
     episodes.c.embedding,
     episodes.c.clock,
 )
-# As a sum, lest the index of namespaces be used, which leads to all of their episodes.
-_OWN = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
+# The sum keeps the planner from the index on namespaces, which leads to all their episodes.
+_IN_NAMESPACE = episodes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
 _EPISODES = HotSelect(
     sa.union_all(
-        sa.select(*_EPISODE).where(_OWN, episodes.c.id.in_(sa.bindparam("ids", expanding=True))),
-        sa.select(*_EPISODE).where(_OWN, episodes.c.indexed == sa.literal_column("0")),
+        sa.select(*_EPISODE_COLUMNS).where(
+            _IN_NAMESPACE, episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+        ),
+        sa.select(*_EPISODE_COLUMNS).where(
+            _IN_NAMESPACE, episodes.c.indexed == sa.literal_column("0")
+        ),
     )
 )
-_VOICES = HotSelect(sa.select(episodes.c.voices).where(episodes.c.id == sa.bindparam("id")))
-_PILE = HotSelect(sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0")))
+_CREDIT_BY_USER = HotSelect(
+    sa.select(episodes.c.credit_by_user).where(episodes.c.id == sa.bindparam("id"))
+)
+_UNINDEXED_COUNT = HotSelect(
+    sa.select(sa.func.count()).where(episodes.c.indexed == sa.literal_column("0"))
+)
 _OF_SOURCES = (
     namespaces.c.name == sa.bindparam("name"),
     sa.literal_column("source").in_(sa.bindparam("sources", expanding=True)),
 )
-_ANSWERING = replaced.c.place == sa.literal_column("0")
+_IS_PRIMARY = aliases.c.position == sa.literal_column("0")
 _KEYS = HotSelect(
-    sa.select(nodes.c.id, sa.func.coalesce(replaced.c.standing, nodes.c.key))
-    .select_from(nodes.outerjoin(replaced, sa.and_(replaced.c.node == nodes.c.key, _ANSWERING)))
+    sa.select(nodes.c.id, sa.func.coalesce(aliases.c.target, nodes.c.key))
+    .select_from(nodes.outerjoin(aliases, sa.and_(aliases.c.node == nodes.c.key, _IS_PRIMARY)))
     .where(nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
 )
 _WEIGHTS = HotSelect(
@@ -139,7 +152,7 @@ _WEIGHTS = HotSelect(
         overlay.c.target,
         overlay.c.kind,
         overlay.c.weight,
-        overlay.c.mark,
+        overlay.c.decay_at,
         namespaces.c.exponent,
         nodes.c.authority,
     )
@@ -153,11 +166,13 @@ _WEIGHTS = HotSelect(
     )
 )
 _COUNTS = HotSelect(
-    sa.select(counts.c.source, counts.c.target, counts.c.kind, counts.c["count"])
-    .join(namespaces, namespaces.c.key == counts.c.namespace)
+    sa.select(
+        pair_counts.c.source, pair_counts.c.target, pair_counts.c.kind, pair_counts.c["count"]
+    )
+    .join(namespaces, namespaces.c.key == pair_counts.c.namespace)
     .where(*_OF_SOURCES)
 )
-_KEPT = (
+_FEEDBACK_COLUMNS = (
     feedback.c.id,
     feedback.c.sequence,
     feedback.c.payload,
@@ -166,58 +181,58 @@ _KEPT = (
     feedback.c.created,
     feedback.c.embedding,
 )
-_FEEDBACK = HotSelect(sa.select(*_KEPT).where(feedback.c.id == sa.bindparam("id")))
+_FEEDBACK = HotSelect(sa.select(*_FEEDBACK_COLUMNS).where(feedback.c.id == sa.bindparam("id")))
 
 
 class LearnedQueries:
-    """Reads whose cost depends on what is asked for, never on how much was learned."""
+    """Reads of learned state; but for ``episode_ids``, cost does not grow with what was learned."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def learned(self, namespace: str) -> Learned:
-        """What the namespace has learned of ranking."""
+        """State of a namespace; that of an unknown one has version 0."""
         with self._store.reading() as connection:
-            rows = _MIND.rows(connection, {"name": namespace})
+            rows = _STATE.rows(connection, {"name": namespace})
         version, mind, frozen, knobs = rows[0] if rows else (0, None, 0, None)
         return Learned(version, mind, bool(frozen), knobs)
 
     def tuning(self, namespace: str) -> tuple[str | None, str | None]:
-        """Knobs of the namespace and what is known of turning them, as JSON."""
+        """Knobs and tuning state of a namespace, as JSON; None where there are none."""
         query = sa.select(namespaces.c.knobs, namespaces.c.tuning)
         with self._store.reading() as connection:
             row = connection.execute(query.where(namespaces.c.name == namespace)).one_or_none()
         return (None, None) if row is None else (row.knobs, row.tuning)
 
     def usage(self, namespace: int, keys: Sequence[int]) -> dict[int, Usage]:
-        """What is known of the use of those nodes that have any; ``namespace`` and nodes by key."""
+        """Usage counts by key of the node, of nodes that have any; ``namespace`` is a key."""
         with self._store.reading() as connection:
             rows = _USAGE.rows(connection, {"namespace": namespace, "keys": list(keys)})
         return {key: Usage(*counts) for key, *counts in rows}
 
     def episodes(self, namespace: int, ids: Sequence[str]) -> list[Episode]:
-        """The episodes with these ids, and all that no index knows yet."""
+        """The episodes with these ids, and all that are queued for the index."""
         with self._store.reading() as connection:
             rows = _EPISODES.rows(connection, {"namespace": namespace, "ids": list(ids)})
-        return _episodes({row[0]: row for row in rows}.values())
+        return _decode_episodes({row[0]: row for row in rows}.values())
 
     def voices(self, episode: str) -> dict[str, dict[str, float]]:
-        """What users have said in an episode: credit by node id, by user."""
+        """Credit of an episode by user id and node id."""
         with self._store.reading() as connection:
-            rows = _VOICES.rows(connection, {"id": episode})
+            rows = _CREDIT_BY_USER.rows(connection, {"id": episode})
         return json.loads(rows[0][0]) if rows and rows[0][0] else {}
 
     def latest_episodes(self, namespace: int, limit: int) -> list[Episode]:
-        """The last episodes of a namespace, for indexes that keep none."""
+        """The latest episodes of a namespace, for vector indexes that hold no episodes."""
         query = (
-            sa.select(*_EPISODE)
+            sa.select(*_EPISODE_COLUMNS)
             .where(episodes.c.namespace == namespace)
             .order_by(episodes.c.clock.desc())
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return _episodes(connection.execute(query))
+            return _decode_episodes(connection.execute(query))
 
     def episode_ids(self, namespace: int) -> list[str]:
         """Ids of all episodes of a namespace."""
@@ -226,25 +241,27 @@ class LearnedQueries:
             return list(connection.scalars(query))
 
     def pile(self) -> int:
-        """How many episodes no index knows yet."""
+        """Number of episodes that are queued for the index."""
         with self._store.reading() as connection:
-            ((count,),) = _PILE.rows(connection, {})
+            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
         return int(count)
 
     def unindexed(self) -> list[tuple[int, Episode]]:
-        """Episodes whose vectors cannot be searched yet, with the key of their namespace."""
-        query = sa.select(episodes.c.namespace, *_EPISODE).where(episodes.c.indexed == 0)
+        """Episodes that are queued for the index, with the key of their namespace."""
+        query = sa.select(episodes.c.namespace, *_EPISODE_COLUMNS).where(episodes.c.indexed == 0)
         with self._store.reading() as connection:
             rows = connection.execute(query)
-            return list(readable("an episode", rows, lambda row: (row[0], _episode(row[1:]))))
+            return list(
+                readable("an episode", rows, lambda row: (row[0], _decode_episode(row[1:])))
+            )
 
     def keys(self, ids: Sequence[str]) -> dict[str, int]:
-        """Keys of the nodes with these ids, or of those that stand for them; no unknown ones."""
+        """Keys of nodes by id, or of those that replace them; unknown ids are left out."""
         with self._store.reading() as connection:
             return {node: key for node, key in _KEYS.rows(connection, {"ids": list(ids)})}
 
     def weights(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
-        """Effective weights of the learned edges that leave these nodes."""
+        """Effective weights, in [-1, 1], of the learned edges that leave these nodes."""
         of = {"name": namespace, "sources": list(sources)}
         with self._store.reading() as connection:
             rows = _WEIGHTS.rows(connection, of)
@@ -256,7 +273,7 @@ class LearnedQueries:
         }
 
     def counts(self, namespace: str, sources: Sequence[int]) -> dict[Triple, float]:
-        """How many turns speak for edges that leave these nodes and do not stand yet."""
+        """Evidence counts of edges that leave these nodes and do not exist yet."""
         of = {"name": namespace, "sources": list(sources)}
         with self._store.reading() as connection:
             return {
@@ -268,61 +285,61 @@ class LearnedQueries:
         """Feedback by its id.
 
         Raises:
-            NotFoundError: There is none with that id.
-            StoreError: It cannot be read.
+            NotFoundError: The id is unknown.
+            StoreError: The feedback cannot be decoded.
         """
         with self._store.reading() as connection:
             rows = _FEEDBACK.rows(connection, {"id": feedback_id})
         if not rows:
             msg = f"no feedback {feedback_id!r} is kept here: check the id"
             raise NotFoundError(msg)
-        kept = _kept(rows[0])
+        kept = _decode_feedback(rows[0])
         if isinstance(kept, Unreadable):
             msg = f"feedback {feedback_id!r} {kept.why}: give it again under another id"
             raise StoreError(msg)
         return kept
 
     def waiting(self, limit: int, after: int = 0) -> list[Kept | Unreadable]:
-        """Feedback that was not applied yet, in the order in which it came."""
+        """Waiting feedback, oldest first, after a sequence number."""
         query = (
-            sa.select(*_KEPT)
+            sa.select(*_FEEDBACK_COLUMNS)
             .where(feedback.c.status == "waiting", feedback.c.sequence > after)
             .order_by(feedback.c.sequence)
             .limit(limit)
         )
         with self._store.reading() as connection:
-            return [_kept(row) for row in connection.execute(query)]
+            return [_decode_feedback(row) for row in connection.execute(query)]
 
     def tally(self) -> dict[str, int]:
-        """How much feedback is waiting, applied and refused."""
+        """Number of feedback records by status: waiting, applied, refused."""
         query = sa.select(feedback.c.status, sa.func.count()).group_by(feedback.c.status)
         with self._store.reading() as connection:
             found = {status: count for status, count in connection.execute(query)}
         return {status: found.get(status, 0) for status in ("waiting", "applied", "refused")}
 
     def consumed(self, turns: Sequence[str]) -> dict[str, str]:
-        """Which of these turns were consumed, and by which feedback."""
-        query = sa.select(consumed.c.turn, consumed.c.feedback).where(
-            consumed.c.turn.in_(list(turns))
+        """Ids of the feedback that consumed these turns, by turn; others are left out."""
+        query = sa.select(consumed_turns.c.turn, consumed_turns.c.feedback).where(
+            consumed_turns.c.turn.in_(list(turns))
         )
         with self._store.reading() as connection:
             return {turn: by for turn, by in connection.execute(query)}
 
 
-def _episodes(rows: Iterable[Sequence[Any]]) -> list[Episode]:
-    return list(readable("an episode", rows, _episode))
+def _decode_episodes(rows: Iterable[Sequence[Any]]) -> list[Episode]:
+    return list(readable("an episode", rows, _decode_episode))
 
 
-def _episode(row: Sequence[Any]) -> Episode:
+def _decode_episode(row: Sequence[Any]) -> Episode:
     episode, query, turns, told, documents, embedding, clock = row
     return Episode(episode, query, turns, told, json.loads(documents), unpack(embedding), clock)
 
 
-def _kept(row: Sequence[Any]) -> Kept | Unreadable:
+def _decode_feedback(row: Sequence[Any]) -> Kept | Unreadable:
     identity, sequence, payload, status, note, created, embedding = row
     try:
         given = Feedback.from_dict(json.loads(payload))
         vector = None if embedding is None else unpack(embedding)
-    except (ValueError, TypeError) as error:  # one row must not stop all others
+    except (ValueError, TypeError) as error:  # one damaged row must not block the others
         return Unreadable(sequence, identity, f"cannot be read ({error})")
     return Kept(sequence, given, status, note, created, vector)

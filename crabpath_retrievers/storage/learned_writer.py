@@ -1,4 +1,4 @@
-"""How changes that come from feedback are carried out."""
+"""Writer of learned state: feedback, its effects, counts and episodes."""
 
 import json
 import time
@@ -18,39 +18,41 @@ from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted
 from crabpath_retrievers.storage.packing import pack
 from crabpath_retrievers.storage.sums import NOTHING, Sums
 
-_MOST_DOCUMENTS = 16  # of one episode, of which most is known
-_MOST_USERS = 32  # of one episode
-_ASKED = sa.bindparam("asked", type_=sa.Text())
-# So that forgetting a namespace finds what was said about its turns, applied or not.
-_WHOSE = sa.func.coalesce(
+_MOST_DOCUMENTS = 16  # of one episode: those with the most credit
+_MOST_USERS = 32  # of one episode: those with the most credit
+_TURN_OR_RUN = sa.bindparam("asked", type_=sa.Text())
+# Stored with feedback at once, so that deletion of a namespace finds waiting feedback, too.
+_NAMESPACE_OF_TURN = sa.func.coalesce(
     sa.bindparam("given", type_=sa.Text()),
     sa.select(s.namespaces.c.name)
     .join(s.turns, s.turns.c.namespace == s.namespaces.c.key)
-    .where(sa.or_(s.turns.c.id == _ASKED, s.turns.c.run_id == _ASKED))
+    .where(sa.or_(s.turns.c.id == _TURN_OR_RUN, s.turns.c.run_id == _TURN_OR_RUN))
     .limit(sa.literal_column("1", sa.Integer))
     .offset(sa.literal_column("0", sa.Integer))
     .scalar_subquery(),
 )
-_KEEP = HotWrite(
-    lambda insert: inserted(insert, s.feedback, namespace=_WHOSE).on_conflict_do_nothing()
+_INSERT_FEEDBACK = HotWrite(
+    lambda insert: inserted(
+        insert, s.feedback, namespace=_NAMESPACE_OF_TURN
+    ).on_conflict_do_nothing()
 )
-_MORE = sa.bindparam("more", type_=sa.Float())
-_LEARN = HotWrite(
+_ADDED_EXPONENT = sa.bindparam("more", type_=sa.Float())
+_UPDATE_NAMESPACE = HotWrite(
     lambda _: (
         s.namespaces.update()
         .where(
             s.namespaces.c.key == sa.bindparam("namespace"),
-            s.namespaces.c.learned == sa.bindparam("version"),
+            s.namespaces.c.version == sa.bindparam("version"),
             s.namespaces.c.frozen == sa.literal_column("0"),
         )
         .values(
-            learned=s.namespaces.c.learned + sa.literal_column("1"),
-            exponent=s.namespaces.c.exponent + _MORE,
-            mind=sa.bindparam("known", type_=sa.Text()),
+            version=s.namespaces.c.version + sa.literal_column("1"),
+            exponent=s.namespaces.c.exponent + _ADDED_EXPONENT,
+            model=sa.bindparam("known", type_=sa.Text()),
         )
     )
 )
-_APPLIED = HotWrite(
+_MARK_APPLIED = HotWrite(
     lambda _: (
         s.feedback.update()
         .where(
@@ -62,11 +64,16 @@ _APPLIED = HotWrite(
         )
     )
 )
-_CONSUME = HotWrite(lambda insert: inserted(insert, s.consumed).on_conflict_do_nothing())
-_TAUGHT = HotWrite(lambda insert: inserted(insert, s.taught))
-_EPISODE = HotSelect(
+_INSERT_CONSUMED = HotWrite(
+    lambda insert: inserted(insert, s.consumed_turns).on_conflict_do_nothing()
+)
+_INSERT_EFFECTS = HotWrite(lambda insert: inserted(insert, s.feedback_effects))
+_SELECT_EPISODE = HotSelect(
     sa.select(
-        s.episodes.c.turns, s.episodes.c.told, s.episodes.c.documents, s.episodes.c.voices
+        s.episodes.c.turns,
+        s.episodes.c.labelled_turns,
+        s.episodes.c.documents,
+        s.episodes.c.credit_by_user,
     ).where(s.episodes.c.id == sa.bindparam("id"))
 )
 _CLOCK = sa.func.coalesce(
@@ -75,36 +82,36 @@ _CLOCK = sa.func.coalesce(
     .where(s.namespaces.c.key == sa.bindparam("namespace"))
     .scalar_subquery(),
 )
-_REMEMBER = HotWrite(lambda insert: inserted(insert, s.episodes, clock=_CLOCK))
-_RECALL = HotWrite(
+_INSERT_EPISODE = HotWrite(lambda insert: inserted(insert, s.episodes, clock=_CLOCK))
+_UPDATE_EPISODE = HotWrite(
     lambda _: (
         s.episodes.update()
         .where(s.episodes.c.id == sa.bindparam("episode"))
         .values(
             turns=sa.bindparam("turns", type_=sa.Float()),
-            told=sa.bindparam("told", type_=sa.Float()),
+            labelled_turns=sa.bindparam("labelled_turns", type_=sa.Float()),
             documents=sa.bindparam("documents", type_=sa.Text()),
-            voices=sa.bindparam("voices", type_=sa.Text()),
+            credit_by_user=sa.bindparam("credit_by_user", type_=sa.Text()),
             clock=_CLOCK,
         )
     )
 )
 
 
-_USED = Sums(s.usage, "wins", "losses", "decay")
-_COUNTED = Sums(s.counts, "count")
-_STEPPED = Sums(s.steps, "trials", "wins", "ends", "end_wins")
+_USAGE = Sums(s.usage, "wins", "losses", "decay")
+_PAIR_COUNTS = Sums(s.pair_counts, "count")
+_TRANSITIONS = Sums(s.transitions, "trials", "wins", "ends", "end_wins")
 
 
 class LearnedWriter:
-    """Applies what was learned on one open transaction."""
+    """Applies changes of learned state on one open transaction."""
 
     def __init__(self, connection: sa.Connection, namespace: Callable[[str], int]) -> None:
         """Write on ``connection``.
 
         Args:
             connection: An open transaction.
-            namespace: Key of a namespace, which is created if it is new.
+            namespace: Gives the key of a namespace by name, and creates it if it is new.
         """
         self._connection = connection
         self._namespace = cache(namespace)
@@ -118,20 +125,20 @@ class LearnedWriter:
     @apply.register
     def _(self, change: c.KeepFeedback) -> None:
         feedback = change.feedback
-        late = DEFAULT_NAMESPACE if feedback.turn_id is None else None
+        default_namespace = DEFAULT_NAMESPACE if feedback.turn_id is None else None
         row = {
             "id": feedback.feedback_id,
             "created": time.time(),
             "payload": json.dumps(feedback.to_dict(), ensure_ascii=False),
             "status": "waiting",
             "note": None,
-            "given": feedback.namespace or late,
+            "given": feedback.namespace or default_namespace,
             "asked": feedback.turn_id,
             "embedding": None if change.vector is None else pack(change.vector),
             "user": feedback.user,
             "source": feedback.source,
         }
-        _KEEP.run(self._connection, row)
+        _INSERT_FEEDBACK.run(self._connection, row)
 
     @apply.register
     def _(self, change: c.ConsumeFeedback) -> None:
@@ -143,15 +150,15 @@ class LearnedWriter:
             "known": change.mind,
         }
         applied = {"feedback": change.feedback_id, "whose": change.namespace}
-        self._require(_LEARN.run(self._connection, learned) == 1, change)
-        self._require(_APPLIED.run(self._connection, applied) == 1, change)
+        self._require(_UPDATE_NAMESPACE.run(self._connection, learned) == 1, change)
+        self._require(_MARK_APPLIED.run(self._connection, applied) == 1, change)
         for turn in change.turns:
             row = {"turn": turn, "feedback": change.feedback_id}
-            self._require(_CONSUME.run(self._connection, row) == 1, change)
-        _TAUGHT.run(self._connection, _lesson(key, change))
+            self._require(_INSERT_CONSUMED.run(self._connection, row) == 1, change)
+        _INSERT_EFFECTS.run(self._connection, _encode_effects(key, change))
 
-    def _require(self, held: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
-        if not held:
+    def _require(self, condition: bool, change: c.ConsumeFeedback) -> None:  # noqa: FBT001
+        if not condition:
             msg = f"feedback {change.feedback_id!r} met another one: read again and repeat it"
             raise ConflictError(msg)
 
@@ -178,7 +185,7 @@ class LearnedWriter:
             {"namespace": key, "node": node, "wins": wins, "losses": losses, "decay": decay}
             for node, wins, losses, decay in change.counts
         ]
-        _USED.add(self._connection, rows)
+        _USAGE.add(self._connection, rows)
 
     @apply.register
     def _(self, change: c.CountTogether) -> None:
@@ -187,37 +194,37 @@ class LearnedWriter:
             {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
             for a, b, kind, count in change.pairs
         ]
-        _COUNTED.add(self._connection, rows)
+        _PAIR_COUNTS.add(self._connection, rows)
 
     @apply.register
     def _(self, change: CountSteps) -> None:
         key = self._namespace(change.namespace)
         rows = [{"namespace": key, **step._asdict()} for step in change.steps]
-        _STEPPED.add(self._connection, rows)
+        _TRANSITIONS.add(self._connection, rows)
 
     @apply.register
     def _(self, change: c.KeepEpisode) -> None:
-        found = _EPISODE.rows(self._connection, {"id": change.id})
-        before, told, known, voices = found[0] if found else (0.0, 0.0, "{}", None)
+        found = _SELECT_EPISODE.rows(self._connection, {"id": change.id})
+        before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
         documents = credited(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
             "then": change.clock,
             "turns": before + change.turns,
-            "told": told + change.told,
+            "labelled_turns": labelled + change.told,
             "documents": json.dumps(documents),
-            "voices": _voices(voices, change),
+            "credit_by_user": _add_user_credit(by_user, change),
         }
-        # One whose turns contradict each other stays, lest undoing one of them find nothing.
+        # An episode whose credit adds up to nothing is kept, so that undo of one turn finds it.
         if values["turns"] <= 0:
-            # Its vector stays in the index until the next look finds no episode for it.
+            # Its vector is deleted from the index when a search next finds it without episode.
             self._connection.execute(s.episodes.delete().where(s.episodes.c.id == change.id))
         elif found:
-            _RECALL.run(self._connection, {**values, "episode": change.id})
+            _UPDATE_EPISODE.run(self._connection, {**values, "episode": change.id})
         else:
             new = {"id": change.id, "query": change.query, "indexed": 0}
             embedding = pack(change.vector)
-            _REMEMBER.run(self._connection, {**values, **new, "embedding": embedding})
+            _INSERT_EPISODE.run(self._connection, {**values, **new, "embedding": embedding})
 
     @apply.register
     def _(self, change: c.EpisodesIndexed) -> None:
@@ -233,45 +240,45 @@ class LearnedWriter:
         )
 
 
-def _lesson(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
-    """What feedback taught, as it is stored."""
+def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]:
+    """The row of ``feedback_effects``."""
     taught = change.taught
     record = {
         "usage": taught.usage,
-        "together": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
+        "pair_counts": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
         "episodes": [
             (e.id, e.turns, dict(e.documents), e.clock, e.told, e.user) for e in taught.episodes
         ],
         "outcomes": taught.outcomes,
         "count": taught.count,
-        "told": [{"note": note, "query": query} for note, query in taught.told],
+        "notes": [{"note": note, "query": query} for note, query in taught.told],
         "used": taught.used,
-        "spoken": dict(taught.spoken),
-        "steps": taught.steps,
+        "reliability": dict(taught.spoken),
+        "transitions": taught.steps,
     }
     return {
         "feedback": change.feedback_id,
         "namespace": namespace,
-        "outcomes": len(taught.outcomes),
+        "outcome_count": len(taught.outcomes),
         "exponent": change.exponent,
         "record": to_json(record).decode(),
         "ranker": taught.ranker,
     }
 
 
-def _voices(known: str | None, change: c.KeepEpisode) -> str | None:
-    """What users have said, with what one of them adds; of many users the loudest are kept."""
+def _add_user_credit(known: str | None, change: c.KeepEpisode) -> str | None:
+    """Credit by user after an addition; of many users those with the most credit are kept."""
     if change.user is None:
         return known
-    voices = {} if known is None else json.loads(known)
-    voices[change.user] = credited(voices.get(change.user, {}), change.documents)
-    loud = sorted(voices.items(), key=lambda item: -sum(map(abs, item[1].values())))
-    left = {user: said for user, said in loud[:_MOST_USERS] if said}
-    return json.dumps(left) if left else None
+    credit_by_user = {} if known is None else json.loads(known)
+    credit_by_user[change.user] = credited(credit_by_user.get(change.user, {}), change.documents)
+    ranked = sorted(credit_by_user.items(), key=lambda item: -sum(map(abs, item[1].values())))
+    kept = {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
+    return json.dumps(kept) if kept else None
 
 
 def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """The documents of an episode with what is added to their credit: the best 16 of them."""
+    """Add to credit by node id; the 16 documents with the largest absolute credit are kept."""
     total = dict(known)
     for node, credit in more.items():
         total[node] = total.get(node, 0.0) + credit

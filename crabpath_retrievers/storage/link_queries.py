@@ -1,4 +1,4 @@
-"""Reads of the linkers: who owns a name, who says it, who points where, who stands beside whom."""
+"""Reads of the linkers: names, mentions, link targets, and the order of chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -23,7 +23,7 @@ from crabpath_retrievers.text import titled
 
 
 class LinkNode(NamedTuple):
-    """What a linker sees of a node."""
+    """The columns of a node that linkers use."""
 
     key: int
     id: str
@@ -36,7 +36,7 @@ class LinkNode(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What full text sees of it, too: its title once, then its content."""
+        """Title, then content: the text that the full-text index holds."""
         return titled(self.title, self.content)
 
 
@@ -67,14 +67,14 @@ _IN_ORDER = HotSelect(
 
 
 @cache
-def _looked_up(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> HotSelect:
-    """Rows by the values of one column."""
+def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> HotSelect:
+    """Build a select of columns by the values of one column."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
     return HotSelect(sa.select(*select).where(column.in_(wanted)))
 
 
 class LinkQueries:
-    """Lookups whose cost depends on the document and its matches, not on the corpus."""
+    """Lookups whose cost does not grow with the corpus."""
 
     def __init__(self, store: Readable, fulltext: FullTextReader) -> None:
         """Read from ``store`` and its full-text index."""
@@ -84,68 +84,70 @@ class LinkQueries:
     def _rows(
         self, column: sa.Column[Any], values: Sequence[object], *select: sa.Column[Any]
     ) -> Iterator[tuple[Any, ...]]:
-        yield from self._found(_looked_up(column, select), values)
+        yield from self._lookup(_build_lookup(column, select), values)
 
-    def _found(self, statement: HotSelect, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
+    def _lookup(self, statement: HotSelect, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
         with self._store.reading() as connection:
             for part in parts(values):
                 yield from statement.rows(connection, {"values": part})
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
         """The nodes with these keys."""
-        return [LinkNode(*row) for row in self._found(_NODES, keys)]
+        return [LinkNode(*row) for row in self._lookup(_NODES, keys)]
 
     def owners(self, candidates: Sequence[str]) -> dict[str, list[int]]:
-        """Names among the candidates, with the keys of the nodes that own them."""
-        return _grouped(self._rows(names.c.name, candidates, names.c.name, names.c.node))
+        """Keys of the nodes with these names, by name; unknown names are left out."""
+        return _group_by_key(self._rows(names.c.name, candidates, names.c.name, names.c.node))
 
     def names(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """The names of these nodes."""
-        return _grouped(self._rows(names.c.node, keys, names.c.node, names.c.name))
+        """Names by key of the node."""
+        return _group_by_key(self._rows(names.c.node, keys, names.c.node, names.c.name))
 
     def phrase(self, tokens: Sequence[str], limit: int) -> list[int]:
-        """Keys of nodes whose text holds the tokens side by side."""
+        """Keys of nodes that contain the tokens next to each other, in order."""
         return self._fulltext.phrase(tokens, limit)
 
     def frequencies(self, words: Sequence[str]) -> dict[str, int]:
-        """In how many nodes each word stands; unknown words are left out."""
+        """Document frequency by word; unknown words are left out."""
         return dict(self._rows(terms.c.term, words, terms.c.term, terms.c.frequency))
 
     def addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the nodes that a link target leads to."""
-        return _grouped(
+        """Keys of the nodes that link targets lead to, by target."""
+        return _group_by_key(
             self._rows(addresses.c.address, targets, addresses.c.address, addresses.c.node)
         )
 
     def addresses(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """The link targets that lead to these nodes."""
-        return _grouped(self._rows(addresses.c.node, keys, addresses.c.node, addresses.c.address))
+        """Link targets that lead to these nodes, by key."""
+        return _group_by_key(
+            self._rows(addresses.c.node, keys, addresses.c.node, addresses.c.address)
+        )
 
     def referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of the nodes whose text points at a link target."""
-        return _grouped(
+        """Keys of the nodes whose text contains link targets, by target."""
+        return _group_by_key(
             self._rows(references.c.address, targets, references.c.address, references.c.node)
         )
 
     def references(self, keys: Sequence[int]) -> dict[int, list[str]]:
-        """The link targets at which the text of these nodes points."""
+        """Link targets in the text of these nodes, by key."""
         rows = self._rows(references.c.node, keys, references.c.node, references.c.address)
-        return _grouped(rows)
+        return _group_by_key(rows)
 
     def in_order(self, sources: Sequence[str]) -> dict[str, list[int]]:
-        """Keys of each source's chunks in the order of the text.
+        """Keys of the chunks of each source in order of the text.
 
-        Documents of one source stand in the order in which they came, chunks by their position.
+        Documents of one source are in the order in which they were added, chunks by position.
         """
-        rows = list(self._found(_IN_ORDER, sources))
+        rows = list(self._lookup(_IN_ORDER, sources))
         first: dict[tuple[str, str], int] = {}
         for source, document, _, key in rows:
             first[source, document] = min(key, first.get((source, document), key))
         rows.sort(key=lambda row: (row[0], first[row[0], row[1]], row[2], row[3]))
-        return _grouped((source, key) for source, _, _, key in rows)
+        return _group_by_key((source, key) for source, _, _, key in rows)
 
     def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
-        """How many edges of a kind leave each node; nodes without any are left out."""
+        """Number of edges of a kind that leave nodes, by key; nodes without any are left out."""
         with self._store.reading() as connection:
             found: dict[int, int] = {}
             for part in parts(keys):
@@ -158,7 +160,7 @@ class LinkQueries:
         return found
 
 
-def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:
+def _group_by_key(rows: Iterable[tuple[Any, ...]]) -> dict[Any, list[Any]]:
     grouped: dict[Any, list[Any]] = {}
     for key, value in rows:
         grouped.setdefault(key, []).append(value)

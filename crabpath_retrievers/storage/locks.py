@@ -1,4 +1,4 @@
-"""Keeping processes apart: one of them ingests into a store at a time."""
+"""Locks between processes: one creates the tables, and one ingests, at a time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ _SCHEMA = sa.func.hashtextextended(sa.func.concat("crabpath schema ", sa.func.cu
 
 
 def lock_schema(connection: sa.Connection) -> None:
-    """Until the transaction ends, let nobody else create or migrate the tables.
+    """Keep other processes from creating the tables until the transaction ends.
 
-    SQLite needs nothing: its transactions that write exclude each other.
+    Does nothing on SQLite, whose write transactions exclude each other.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA)))
@@ -22,22 +22,26 @@ def lock_schema(connection: sa.Connection) -> None:
 
 @contextmanager
 def ingest_lock(engine: sa.Engine, *, wait: bool) -> Iterator[bool]:
-    """Keep other processes from ingesting; a process that dies lets go.
+    """Keep other processes from ingesting; the lock ends with the process.
 
     Args:
-        engine: Of the store; its connections commit by themselves.
+        engine: Engine of the store with autocommit.
         wait: Whether to wait while another process ingests.
 
     Yields:
         Whether the lock is held; always True with ``wait``.
     """
-    held = _file(engine, wait) if engine.dialect.name == "sqlite" else _advisory(engine, wait)
+    held = (
+        _file_lock(engine, wait)
+        if engine.dialect.name == "sqlite"
+        else _advisory_lock(engine, wait)
+    )
     with held as is_held:
         yield is_held
 
 
 @contextmanager
-def _file(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
+def _file_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
     lock = FileLock(f"{engine.url.database}.lock", mode=0o600, thread_local=False)
     try:
         lock.acquire(timeout=-1 if wait else 0)
@@ -51,7 +55,7 @@ def _file(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
 
 
 @contextmanager
-def _advisory(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
+def _advisory_lock(engine: sa.Engine, wait: bool) -> Iterator[bool]:  # noqa: FBT001
     acquire = sa.func.pg_advisory_lock if wait else sa.func.pg_try_advisory_lock
     with engine.connect() as connection:
         # The waiting form returns nothing once it holds the lock.

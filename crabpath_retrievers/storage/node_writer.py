@@ -1,4 +1,4 @@
-"""Rows of a node across the tables: contents, vector, names, links, full text, statistics."""
+"""Writer of nodes: contents, vector, names, links, full text, term statistics."""
 
 import json
 from collections import Counter
@@ -17,12 +17,12 @@ from crabpath_retrievers.storage.retired import RETIRED, address_of
 from crabpath_retrievers.terms import term_codes
 from crabpath_retrievers.text import titled, tokens
 
-# Read off a text, and so read again when it changes. Learned edges stay.
 TEXTUAL = tuple(kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED})
+"""Numbers of the edge kinds that are derived from texts, and again when a text changes."""
 
 
 def indexed_tokens(title: str, content: str) -> list[str]:
-    """What full text and term statistics see of a node: its title once, then its text."""
+    """Tokens of a node for full text and term statistics: those of its title, then of its text."""
     return tokens(titled(title, content))
 
 
@@ -37,15 +37,18 @@ class NodeWriter:
         self._fulltext = fulltext
         self._insert = insert
 
-    def put(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
-        """Add or replace nodes, as ``(id, payload, embedding)``; a replaced one keeps its key.
+    def write_nodes(self, staged: Sequence[tuple[str, dict[str, Any], bytes]]) -> list[str]:
+        """Add nodes, or replace those with the same id, which keep their keys.
+
+        Args:
+            staged: Tuples ``(id, payload, embedding)``.
 
         Returns:
-            Ids of the nodes that stood beside replaced ones, which may have moved.
+            Ids of the siblings of replaced nodes, which must be linked again.
         """
         existing = self.keys([node_id for node_id, _, _ in staged])
-        beside = self.beside(existing)
-        self._strip(existing.values(), TEXTUAL)
+        siblings = self.siblings(existing)
+        self._delete_contents(existing.values(), TEXTUAL)
         rows = [node_row(*node) for node in staged]
         new = [row for row in rows if row["id"] not in existing]
         if new:
@@ -53,116 +56,122 @@ class NodeWriter:
         changed = [{**row, "old": row["id"]} for row in rows if row["id"] in existing]
         if changed:
             columns: dict[str, Any] = {n: sa.bindparam(n) for n in rows[0] if n != "id"}
-            # What was anchored stays so, unless the document itself says something else.
+            # Authority set by a user is kept, unless the metadata of the document sets another.
             given = sa.bindparam("authority", type_=sa.SmallInteger())
             columns["authority"] = sa.func.coalesce(given, s.nodes.c.authority)
             update = s.nodes.update().where(s.nodes.c.id == sa.bindparam("old")).values(columns)
             self._connection.execute(update, [_without(row, "id") for row in changed])
-        self._describe(staged, self.keys([node_id for node_id, _, _ in staged]))
-        self._count_hubs(sum(row["level"] > 0 for row in rows))
-        return beside
+        self._insert_contents(staged, self.keys([node_id for node_id, _, _ in staged]))
+        self._add_to_hub_count(sum(row["level"] > 0 for row in rows))
+        return siblings
 
-    def _describe(
+    def _insert_contents(
         self, staged: Sequence[tuple[str, dict[str, Any], bytes]], keys: dict[str, int]
     ) -> None:
         named: list[dict[str, Any]] = []
-        addressed: list[dict[str, Any]] = []
-        referring: list[dict[str, Any]] = []
-        held: list[dict[str, Any]] = []
+        address_rows: list[dict[str, Any]] = []
+        reference_rows: list[dict[str, Any]] = []
+        content_rows: list[dict[str, Any]] = []
         texts: list[tuple[int, list[str]]] = []
         for node_id, payload, _ in staged:
             key = keys[node_id]
             named += [{"name": name, "node": key} for name in dict.fromkeys(payload["names"])]
-            addressed += [{"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])]
-            referring += [{"address": a, "node": key} for a in dict.fromkeys(payload["references"])]
-            held.append(content_row(key, payload))
+            address_rows += [
+                {"address": a, "node": key} for a in dict.fromkeys(payload["addresses"])
+            ]
+            reference_rows += [
+                {"address": a, "node": key} for a in dict.fromkeys(payload["references"])
+            ]
+            content_rows.append(content_row(key, payload))
             texts.append((key, indexed_tokens(payload["title"], payload["content"])))
         for table, rows in (
             (s.names, named),
-            (s.addresses, addressed),
-            (s.references, referring),
-            (s.contents, held),
+            (s.addresses, address_rows),
+            (s.references, reference_rows),
+            (s.contents, content_rows),
         ):
             if rows:
                 self._connection.execute(table.insert(), rows)
         if texts:
             self._fulltext.add(self._connection, texts)
-            self._count(texts, sign=1)
+            self._count_terms(texts, sign=1)
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        """Delete nodes with all that refers to them.
+        """Delete nodes with all rows that refer to them.
 
         Returns:
-            Ids of the nodes that stood beside them and now stand beside others.
+            Ids of their siblings, which must be linked again.
         """
         keys = list(self.keys(ids).values())
-        beside, hubs = self.beside(ids), self._hubs(keys)
-        self._strip(keys, [kind.value for kind in EdgeKind])
+        siblings, hubs = self.siblings(ids), self._count_hubs_among(keys)
+        self._delete_contents(keys, [kind.value for kind in EdgeKind])
         for column in (
             s.overlay.c.source,
             s.overlay.c.target,
-            s.moves.c.source,
-            s.moves.c.target,
-            s.counts.c.source,
-            s.counts.c.target,
+            s.weight_changes.c.source,
+            s.weight_changes.c.target,
+            s.pair_counts.c.source,
+            s.pair_counts.c.target,
             s.usage.c.node,
-            s.steps.c.region,
+            s.transitions.c.region,
             s.nodes.c.key,
         ):
             self._delete(column, keys)
-        self._count_hubs(hubs)
-        return beside
+        self._add_to_hub_count(hubs)
+        return siblings
 
     def retire(self, ids: Sequence[str]) -> list[str]:
-        """Hide nodes from all queries, with all that was learned about them; texts are kept.
+        """Hide nodes from all queries; their texts and what was learned about them are kept.
 
-        A hub stays one: it is a place among vectors, and regions are counted by it.
+        Hubs remain hubs: regions are defined by their vectors.
 
         Returns:
-            Ids of the nodes that stood beside them and now stand beside others.
+            Ids of their siblings, which must be linked again.
         """
         keys = list(self.keys(ids).values())
-        beside = self.beside(ids)
-        held = [
+        siblings = self.siblings(ids)
+        content_rows = [
             dict(row)
             for part in parts(keys)
             for row in self._connection.execute(
                 sa.select(s.contents).where(s.contents.c.node.in_(part))
             ).mappings()
         ]
-        self._strip(keys, TEXTUAL)
-        self._own(keys, RETIRED)
-        if held:
-            self._connection.execute(s.contents.insert(), held)
-            addressed = [{"address": address_of(r["content"]), "node": r["node"]} for r in held]
-            self._connection.execute(s.addresses.insert(), addressed)
-        return beside
+        self._delete_contents(keys, TEXTUAL)
+        self._set_owner(keys, RETIRED)
+        if content_rows:
+            self._connection.execute(s.contents.insert(), content_rows)
+            address_rows = [
+                {"address": address_of(r["content"]), "node": r["node"]} for r in content_rows
+            ]
+            self._connection.execute(s.addresses.insert(), address_rows)
+        return siblings
 
     def hide(self, keys: Sequence[int]) -> None:
-        """Let no query see these nodes, because others stand for them."""
+        """Hide nodes that others replace from all queries."""
         self._unindex(keys)
-        self._own(keys, REPLACED)
+        self._set_owner(keys, REPLACED)
 
     def show(self, keys: Sequence[int]) -> None:
-        """Let all queries see these nodes again; they wait for the index."""
-        self._own(keys, 0)
+        """Make hidden nodes visible to all queries; the caller queues them for the index."""
+        self._set_owner(keys, 0)
         if texts := self._texts(keys):
             self._fulltext.add(self._connection, texts)
-            self._count(texts, sign=1)
+            self._count_terms(texts, sign=1)
 
-    def _own(self, keys: Sequence[int], owner: int) -> None:
+    def _set_owner(self, keys: Sequence[int], owner: int) -> None:
         for part in parts(keys):
             mine = s.nodes.update().where(s.nodes.c.key.in_(part))
             self._connection.execute(mine.values(owner=owner))
 
     def _unindex(self, keys: Sequence[int]) -> None:
-        """Take the texts of nodes that all queries see out of full text and its counts."""
+        """Delete visible nodes from full text and from the term statistics."""
         if texts := self._texts(keys):
             self._fulltext.remove(self._connection, [key for key, _ in texts])
-            self._count(texts, sign=-1)
+            self._count_terms(texts, sign=-1)
 
     def _texts(self, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
-        """What full text knows of those of the nodes that all queries see."""
+        """Tokens of those of the nodes that are visible to all namespaces, by key."""
         return [
             (row.key, indexed_tokens(row.title, row.content))
             for part in parts(keys)
@@ -173,14 +182,14 @@ class NodeWriter:
             )
         ]
 
-    def beside(self, ids: Iterable[str]) -> list[str]:
-        """Ids of the siblings of these nodes, without themselves."""
+    def siblings(self, ids: Iterable[str]) -> list[str]:
+        """Ids of the siblings of these nodes, without these nodes."""
         keys = list(self.keys(ids).values())
-        beside = self._targets(keys, EdgeKind.SIBLING) - set(keys)
-        return [node_id for part in parts(beside) for node_id in self._ids(part)]
+        siblings = self._targets(keys, EdgeKind.SIBLING) - set(keys)
+        return [node_id for part in parts(siblings) for node_id in self._ids(part)]
 
-    def _strip(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
-        """Delete what was read off the text of these nodes; that of notes is counted nowhere."""
+    def _delete_contents(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
+        """Delete the contents, edges of these kinds, and full text of nodes."""
         keys = list(keys)
         if not keys:
             return
@@ -190,7 +199,7 @@ class NodeWriter:
             self._delete(table.c.node, keys)
 
     def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
-        """Delete the edges of these kinds that leave or enter the nodes."""
+        """Delete the edges of these kinds that leave or enter the nodes, and recount mentions."""
         mentioned = self._targets(keys, EdgeKind.MENTION)
         for part in parts(keys):
             touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
@@ -211,7 +220,7 @@ class NodeWriter:
         return found
 
     def recount(self, keys: Iterable[int]) -> None:
-        """Bring the number of nodes that mention each of these nodes up to date."""
+        """Update how many nodes mention each of these nodes."""
         count = (
             sa.select(sa.func.count())
             .where(s.edges.c.target == s.nodes.c.key, s.edges.c.kind == EdgeKind.MENTION.value)
@@ -222,7 +231,7 @@ class NodeWriter:
                 s.nodes.update().where(s.nodes.c.key.in_(part)).values(mentions=count)
             )
 
-    def _count(self, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
+    def _count_terms(self, texts: Sequence[tuple[int, Sequence[str]]], *, sign: int) -> None:
         frequency = Counter(term for _, text in texts for term in set(text))
         rows = [{"term": t, "frequency": sign * n} for t, n in sorted(frequency.items())]
         if rows:
@@ -236,12 +245,12 @@ class NodeWriter:
             )
         if sign < 0:
             for part in parts(frequency):
-                gone = s.terms.c.term.in_(part) & (s.terms.c.frequency <= 0)
-                self._connection.execute(s.terms.delete().where(gone))
-        self._bump("nodes", sign * len(texts))
-        self._bump("tokens", sign * sum(len(text) for _, text in texts))
+                unused = s.terms.c.term.in_(part) & (s.terms.c.frequency <= 0)
+                self._connection.execute(s.terms.delete().where(unused))
+        self._add_to_meta("nodes", sign * len(texts))
+        self._add_to_meta("tokens", sign * sum(len(text) for _, text in texts))
 
-    def _bump(self, name: str, amount: int) -> None:
+    def _add_to_meta(self, name: str, amount: int) -> None:
         query = sa.select(s.meta.c.value).where(s.meta.c.name == name).with_for_update()
         value = str(int(self._connection.scalar(query) or 0) + amount)
         insert = self._insert(s.meta).values(name=name, value=value)
@@ -249,25 +258,25 @@ class NodeWriter:
             insert.on_conflict_do_update(index_elements=[s.meta.c.name], set_={"value": value})
         )
 
-    def _hubs(self, keys: Sequence[int]) -> int:
-        """How many of these nodes are hubs; no note is one, whatever its id."""
+    def _count_hubs_among(self, keys: Sequence[int]) -> int:
+        """Number of hubs among these nodes; notes are none."""
         count = sa.select(sa.func.count()).where(s.nodes.c.level > 0)
         return sum(
             self._connection.scalar(count.where(s.nodes.c.key.in_(part))) or 0
             for part in parts(keys)
         )
 
-    def _count_hubs(self, changed: int) -> None:
-        """Let whoever keeps the hubs at hand notice that they are others now."""
+    def _add_to_hub_count(self, changed: int) -> None:
+        """Change the stored number of hubs, which invalidates caches of hubs."""
         if changed:
-            self._bump("hubs", changed)
+            self._add_to_meta("hubs", changed)
 
     def _ids(self, keys: Sequence[int]) -> list[str]:
         query = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(keys))
         return list(self._connection.scalars(query))
 
     def keys(self, ids: Iterable[str]) -> dict[str, int]:
-        """Keys of nodes by id, whoever sees them."""
+        """Keys of nodes by id, visible or not; unknown ids are left out."""
         found: dict[str, int] = {}
         for part in parts(ids):
             rows = self._connection.execute(
@@ -282,7 +291,7 @@ class NodeWriter:
 
 
 def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
-    """What a walk reads of a node; its authority is None where its metadata names none."""
+    """The row of ``nodes``; authority is None if the metadata sets none."""
     named = payload["metadata"].get("authority")
     authority = AUTHORITIES.get(named) if isinstance(named, str) else None
     return {
@@ -298,7 +307,7 @@ def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[st
 
 
 def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
-    """What is told of a node."""
+    """The row of ``contents``."""
     split = payload["metadata"].get("split_from")
     return {
         "node": key,

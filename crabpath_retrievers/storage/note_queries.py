@@ -1,4 +1,4 @@
-"""Reads of notes: which are near, which have had their time, which wait for the index."""
+"""Reads of notes: by id, expired ones, those that are queued for the index."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class NoteVector(NamedTuple):
 
 
 class NoteFacts(NamedTuple):
-    """What is known of a note; ``namespace`` by name, ``owner`` by key."""
+    """A note without its content; ``namespace`` is the name, ``owner`` the key of its namespace."""
 
     id: str
     kind: str
@@ -38,87 +38,90 @@ class NoteFacts(NamedTuple):
     digest: str
 
 
-_PROVEN = 2
-"""Successful turns after which what was made from an answer is no longer on probation."""
+_USES_PROVEN = 2
+"""Successful turns after which the probation of an ``auto`` note ends."""
 
 _VECTOR = (nodes.c.key, nodes.c.id, notes.c.namespace, nodes.c.embedding)
 _JOINED = notes.join(nodes, nodes.c.key == notes.c.node)
-_OWN = notes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")  # as for episodes
+# The sum keeps the planner from the index on namespaces, as for episodes.
+_IN_NAMESPACE = notes.c.namespace + sa.literal_column("0") == sa.bindparam("namespace")
 _BY_ID = nodes.c.id.in_(sa.bindparam("ids", expanding=True))
-_STANDS = sa.or_(
+_IS_CURRENT = sa.or_(
     notes.c.kind != sa.literal_column("'auto'", sa.String),
-    notes.c.uses >= sa.literal_column(str(_PROVEN), sa.Integer),
-    notes.c.last >= sa.bindparam("since"),
+    notes.c.uses >= sa.literal_column(str(_USES_PROVEN), sa.Integer),
+    notes.c.last_turn >= sa.bindparam("since"),
 )
 _NEAR = HotSelect(
     sa.union_all(
-        sa.select(*_VECTOR).select_from(_JOINED).where(_OWN, _BY_ID, _STANDS),
+        sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, _IS_CURRENT),
         sa.select(*_VECTOR)
         .select_from(_JOINED)
-        .where(_OWN, notes.c.indexed == sa.literal_column("0", sa.Integer), _STANDS),
+        .where(_IN_NAMESPACE, notes.c.indexed == sa.literal_column("0", sa.Integer), _IS_CURRENT),
     )
 )
 _EXPIRED = HotSelect(
-    sa.select(nodes.c.id).select_from(_JOINED).where(_OWN, _BY_ID, sa.not_(_STANDS))
+    sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(_IS_CURRENT))
 )
 _OF_KEYS = HotSelect(
-    sa.select(notes.c.node).where(_OWN, notes.c.node.in_(sa.bindparam("keys", expanding=True)))
+    sa.select(notes.c.node).where(
+        _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
+    )
 )
-_PILE = HotSelect(
+_UNINDEXED_COUNT = HotSelect(
     sa.select(sa.func.count()).where(notes.c.indexed == sa.literal_column("0", sa.Integer))
 )
 
 
 class NoteQueries:
-    """Reads of notes. ``since`` is the turn from which a note on probation still counts."""
+    """Reads of notes. A note on probation that was last used before turn ``since`` is expired."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def near(self, namespace: int, ids: Sequence[str], since: int) -> list[NoteVector]:
-        """The notes with these ids, and all that no index knows yet."""
+        """Current notes with these ids, and all that are queued for the index."""
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
         with self._store.reading() as connection:
             rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
-        return list(readable("a note", rows.values(), _vector))
+        return list(readable("a note", rows.values(), _decode_note))
 
     def among(self, namespace: int, keys: Sequence[int]) -> set[int]:
-        """Those of the nodes, by key, that are notes of a namespace."""
+        """Those of the keys that belong to notes of a namespace."""
         with self._store.reading() as connection:
             rows = _OF_KEYS.rows(connection, {"namespace": namespace, "keys": list(keys)})
         return {key for (key,) in rows}
 
     def latest(self, namespace: int, since: int, limit: int) -> list[NoteVector]:
-        """The last notes of a namespace, for indexes that keep none."""
+        """The latest current notes of a namespace, for vector indexes that hold no notes."""
         query = (
             sa.select(*_VECTOR)
             .select_from(_JOINED)
-            .where(notes.c.namespace == namespace, _STANDS)
-            .order_by(notes.c.born.desc(), notes.c.node.desc())
+            .where(notes.c.namespace == namespace, _IS_CURRENT)
+            .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
             .limit(limit)
         )
         with self._store.reading() as connection:
             rows = connection.execute(query, {"since": since})
-            return list(readable("a note", rows, _vector))
+            return list(readable("a note", rows, _decode_note))
 
     def expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
-        """Those of the ids that are notes whose probation is over."""
+        """Those of the ids that belong to expired notes."""
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
         with self._store.reading() as connection:
             return {node for (node,) in _EXPIRED.rows(connection, asked)}
 
     def pile(self) -> int:
-        """How many notes no index knows yet."""
+        """Number of notes that are queued for the index."""
         with self._store.reading() as connection:
-            ((count,),) = _PILE.rows(connection, {})
+            ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
         return int(count)
 
     def unindexed(self) -> list[NoteVector]:
-        """Notes whose vectors cannot be searched yet."""
+        """Notes that are queued for the index."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
         with self._store.reading() as connection:
-            return list(readable("a note", connection.execute(query), _vector))
+            return list(readable("a note", connection.execute(query), _decode_note))
 
     def ids(self, namespace: int) -> set[str]:
         """Ids of all notes of a namespace."""
@@ -127,9 +130,17 @@ class NoteQueries:
             return set(connection.scalars(query))
 
     def facts(self, ids: Iterable[str]) -> list[NoteFacts]:
-        """What is known of those of the nodes that are notes, of any namespace."""
+        """Facts of those of the ids that belong to notes, of any namespace."""
         n = notes.c
-        columns = (n.born, n.last, n.uses, n.query, n.turn, n.feedback, contents.c.digest)
+        columns = (
+            n.created_turn,
+            n.last_turn,
+            n.uses,
+            n.query,
+            n.turn,
+            n.feedback,
+            contents.c.digest,
+        )
         query = (
             sa.select(nodes.c.id, n.kind, namespaces.c.name, n.namespace, *columns)
             .select_from(_JOINED)
@@ -144,6 +155,6 @@ class NoteQueries:
         return found
 
 
-def _vector(row: Sequence[Any]) -> NoteVector:
+def _decode_note(row: Sequence[Any]) -> NoteVector:
     key, node, namespace, embedding = row
     return NoteVector(key, node, namespace, unpack(embedding))

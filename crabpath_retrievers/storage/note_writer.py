@@ -1,4 +1,4 @@
-"""How changes of notes and of authority are carried out."""
+"""Writer of notes and of authority."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ from crabpath_retrievers.storage.packing import pack, unpack
 from crabpath_retrievers.storage.settling import settle, standing
 from crabpath_retrievers.storage.snapshot_content import unpacked, without_notes
 
-_OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # that a note comes with
+_OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created with a note
 
 
 class NoteWriter:
@@ -39,9 +39,9 @@ class NoteWriter:
 
         Args:
             connection: An open transaction.
-            insert: The dialect's insert, which knows conflicts.
-            nodes: Removes nodes.
-            then: Applies the changes that follow from one: weights, episodes.
+            insert: The insert function of the dialect, with ON CONFLICT.
+            nodes: Writer of nodes on the same transaction.
+            then: Applies the changes that follow from a note: weights, episodes.
         """
         self._connection, self._insert = connection, insert
         self._nodes, self._then = nodes, then
@@ -54,28 +54,28 @@ class NoteWriter:
 
     @apply.register
     def _(self, change: n.KeepNote) -> None:
-        # This makes the namespace where it is new.
+        # Creates the namespace if it is new.
         self._then(c.AdvanceClock(change.namespace))
         namespace, turn = self._connection.execute(
             sa.select(s.namespaces.c.key, s.namespaces.c.turn)
             .where(s.namespaces.c.name == change.namespace)
             .with_for_update()
         ).one()
-        key = self._put(change, namespace)
-        self._describe(change, key, namespace, turn)
+        key = self._write_node(change, namespace)
+        self._write_note(change, key, namespace, turn)
         self._then(c.PutMeta((("notes", "1"),)))
         self._recount([namespace])
-        self._remember(change, key)
+        self._add_episode(change, key)
         self._journal("note", change.namespace, {"id": change.node.id, "kind": change.kind})
-        if deltas := tuple(self._deltas(change, key, namespace)):
+        if deltas := tuple(self._compute_deltas(change, key, namespace)):
             self._then(c.AdjustWeights(change.namespace, deltas, change.feedback or change.node.id))
 
-    def _put(self, change: n.KeepNote, namespace: int) -> int:
-        """Key of the note, whose node is written."""
+    def _write_node(self, change: n.KeepNote, namespace: int) -> int:
+        """Write the node of a note; returns its key."""
         node = change.node
         assert node.vector is not None, "notes carry their vector"  # noqa: S101
-        row = node_row(node.id, _payload(node), pack(node.vector))
-        # A note is seen by one namespace, regions are the same for all.
+        row = node_row(node.id, _build_payload(node), pack(node.vector))
+        # Only its namespace sees a note, but regions are shared: a note is no hub.
         row |= {"owner": namespace, "authority": change.authority.value, "level": 0}
         known = self._connection.execute(
             sa.select(s.nodes.c.key, s.nodes.c.owner).where(s.nodes.c.id == node.id)
@@ -86,62 +86,66 @@ class NoteWriter:
         if known.owner != namespace:
             msg = f"the id {node.id!r} is taken: choose another one, or none"
             raise InvalidInputError(msg)
-        self._clear(known.key, namespace, node)
+        self._delete_former_content(known.key, namespace, node)
         settle(self._connection, [known.key])
         self._connection.execute(s.nodes.update().where(s.nodes.c.key == known.key).values(row))
         return int(known.key)
 
-    def _clear(self, key: int, namespace: int, node: Node) -> None:
-        """Take back what a note said before; the same text may correct, and answer, more."""
+    def _delete_former_content(self, key: int, namespace: int, node: Node) -> None:
+        """Delete the former content of a note, and with another text its edges and episodes."""
         content = s.contents.c.node == key
         former = self._connection.scalar(sa.select(s.contents.c.content).where(content))
         self._connection.execute(s.contents.delete().where(content))
         if former != node.content:
-            for table in (s.overlay, s.moves):
+            for table in (s.overlay, s.weight_changes):
                 own = table.c.kind.in_(_OWN_KINDS) & (table.c.source == key)
                 self._connection.execute(table.delete().where(own))
-            self._without_episodes(key, namespace, node.id)
+            self._remove_from_episodes(key, namespace, node.id)
 
-    def _describe(self, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
-        self._connection.execute(s.contents.insert(), content_row(key, _payload(change.node)))
+    def _write_note(self, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
+        self._connection.execute(s.contents.insert(), content_row(key, _build_payload(change.node)))
         fresh = {
             "kind": change.kind,
-            "last": turn,
+            "last_turn": turn,
             "indexed": 0,
             "query": change.query,
             "turn": change.turn,
             "feedback": change.feedback,
         }
-        row = {"node": key, "namespace": namespace, "born": turn, "uses": 0, **fresh}
+        row = {"node": key, "namespace": namespace, "created_turn": turn, "uses": 0, **fresh}
         insert = self._insert(s.notes).values(row)
-        # What somebody told does not go with feedback that says the same.
-        told = sa.case((s.notes.c.feedback.is_(None), sa.null()), else_=insert.excluded.feedback)
-        update = {**fresh, "feedback": told}
+        # A note without feedback comes from a user; feedback that repeats it does not change that.
+        origin = sa.case((s.notes.c.feedback.is_(None), sa.null()), else_=insert.excluded.feedback)
+        update = {**fresh, "feedback": origin}
         self._connection.execute(insert.on_conflict_do_update(index_elements=["node"], set_=update))
 
-    def _remember(self, change: n.KeepNote, key: int) -> None:
-        """The episode by which similar queries recall the note."""
+    def _add_episode(self, change: n.KeepNote, key: int) -> None:
+        """Add the episode by which similar queries recall the note."""
         if change.query is not None and change.query_vector is not None:
             query, vector = change.query, change.query_vector
             credit = {change.node.id: 1.0}
-            name = _episode(key, query)
+            name = _build_episode_id(key, query)
             self._then(c.KeepEpisode(change.namespace, name, query, vector, 1.0, 1.0, credit))
 
-    def _without_episodes(self, key: int, namespace: int, node: str) -> None:
-        """Take a note out of its episodes; what later turns added to those stays."""
-        own = s.episodes.c.id.startswith(_episodes(key)) & (s.episodes.c.namespace == namespace)
+    def _remove_from_episodes(self, key: int, namespace: int, node: str) -> None:
+        """Remove a note from its episodes; credit of other nodes is kept."""
+        own = s.episodes.c.id.startswith(_build_episode_prefix(key)) & (
+            s.episodes.c.namespace == namespace
+        )
         query = sa.select(s.episodes.c.id, s.episodes.c.documents).where(own)
         for episode, documents in self._connection.execute(query).all():
-            left = {i: credit for i, credit in json.loads(documents).items() if i != node}
+            remaining = {i: credit for i, credit in json.loads(documents).items() if i != node}
             where = s.episodes.c.id == episode
-            if left:
+            if remaining:
                 update = s.episodes.update().where(where)
-                self._connection.execute(update.values(documents=json.dumps(left)))
+                self._connection.execute(update.values(documents=json.dumps(remaining)))
             else:
                 self._connection.execute(s.episodes.delete().where(where))
 
-    def _deltas(self, change: n.KeepNote, key: int, namespace: int) -> Iterable[c.WeightDelta]:
-        """What the edges add to weights; those of the note itself get the weight that is given."""
+    def _compute_deltas(
+        self, change: n.KeepNote, key: int, namespace: int
+    ) -> Iterable[c.WeightDelta]:
+        """Weight changes for the edges; those of the note itself are set to the given weight."""
         own = change.node.id
         ids = {node or own for edge in change.edges for node in (edge.source, edge.target)}
         seen = s.nodes.c.owner.in_((0, namespace))
@@ -152,11 +156,11 @@ class NoteWriter:
         for edge in change.edges:
             source, target = keys.get(edge.source or own), keys.get(edge.target or own)
             if source and target and source != target:
-                stands = 0.0
+                present = 0.0
                 if key in {source, target}:
                     row = {"source": source, "target": target, "kind": edge.kind.value}
-                    stands = standing(self._connection, namespace, row)
-                yield c.WeightDelta(source, target, edge.kind, edge.weight - stands)
+                    present = standing(self._connection, namespace, row)
+                yield c.WeightDelta(source, target, edge.kind, edge.weight - present)
 
     @apply.register
     def _(self, change: n.UndoNotes) -> None:
@@ -165,13 +169,13 @@ class NoteWriter:
         for node, uses in Counter(change.used).items():
             found = sa.select(s.nodes.c.key).where(s.nodes.c.id == node).scalar_subquery()
             own = (s.notes.c.node == found) & (s.notes.c.namespace == key)
-            left = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
-            self._connection.execute(s.notes.update().where(own).values(uses=left))
+            remaining = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
+            self._connection.execute(s.notes.update().where(own).values(uses=remaining))
         for node, query in change.told:
-            self._untell(change.namespace, key, node, query)
+            self._undo_note(change.namespace, key, node, query)
 
-    def _untell(self, name: str, namespace: int | None, node: str, query: str | None) -> None:
-        """Take back that undone feedback told a note."""
+    def _undo_note(self, name: str, namespace: int | None, node: str, query: str | None) -> None:
+        """Undo that feedback created or repeated a note."""
         row = self._connection.execute(
             sa.select(s.notes.c.node, s.notes.c.feedback)
             .join(s.nodes, s.nodes.c.key == s.notes.c.node)
@@ -179,30 +183,34 @@ class NoteWriter:
         ).one_or_none()
         if row is None:
             return
-        same = s.taught.c.record.contains(f'{{"note":{to_json(node).decode()},', autoescape=True)
+        same = s.feedback_effects.c.record.contains(
+            f'{{"note":{to_json(node).decode()},', autoescape=True
+        )
         other = self._connection.scalar(
-            sa.select(s.taught.c.feedback)
-            .where(s.taught.c.namespace == namespace, same)
-            .order_by(s.taught.c.sequence.desc())
+            sa.select(s.feedback_effects.c.feedback)
+            .where(s.feedback_effects.c.namespace == namespace, same)
+            .order_by(s.feedback_effects.c.sequence.desc())
             .limit(1)
         )
         if row.feedback is not None and other is None:
-            self._remove(s.nodes.c.id == node)
+            self._delete_where(s.nodes.c.id == node)
             self._journal("remove_notes", None, {"ids": [node]})
             return
         if row.feedback is not None:
             own = s.notes.c.node == row.node
             self._connection.execute(s.notes.update().where(own).values(feedback=other))
         if query is not None:
-            self._unremember(name, _episode(row.node, query), node)
+            self._undo_episode(name, _build_episode_id(row.node, query), node)
 
-    def _unremember(self, namespace: str, episode: str, node: str) -> None:
-        """Take one lesson out of an episode by which a note is recalled."""
+    def _undo_episode(self, namespace: str, episode: str, node: str) -> None:
+        """Subtract one turn from an episode by which a note is recalled."""
         query = sa.select(s.episodes.c.embedding, s.episodes.c.clock)
         row = self._connection.execute(query.where(s.episodes.c.id == episode)).one_or_none()
         if row is not None:
-            less, vector = {node: -1.0}, unpack(row.embedding)
-            self._then(c.KeepEpisode(namespace, episode, "", vector, -1.0, -1.0, less, row.clock))
+            negated_credit, vector = {node: -1.0}, unpack(row.embedding)
+            self._then(
+                c.KeepEpisode(namespace, episode, "", vector, -1.0, -1.0, negated_credit, row.clock)
+            )
 
     @apply.register
     def _(self, change: n.UseNotes) -> None:
@@ -214,7 +222,7 @@ class NoteWriter:
             found = sa.select(s.nodes.c.key).where(s.nodes.c.id.in_(ids))
             own = s.notes.c.node.in_(found) & (s.notes.c.namespace == key)
             update = s.notes.update().where(own)
-            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last=turn))
+            self._connection.execute(update.values(uses=s.notes.c.uses + uses, last_turn=turn))
 
     @apply.register
     def _(self, change: n.NotesIndexed) -> None:
@@ -225,46 +233,46 @@ class NoteWriter:
     @apply.register
     def _(self, change: n.RemoveNotes) -> None:
         for part in parts(change.ids):
-            self._without_snapshots(self._remove(s.nodes.c.id.in_(part)))
+            self._remove_from_snapshots(self._delete_where(s.nodes.c.id.in_(part)))
         self._journal("remove_notes", None, {"ids": list(change.ids)})
 
-    def _without_snapshots(self, removed: Sequence[Any]) -> None:
-        """What is forgotten must be gone: no snapshot brings it back."""
+    def _remove_from_snapshots(self, removed: Sequence[Any]) -> None:
+        """Delete notes from snapshots, so that no restore brings them back."""
         keys = {row.key for row in removed}
         own = s.snapshots.c.namespace.in_({row.namespace for row in removed})
         query = sa.select(s.snapshots.c.id, s.snapshots.c.content).where(own)
         for identity, content in self._connection.execute(query).all():
-            left = without_notes(content, keys)
+            remaining = without_notes(content, keys)
             update = s.snapshots.update().where(s.snapshots.c.id == identity)
-            self._connection.execute(update.values(content=left))
+            self._connection.execute(update.values(content=remaining))
 
     def restore(self, snapshot: str) -> None:
-        """Let a namespace have the notes that it had when a snapshot was taken."""
+        """Restore the notes of a snapshot, and delete later ones."""
         query = sa.select(s.snapshots.c.namespace, s.snapshots.c.content)
         row = self._connection.execute(query.where(s.snapshots.c.id == snapshot)).one_or_none()
-        content = row and unpacked(row.content)
-        if row is None or content is None or content.notes is None:
+        if row is None:
             return
-        told = {table: rows for table, rows in content.told(row.namespace)}
-        had = {node["key"]: node["id"] for node in told[s.nodes]}
+        content = unpacked(row.content)
+        note_rows = {table: rows for table, rows in content.note_rows(row.namespace)}
+        former_ids = {node["key"]: node["id"] for node in note_rows[s.nodes]}
         own = s.notes.c.namespace == row.namespace
-        now = set(self._connection.scalars(sa.select(s.notes.c.node).where(own)))
-        self._take(sorted(now - had.keys()))
-        back = had.keys() - self._taken(had, row.namespace)
-        for table, rows in told.items():
+        present_keys = set(self._connection.scalars(sa.select(s.notes.c.node).where(own)))
+        self._delete_notes(sorted(present_keys - former_ids.keys()))
+        back = former_ids.keys() - self._find_foreign_ids(former_ids, row.namespace)
+        for table, rows in note_rows.items():
             (key,) = table.primary_key.columns
             for part in parts(sorted(back)):
                 self._connection.execute(table.delete().where(key.in_(part)))
-            if left := [one for one in rows if one[key.name] in back]:
-                self._connection.execute(table.insert(), left)
+            if remaining := [one for one in rows if one[key.name] in back]:
+                self._connection.execute(table.insert(), remaining)
         self._recount([row.namespace])
 
-    def _take(self, keys: Sequence[int]) -> None:
+    def _delete_notes(self, keys: Sequence[int]) -> None:
         for part in parts(keys):
-            self._remove(s.notes.c.node.in_(part))
+            self._delete_where(s.notes.c.node.in_(part))
 
-    def _taken(self, ids: Mapping[int, str], namespace: int) -> set[int]:
-        """Those of former notes, by key, whose ids others have now."""
+    def _find_foreign_ids(self, ids: Mapping[int, str], namespace: int) -> set[int]:
+        """Keys of former notes whose ids belong to other nodes now."""
         found: set[int] = set()
         keys = {node: key for key, node in ids.items()}
         for part in parts(sorted(keys)):
@@ -275,16 +283,16 @@ class NoteWriter:
 
     def forget(self, namespace: int) -> None:
         """Delete all notes of a namespace, by key."""
-        self._remove(s.notes.c.namespace == namespace)
+        self._delete_where(s.notes.c.namespace == namespace)
 
-    def _remove(self, which: sa.ColumnElement[bool]) -> Sequence[Any]:
+    def _delete_where(self, which: sa.ColumnElement[bool]) -> Sequence[Any]:
         rows = self._connection.execute(
             sa.select(s.nodes.c.key, s.nodes.c.id, s.notes.c.namespace)
             .join(s.notes, s.notes.c.node == s.nodes.c.key)
             .where(which)
         ).all()
         for row in rows:
-            self._without_episodes(row.key, row.namespace, row.id)
+            self._remove_from_episodes(row.key, row.namespace, row.id)
         for part in parts(row.id for row in rows):
             self._nodes.remove(part)
         self._recount({row.namespace for row in rows})
@@ -298,7 +306,7 @@ class NoteWriter:
         )
         for key in namespaces:
             update = s.namespaces.update().where(s.namespaces.c.key == key)
-            self._connection.execute(update.values(notes=count))
+            self._connection.execute(update.values(note_count=count))
 
     @apply.register
     def _(self, change: n.SetAuthority) -> None:
@@ -313,18 +321,18 @@ class NoteWriter:
         write_down(self._connection, change, payload, namespace)
 
 
-def _episode(key: int, query: str) -> str:
-    return f"{_episodes(key)}{sha256(query.encode()).hexdigest()[:16]}"
+def _build_episode_id(key: int, query: str) -> str:
+    return f"{_build_episode_prefix(key)}{sha256(query.encode()).hexdigest()[:16]}"
 
 
-def _episodes(key: int) -> str:
-    """How the ids of a note's episodes begin: by the note's key, which no other node ever has."""
+def _build_episode_prefix(key: int) -> str:
+    """Prefix of the ids of a note's episodes, made of its key, which is never reused."""
     return f"note-{key}-"
 
 
-def _payload(node: Node) -> dict[str, Any]:
+def _build_payload(node: Node) -> dict[str, Any]:
     return {
-        # No document has an empty source, so that no linker ever asks for this one.
+        # No document has an empty source, so linkers never read a note.
         "document": "",
         "source": "",
         "content": node.content,

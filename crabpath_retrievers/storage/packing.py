@@ -1,4 +1,4 @@
-"""Vectors as they are stored."""
+"""Encoding of vectors in the database."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ _STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half
 
 
 def pack(vector: Vector) -> bytes:
-    """A unit vector as stored."""
+    """Encode a unit vector, shape ``[d]``, in half precision."""
     return np.asarray(vector, dtype=_STORED).tobytes()
 
 
 def unpack(data: bytes) -> Vector:
-    """The inverse of :func:`pack`; half precision, read-only view."""
+    """The inverse of :func:`pack`; a read-only view in half precision."""
     return np.frombuffer(data, dtype=_STORED)
 
 
 def unpack_all(packed: Sequence[bytes]) -> Vector:
-    """As :func:`unpack` for vectors of one size, at least one; shape ``[n, d]``."""
+    """Decode at least one vector, all of one size, into shape ``[n, d]``."""
     return unpack(b"".join(packed)).reshape(len(packed), -1)

@@ -1,7 +1,6 @@
-"""Rows of a namespace by ids of nodes, as they travel; keys differ between stores.
+"""Translation of rows between node keys, in a store, and node ids, in the archive of a namespace.
 
-Pure functions between rows as a store holds them and rows as they travel. There node 0, which
-stands for STOP, for everywhere or for unknown, is None.
+Pure functions. Key 0, which means STOP, all regions or unknown, is None in an archive.
 """
 
 import json
@@ -16,28 +15,36 @@ NODES: Mapping[str, tuple[str, ...]] = {
     "contents": ("node",),
     "notes": ("node",),
     "overlay": ("source", "target"),
-    "moves": ("source", "target"),
-    "counts": ("source", "target"),
+    "weight_changes": ("source", "target"),
+    "pair_counts": ("source", "target"),
     "usage": ("node",),
-    "steps": ("region", "next"),
+    "transitions": ("region", "next"),
 }
-"""Columns that name nodes, by table."""
+"""Columns that refer to nodes, by table."""
 
 LOCAL = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
-"""Columns that only mean something in their own store."""
+"""Columns that are left out of an archive because they depend on the store."""
 
-# Of the lists in the record of a lesson: the places of their items that name nodes.
-_IN_LESSONS = {"usage": (0,), "together": (0, 1), "steps": (1, 4)}
-_LED, _LED_TO = 4, ("steps", "next")  # where a step led
-_NOTED = "note-"  # how the ids of episodes begin that recall a note; the key or id of it follows
+# Lists in the record of ``feedback_effects``: positions of node keys in their items.
+_NODES_IN_EFFECTS = {"usage": (0,), "pair_counts": (0, 1), "transitions": (1, 4)}
+_NEXT_POSITION, _NEXT_REGION = 4, ("transitions", "next")  # the region that a transition led to
+_NOTE_EPISODE_PREFIX = (
+    "note-"  # prefix of the ids of episodes of notes; key or id of the note follows
+)
 
 
 class _UnknownNodeError(LookupError):
-    """A node that does not exist here."""
+    """The node does not exist on the other side."""
 
 
 class Naming(NamedTuple):
-    """What nodes are called on the other side: of those that exist there."""
+    """Names of nodes on the other side of a translation.
+
+    Attributes:
+        names: Id by key, or key by id, of the nodes that exist there.
+        nothing, nothing_there: What stands for no node on this side, and there.
+        read: Type of the names on this side.
+    """
 
     names: Mapping[Any, Any]
     nothing: Any
@@ -46,16 +53,16 @@ class Naming(NamedTuple):
 
     @classmethod
     def leaving(cls, ids: Mapping[int, str]) -> "Naming":
-        """For rows that leave a store: ids by key."""
+        """For rows to export: ids by key."""
         return cls(ids, 0, None, int)
 
     @classmethod
     def coming(cls, keys: Mapping[str, int]) -> "Naming":
-        """For rows that come into a store: keys by id."""
+        """For rows to import: keys by id."""
         return cls(keys, None, 0, str)
 
     def of(self, node: Any) -> Any:
-        """What a node is called there."""
+        """Name of a node there; raises if it does not exist."""
         if node == self.nothing:
             return self.nothing_there
         if node not in self.names:
@@ -63,103 +70,105 @@ class Naming(NamedTuple):
         return self.names[node]
 
     def if_known(self, node: Any) -> Any:
-        """What a node is called there; nothing where it does not exist."""
+        """Name of a node there, or what stands for no node."""
         return self.names.get(node, self.nothing_there)
 
 
 def nodes_in(block: Block, read: type) -> set[Any]:
-    """All nodes that rows speak of.
+    """All nodes that rows refer to.
 
     Args:
         block: Rows of one table.
-        read: ``int`` where they are named by key, ``str`` where by id.
+        read: ``int`` for rows with keys, ``str`` for rows with ids.
     """
     table, rows = block
     found = {row[column] for column in NODES.get(table, ()) for row in rows}
-    if table == "taught":
+    if table == "feedback_effects":
         for row in rows:
-            found |= _in_lesson(json.loads(row["record"]), read)
+            found |= _find_nodes_in_effects(json.loads(row["record"]), read)
     if table == "episodes":
-        found |= {read(note) for row in rows if (note := _noted(row["id"]))}
+        found |= {read(note) for row in rows if (note := _get_note_of_episode(row["id"]))}
     return found - {0, None}
 
 
 def needed(table: str, row: Row) -> set[str]:
-    """Ids of the nodes without which a row on its way means nothing."""
-    columns = (column for column in NODES.get(table, ()) if (table, column) != _LED_TO)
+    """Ids of the nodes that must exist for a row of an archive to be imported."""
+    columns = (column for column in NODES.get(table, ()) if (table, column) != _NEXT_REGION)
     return {row[column] for column in columns} - {None}
 
 
 def translated(block: Block, naming: Naming) -> list[dict[str, Any]]:
-    """Rows by what their nodes are called on the other side.
+    """Translate the nodes of rows.
 
-    Rows that speak of a node that does not exist there are left out; lessons go without it.
+    Rows that refer to a node that does not exist there are left out; effects of feedback lose it.
     """
     table, rows = block
     found = []
     for row in rows:
         try:
-            found.append(_translated(table, row, naming))
+            found.append(_translate_row(table, row, naming))
         except _UnknownNodeError:
             continue
     return found
 
 
-def _translated(table: str, row: Row, naming: Naming) -> dict[str, Any]:
+def _translate_row(table: str, row: Row, naming: Naming) -> dict[str, Any]:
     new = {column: value for column, value in row.items() if column not in LOCAL}
     for column in NODES.get(table, ()):
-        # Where a step led may be forgotten, that it was taken may not.
-        led = (table, column) == _LED_TO
-        new[column] = naming.if_known(row[column]) if led else naming.of(row[column])
-    if table == "taught":
-        new["record"] = to_json(_lesson(json.loads(row["record"]), naming)).decode()
+        # The region that a transition led to is optional.
+        is_next = (table, column) == _NEXT_REGION
+        new[column] = naming.if_known(row[column]) if is_next else naming.of(row[column])
+    if table == "feedback_effects":
+        new["record"] = to_json(_translate_effects(json.loads(row["record"]), naming)).decode()
     if table == "episodes":
-        new["id"] = _episode(row["id"], naming)
+        new["id"] = _translate_episode_id(row["id"], naming)
     return new
 
 
-def _in_lesson(record: Mapping[str, Any], read: type) -> set[Any]:
+def _find_nodes_in_effects(record: Mapping[str, Any], read: type) -> set[Any]:
     found = {
         item[place]
-        for name, places in _IN_LESSONS.items()
-        for item in record.get(name, ())
+        for name, places in _NODES_IN_EFFECTS.items()
+        for item in record[name]
         for place in places
     }
-    return found | {read(note) for episode in record["episodes"] if (note := _noted(episode[0]))}
+    return found | {
+        read(note) for episode in record["episodes"] if (note := _get_note_of_episode(episode[0]))
+    }
 
 
-def _lesson(record: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
+def _translate_effects(record: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
     new = dict(record)
-    for name, places in _IN_LESSONS.items():
-        items = (list(item) for item in record.get(name, ()))
-        new[name] = [item for item in items if _renamed(item, places, naming)]
+    for name, places in _NODES_IN_EFFECTS.items():
+        items = (list(item) for item in record[name])
+        new[name] = [item for item in items if _translate_item(item, places, naming)]
     episodes = []
     for name, *rest in record["episodes"]:
         try:
-            episodes.append([_episode(name, naming), *rest])
+            episodes.append([_translate_episode_id(name, naming), *rest])
         except _UnknownNodeError:
             continue
     return {**new, "episodes": episodes}
 
 
-def _renamed(item: list[Any], places: tuple[int, ...], naming: Naming) -> bool:
-    """Whether all nodes of an item exist there, by whose names it goes now."""
+def _translate_item(item: list[Any], places: tuple[int, ...], naming: Naming) -> bool:
+    """Translate the nodes of an item in place; returns whether all of them exist there."""
     try:
         for place in places:
-            item[place] = (naming.if_known if place == _LED else naming.of)(item[place])
+            item[place] = (naming.if_known if place == _NEXT_POSITION else naming.of)(item[place])
     except _UnknownNodeError:
         return False
     return True
 
 
-def _noted(episode: str) -> str:
-    """The key, or id, of the note that an episode recalls; empty where it recalls none."""
-    if not episode.startswith(_NOTED):
+def _get_note_of_episode(episode: str) -> str:
+    """Key or id of the note that an episode belongs to; empty for other episodes."""
+    if not episode.startswith(_NOTE_EPISODE_PREFIX):
         return ""
-    return episode.removeprefix(_NOTED).rpartition("-")[0]
+    return episode.removeprefix(_NOTE_EPISODE_PREFIX).rpartition("-")[0]
 
 
-def _episode(episode: str, naming: Naming) -> str:
-    if not (note := _noted(episode)):
+def _translate_episode_id(episode: str, naming: Naming) -> str:
+    if not (note := _get_note_of_episode(episode)):
         return episode
     return f"{_NOTED}{naming.of(naming.read(note))}-{episode.rpartition('-')[2]}"

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that give up on a server which says nothing.
+"""PostgreSQL connections with a time limit on every wait.
 
-psycopg waits for ever, and limits that the server keeps do not help where it is stopped or its
-packets are dropped. Imported with the first connection, for the driver is optional.
+psycopg waits without limit, and timeouts of the server do not help when the server is stopped or
+its packets are dropped. Import this module lazily: the driver is optional.
 """
 
 import math
@@ -14,46 +14,52 @@ import psycopg
 from crabpath_retrievers.time_limit import waiting
 
 T = TypeVar("T")
-_SILENT = "no answer within settings.time_limit"
-# Work without a limit notices within a minute that the machine at the other end is gone.
-_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_TIMEOUT = "no answer within settings.time_limit"
+# Detects a dead peer within a minute, also for work without a time limit.
+_KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
 class Connection(psycopg.Connection[Any]):
-    """Closes itself, and fails, when the call that it serves has waited too long."""
+    """Closes itself and raises ``OperationalError`` when the time limit of the call has passed."""
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
-        """As the driver's, which runs all statements and commits through this."""
-        with waiting() as until:
-            steps = gen if until is None else self._limited(gen, until)
+        """Override of the driver, which waits for all statements and commits here."""
+        with waiting() as deadline:
+            steps = gen if deadline is None else self._limit_steps(gen, deadline)
             return super().wait(steps, *args, **options)
 
-    def _limited(self, steps: Generator[Any, Any, T], until: float) -> Generator[Any, Any, T]:
-        """The same steps until a moment; the driver goes on every tenth of a second at least."""
+    def _limit_steps(
+        self, steps: Generator[Any, Any, T], deadline: float
+    ) -> Generator[Any, Any, T]:
+        """Yield from ``steps`` until the deadline; the driver resumes at least every 0.1 s."""
         try:
-            asked = next(steps)
+            request = next(steps)
             while True:
-                ready = yield asked
-                if monotonic() > until:
+                ready = yield request
+                if monotonic() > deadline:
                     steps.close()
-                    self.pgconn.finish()  # what it still sends would be taken for the next answer
-                    raise psycopg.OperationalError(_SILENT)
-                asked = steps.send(ready)
+                    # A late answer would be read as that of the next statement.
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(_TIMEOUT)
+                request = steps.send(ready)
         except StopIteration as end:
             value: T = end.value
             return value
 
 
-def connect(given: dict[str, Any], seconds: float) -> Connection:
-    """A connection that is made within a time limit.
+def connect(arguments: dict[str, Any], seconds: float) -> Connection:
+    """Connect within a time limit.
 
     Args:
-        given: Arguments of the driver; those of its own that limit time stand.
-        seconds: Limit where the call has none; the driver rounds up, to 2 seconds at least.
+        arguments: Arguments of the driver; its own time limits take precedence.
+        seconds: Limit for calls without one; the driver rounds up to at least 2 seconds.
+
+    Raises:
+        psycopg.OperationalError: The limit has passed.
     """
-    with waiting() as until:
-        left = seconds if until is None else until - monotonic()
+    with waiting() as deadline:
+        left = seconds if deadline is None else deadline - monotonic()
         if left <= 0:
-            raise psycopg.OperationalError(_SILENT)
-        limits = {"connect_timeout": math.ceil(left), **_ALIVE}
-        return Connection.connect(**{**limits, **given})
+            raise psycopg.OperationalError(_TIMEOUT)
+        limits = {"connect_timeout": math.ceil(left), **_KEEPALIVES}
+        return Connection.connect(**{**limits, **arguments})

@@ -1,4 +1,4 @@
-"""What readers need of the store, so that they need not know it."""
+"""Protocols that the query classes depend on instead of the store, and decoding of rows."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
@@ -12,41 +12,41 @@ T = TypeVar("T")
 
 
 class Readable(Protocol):
-    """Something to read from."""
+    """A store that query classes read from."""
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
         """A connection for reads; each statement sees the latest commit."""
 
     def settle(self) -> None:
-        """Wait until all turn records that were handed over are written."""
+        """Wait until all queued turn records are written."""
 
 
 class Standpoint(Protocol):
-    """Where a namespace stands: its key, its turns, and how much it has faded."""
+    """Position of a namespace: its key, its last turn, and its decay exponent."""
 
     @property
     def key(self) -> int:
-        """Key of the namespace; 0 for one that was never used."""
+        """Key of the namespace; 0 for one that does not exist."""
 
     @property
     def turn(self) -> int:
-        """How many turns it had."""
+        """Number of its last turn."""
 
     @property
     def exponent(self) -> float:
-        """Its accumulated decay exponent."""
+        """Accumulated decay exponent, ≥ 0."""
 
 
 def readable(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
-    """What rows hold. One that is damaged is passed over with a warning: it must stop no other.
+    """Yield what rows decode to; skips damaged rows with a warning.
 
     Args:
-        what: A row, for the warning.
-        rows: As they are stored.
-        read: Makes something of one.
+        what: Name of a row for the warning, with its article.
+        rows: Rows as stored.
+        read: Decodes one row.
     """
     for row in rows:
         try:
             yield read(row)
-        except Exception as error:  # JSON, numbers or texts that are no longer what they were
+        except Exception as error:  # whatever decoding of damaged values raises
             _log.warning("%s in the store is damaged and passed over: %r", what, error)

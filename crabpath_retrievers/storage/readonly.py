@@ -1,4 +1,4 @@
-"""Opening a store to look at it: nothing is created, migrated or written, whatever is found."""
+"""Read-only access to a store: nothing is created, written or repaired."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -12,26 +12,26 @@ from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.checks import Checks
 from crabpath_retrievers.storage.engine import open_engine, translated_errors
 
-_PATIENCE = 1.0  # seconds to wait for a lock: whoever looks wants to be told of it
+_LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
 
 class ReadOnlyStore:
-    """A graph store as it stands.
+    """A graph store that is only read.
 
     Attributes:
-        catalog: Documents, staged work.
-        checks: Whether what is stored fits together.
+        catalog: Reads of documents and queues.
+        checks: Consistency checks.
     """
 
     def __init__(self, location: str | Path) -> None:
-        """Look at a directory or an SQLAlchemy URL; it is opened with the first read.
+        """Prepare to read a directory or an SQLAlchemy URL; the first read opens it.
 
         Raises:
             ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
             MissingExtraError: The driver of the database is not installed.
         """
         file = database_file(location)
-        self._engine = open_engine(location) if file is None else _looking_at(file)
+        self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)
         self.checks = Checks(self)
 
@@ -44,7 +44,7 @@ class ReadOnlyStore:
             yield connection
 
     def settle(self) -> None:
-        """Nothing of its own waits to be written."""
+        """Do nothing: a read-only store writes no turn records."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -58,25 +58,25 @@ def database_file(location: str | Path) -> Path | None:
         return Path(text) / "graph.sqlite"
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+    except (sa.exc.ArgumentError, ValueError):  # the latter for an invalid port
         return None
-    held = url.database not in {None, "", ":memory:"}
-    return Path(str(url.database)) if url.get_backend_name() == "sqlite" and held else None
+    is_file = url.database not in {None, "", ":memory:"}
+    return Path(str(url.database)) if url.get_backend_name() == "sqlite" and is_file else None
 
 
 def sqlite_uri(file: Path) -> str:
-    """URI under which SQLite reads a file and makes none beside it.
+    """URI with which SQLite reads a file without creating others beside it.
 
-    Without a write-ahead log nobody has it open: then no shared memory is needed to read it.
+    Without a write-ahead log no process has the file open, so no shared-memory file is needed.
     """
-    whole = file.with_name(f"{file.name}-wal").exists()
+    has_log = file.with_name(f"{file.name}-wal").exists()
     return f"{file.resolve().as_uri()}?mode=ro{'' if whole else '&immutable=1'}"
 
 
-def _looking_at(file: Path) -> sa.Engine:
+def _open_readonly_engine(file: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(
-            sqlite_uri(file), uri=True, timeout=_PATIENCE, check_same_thread=False
+            sqlite_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
         )
 
     return sa.create_engine(f"sqlite:///{file}", creator=connect, poolclass=NullPool)

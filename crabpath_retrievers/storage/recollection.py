@@ -1,4 +1,4 @@
-"""Whose credit stands in episodes when others stand for a document."""
+"""Transfer of episode credit from a merged or split document to the nodes that replace it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -11,16 +11,17 @@ from crabpath_retrievers.storage.learned_writer import credited
 from crabpath_retrievers.storage.packing import unpack
 
 Recalled = tuple[str, str, str]
-"""An episode: its id, its documents before and after, as JSON."""
+"""An episode: its id, and its credit before and after, as JSON."""
 
 
 def hand_over(connection: sa.Connection, old: str, heir: Callable[[Vector], str]) -> list[Recalled]:
-    """Give the credit of a document in all episodes to another one.
+    """Transfer the credit of a document in all episodes to another one.
 
     Args:
         connection: An open transaction.
         old: Id of the document.
-        heir: Whose the credit is then, by the unit query vector of the episode, shape ``[d]``.
+        heir: Gives the id of the other document for the unit query vector of an episode,
+            shape ``[d]``.
 
     Returns:
         The episodes that were changed.
@@ -36,26 +37,26 @@ def hand_over(connection: sa.Connection, old: str, heir: Callable[[Vector], str]
         credit, new = documents.pop(old), heir(unpack(embedding))
         after = json.dumps({**documents, new: documents.get(new, 0.0) + credit})
         found.append((identity, text, after))
-    _write(connection, [(identity, after) for identity, _, after in found])
+    _write_documents(connection, [(identity, after) for identity, _, after in found])
     return found
 
 
 def take_back(connection: sa.Connection, changed: Sequence[Sequence[str]]) -> None:
-    """Give it back; credit that came since stays with whom it was given to."""
-    back: list[tuple[str, str]] = []
+    """Undo :func:`hand_over`; credit that was added since is not moved back."""
+    restored: list[tuple[str, str]] = []
     for identity, before, after in changed:
         query = sa.select(s.episodes.c.documents).where(s.episodes.c.id == identity)
         now = connection.scalar(query)
         if now == after:
-            back.append((identity, before))
+            restored.append((identity, before))
         elif now is not None:
             was, became = json.loads(before), json.loads(after)
-            less = {n: was.get(n, 0.0) - became.get(n, 0.0) for n in {**was, **became}}
-            back.append((identity, json.dumps(credited(json.loads(now), less))))
-    _write(connection, back)
+            difference = {n: was.get(n, 0.0) - became.get(n, 0.0) for n in {**was, **became}}
+            restored.append((identity, json.dumps(credited(json.loads(now), difference))))
+    _write_documents(connection, restored)
 
 
-def _write(connection: sa.Connection, rows: Sequence[tuple[str, str]]) -> None:
+def _write_documents(connection: sa.Connection, rows: Sequence[tuple[str, str]]) -> None:
     if rows:
         own = s.episodes.c.id == sa.bindparam("episode")
         update = s.episodes.update().where(own).values(documents=sa.bindparam("now"))

@@ -1,4 +1,4 @@
-"""Reads of regions: their hubs, the nodes in them, and what became of steps."""
+"""Reads of the region MDP: hubs, nodes for the assignment to regions, transition counts."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,25 +10,25 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
-from crabpath_retrievers.storage.schema import meta, namespaces, nodes, steps
+from crabpath_retrievers.storage.schema import meta, namespaces, nodes, transitions
 
 _BLOCK = 4096
 _STEP = (
-    steps.c.level,
-    steps.c.region,
-    steps.c.task,
-    steps.c.action,
-    steps.c.next,
-    steps.c.trials,
-    steps.c.wins,
-    steps.c.ends,
-    steps.c.end_wins,
+    transitions.c.level,
+    transitions.c.region,
+    transitions.c.task,
+    transitions.c.action,
+    transitions.c.next,
+    transitions.c.trials,
+    transitions.c.wins,
+    transitions.c.ends,
+    transitions.c.end_wins,
 )
 _STEPS = HotSelect(
     sa.select(*_STEP).where(
-        steps.c.namespace == sa.bindparam("namespace"),
-        steps.c.level.in_(sa.bindparam("levels", expanding=True)),
-        steps.c.region.in_(sa.bindparam("regions", expanding=True)),
+        transitions.c.namespace == sa.bindparam("namespace"),
+        transitions.c.level.in_(sa.bindparam("levels", expanding=True)),
+        transitions.c.region.in_(sa.bindparam("regions", expanding=True)),
     )
 )
 
@@ -43,20 +43,20 @@ class Placed(NamedTuple):
 
 
 class RegionQueries:
-    """Reads of regions. Only :meth:`steps` stands on the way of a query."""
+    """Reads of regions; queries use only :meth:`steps`."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def version(self) -> int:
-        """Changes whenever the hubs do."""
+        """Version of the set of hubs; 0 in a corpus without any."""
         query = sa.select(meta.c.value).where(meta.c.name == "hubs")
         with self._store.reading() as connection:
             return int(connection.scalar(query) or 0)
 
     def sizes(self) -> dict[int, int]:
-        """How many hubs every level has that has any, from level 1 on."""
+        """Number of hubs by level, from level 1 to the highest."""
         query = sa.select(nodes.c.level, sa.func.count()).where(nodes.c.level > 0)
         with self._store.reading() as connection:
             exact = {level: n for level, n in connection.execute(query.group_by(nodes.c.level))}
@@ -67,7 +67,7 @@ class RegionQueries:
         }
 
     def hubs(self, level: int) -> list[Placed]:
-        """The hubs of a level, in the order of their keys."""
+        """The hubs of a level, in order of their keys."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
         query = query.where(nodes.c.level >= level).order_by(nodes.c.key)
         with self._store.reading() as connection:
@@ -75,7 +75,7 @@ class RegionQueries:
         return [Placed(key, name, title, unpack(vector)) for key, name, title, vector in rows]
 
     def placed(self) -> Iterator[list[Placed]]:
-        """All nodes but notes, block by block, in the order of their keys."""
+        """Yield all visible nodes except notes in blocks, in order of their keys."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.embedding)
         query = query.where(nodes.c.owner == 0).order_by(nodes.c.key).limit(_BLOCK)
         last = 0
@@ -88,11 +88,11 @@ class RegionQueries:
             yield [Placed(key, name, title, unpack(vector)) for key, name, title, vector in rows]
 
     def steps(self, namespace: int, places: Sequence[tuple[int, int]]) -> list[Step]:
-        """What a namespace knows of the steps that were taken in these regions.
+        """Transition counts of a namespace from these regions.
 
         Args:
-            namespace: By key.
-            places: As ``(level, region)``.
+            namespace: Key of the namespace.
+            places: Regions, as ``(level, key of the hub)``.
         """
         wanted = {
             "namespace": namespace,
@@ -105,11 +105,11 @@ class RegionQueries:
         return [Step(*row) for row in rows if (row[0], row[1]) in known]
 
     def all_steps(self, namespace: str, level: int) -> list[Step]:
-        """What a namespace knows of all steps of one level, and of all levels together."""
+        """Transition counts of a namespace at level 0 and at one other level."""
         query = (
             sa.select(*_STEP)
-            .join(namespaces, namespaces.c.key == steps.c.namespace)
-            .where(namespaces.c.name == namespace, steps.c.level.in_((0, level)))
+            .join(namespaces, namespaces.c.key == transitions.c.namespace)
+            .where(namespaces.c.name == namespace, transitions.c.level.in_((0, level)))
         )
         with self._store.reading() as connection:
             return [Step(*row) for row in connection.execute(query)]

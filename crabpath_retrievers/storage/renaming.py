@@ -1,4 +1,4 @@
-"""Rows of a namespace under another name, or with other ids where theirs are taken. Pure."""
+"""Rename the namespace and the ids in rows of an imported namespace. Pure functions."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,19 +9,21 @@ from pydantic_core import to_json
 from crabpath_retrievers.changes.archive import Renames
 
 Row = dict[str, Any]
-_ONE = frozenset({"node", "source", "target"})  # of a turn record: what names a node
-_SEVERAL = frozenset({"chosen", "reflexes", "visited"})
+_NODE_FIELDS = frozenset(
+    {"node", "source", "target"}
+)  # fields of a turn record with the id of a node
+_NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited"})
 
 
 def renamed(table: str, row: Row, to: Renames) -> Row:
-    """A row as it stands here.
+    """A row with the new names.
 
     Args:
-        table: Whose row it is.
-        row: By former names; it may be changed.
-        to: What is called otherwise here.
+        table: Short name of its table.
+        row: The row of the archive; it may be modified.
+        to: New names.
     """
-    return _OF[table](row, to) if to.any and table in _OF else row
+    return _RENAMERS[table](row, to) if to.any and table in _RENAMERS else row
 
 
 def _node(row: Row, to: Renames) -> Row:
@@ -37,17 +39,17 @@ def _note(row: Row, to: Renames) -> Row:
     }
 
 
-def _move(row: Row, to: Renames) -> Row:
-    cause = row["cause"]  # feedback, or a note that somebody told
+def _weight_change(row: Row, to: Renames) -> Row:
+    cause = row["cause"]  # id of feedback or of a note
     return {**row, "cause": to.feedback.get(cause, to.notes.get(cause, cause))}
 
 
 def _episode(row: Row, to: Renames) -> Row:
     new = {**row, "id": _episode_id(row["id"], to)}
     new["documents"] = json.dumps(_credit(json.loads(row["documents"]), to))
-    if row.get("voices"):
-        said = json.loads(row["voices"]).items()
-        new["voices"] = json.dumps({user: _credit(credit, to) for user, credit in said})
+    if row["credit_by_user"]:
+        payload = json.loads(row["credit_by_user"]).items()
+        new["credit_by_user"] = json.dumps({user: _credit(credit, to) for user, credit in payload})
     return new
 
 
@@ -64,7 +66,7 @@ def _turn(row: Row, to: Renames) -> Row:
         with_nodes(json.loads(row["record"]), to.notes) if to.notes else json.loads(row["record"])
     )
     identity = to.turns.get(row["id"], row["id"])
-    # A run of a host is that of the turn which has its own id still.
+    # Only a turn that keeps its id keeps the run id of its host.
     run = row["run_id"] if identity == row["id"] else None
     record |= {"id": identity, "namespace": to.namespace, "run_id": run}
     return {**row, "id": identity, "run_id": run, "record": to_json(record).decode()}
@@ -78,9 +80,9 @@ def with_nodes(value: Any, notes: Mapping[str, str]) -> Any:
         return value
     new: dict[str, Any] = {}
     for name, item in value.items():
-        if name in _ONE and isinstance(item, str):
+        if name in _NODE_FIELDS and isinstance(item, str):
             new[name] = notes.get(item, item)
-        elif name in _SEVERAL:
+        elif name in _NODE_LIST_FIELDS:
             new[name] = [notes.get(node, node) for node in item]
         else:
             new[name] = with_nodes(item, notes)
@@ -88,26 +90,26 @@ def with_nodes(value: Any, notes: Mapping[str, str]) -> Any:
 
 
 def _feedback(row: Row, to: Renames) -> Row:
-    said = json.loads(row["payload"])
+    payload = json.loads(row["payload"])
     identity = to.feedback.get(row["id"], row["id"])
     for name in ("used", "unused"):
-        if said[name] is not None:
-            said[name] = [to.notes.get(node, node) for node in said[name]]
-    turn = to.turns.get(said["turn_id"], said["turn_id"])
-    said |= {"feedback_id": identity, "turn_id": turn, "namespace": to.namespace}
-    payload = json.dumps(said, ensure_ascii=False)
+        if payload[name] is not None:
+            payload[name] = [to.notes.get(node, node) for node in payload[name]]
+    turn = to.turns.get(payload["turn_id"], payload["turn_id"])
+    payload |= {"feedback_id": identity, "turn_id": turn, "namespace": to.namespace}
+    payload = json.dumps(payload, ensure_ascii=False)
     return {**row, "id": identity, "namespace": to.namespace, "payload": payload}
 
 
-def _consumed(row: Row, to: Renames) -> Row:
+def _consumed_turn(row: Row, to: Renames) -> Row:
     turn, feedback = row["turn"], row["feedback"]
     return {"turn": to.turns.get(turn, turn), "feedback": to.feedback.get(feedback, feedback)}
 
 
-def _taught(row: Row, to: Renames) -> Row:
+def _feedback_effects(row: Row, to: Renames) -> Row:
     record = json.loads(row["record"])
-    for told in record["told"]:
-        told["note"] = to.notes.get(told["note"], told["note"])
+    for note in record["notes"]:
+        note["note"] = to.notes.get(note["note"], note["note"])
     for episode in record["episodes"]:
         episode[0] = _episode_id(episode[0], to)
     record["used"] = [to.notes.get(node, node) for node in record["used"]]
@@ -119,14 +121,14 @@ def _namespace(row: Row, to: Renames) -> Row:
     return {**row, "name": to.namespace}
 
 
-_OF: Mapping[str, Callable[[Row, Renames], Row]] = {
+_RENAMERS: Mapping[str, Callable[[Row, Renames], Row]] = {
     "namespaces": _namespace,
     "nodes": _node,
     "notes": _note,
-    "moves": _move,
+    "weight_changes": _weight_change,
     "episodes": _episode,
     "turns": _turn,
     "feedback": _feedback,
-    "consumed": _consumed,
-    "taught": _taught,
+    "consumed_turns": _consumed_turn,
+    "feedback_effects": _feedback_effects,
 }

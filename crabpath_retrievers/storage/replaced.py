@@ -1,8 +1,8 @@
-"""Replaced nodes: no query sees them, because others stand for them; their text is kept.
+"""Aliases: nodes hidden from queries because others replace them after a merge or split.
 
-A merged node stands for its near-duplicates, the parts of a split node for the whole. A replaced
-node is known to its source, so that the same text does not come again. It has neither full text nor
-a vector in the index, and what was learned about it is with those that stand for it.
+A near-duplicate is replaced by the node that was kept, a split document by its parts. The hidden
+node still belongs to its source, so that the same text is not added again. It has neither full text
+nor an indexed vector, and what was learned about it has moved to its targets.
 """
 
 from collections.abc import Iterable
@@ -11,47 +11,47 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.schema import nodes, replaced
+from crabpath_retrievers.storage.schema import aliases, nodes
 
 REPLACED = -2
-"""Their owner; 0 owns what all namespaces see, and keys of namespaces are above it."""
+"""Owner of nodes that others replace; see the column ``owner`` of ``nodes``."""
 
 WHOLES = (0, REPLACED)
-"""Owners of what sources hold."""
+"""Owners of the nodes that belong to sources, whether visible or replaced."""
 
-ANSWERING = replaced.c.place == 0
-"""Of several that stand for a node, the one that answers to its id."""
+ANSWERING = aliases.c.position == 0
+"""Condition: the target that answers to the id of the hidden node."""
 
-IS_PART = sa.exists().where(replaced.c.standing == nodes.c.key, replaced.c.kind == "split")
-"""Whether a node was split off another one by maintenance; no source knows it."""
+IS_PART = sa.exists().where(aliases.c.target == nodes.c.key, aliases.c.kind == "split")
+"""Condition: the node is a part that maintenance split off; it belongs to no source."""
 
 
 def standing_keys(connection: sa.Connection, keys: Iterable[int]) -> dict[int, int]:
-    """Who answers for those of the nodes that are replaced, by key."""
-    query = sa.select(replaced.c.node, replaced.c.standing).where(ANSWERING)
+    """Keys of the nodes that answer for replaced ones, by key; other keys are left out."""
+    query = sa.select(aliases.c.node, aliases.c.target).where(ANSWERING)
     found: dict[int, int] = {}
     for part in parts(keys):
-        rows = connection.execute(query.where(replaced.c.node.in_(part)))
-        found |= {node: standing for node, standing in rows}
+        rows = connection.execute(query.where(aliases.c.node.in_(part)))
+        found |= {node: target for node, target in rows}
     return found
 
 
 def standing_ids(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
-    """Who answers for those of the nodes that are replaced, by id."""
+    """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
     found: dict[str, str] = {}
     for part in parts(ids):
-        found |= {node: standing for node, standing in _NAMES.rows(connection, {"ids": part})}
+        found |= {node: target for node, target in _TARGET_IDS.rows(connection, {"ids": part})}
     return found
 
 
 _HIDDEN = nodes.alias()
-_NAMES = HotSelect(
+_TARGET_IDS = HotSelect(
     sa.select(_HIDDEN.c.id, nodes.c.id)
     .select_from(_HIDDEN)
-    .join(replaced, replaced.c.node == _HIDDEN.c.key)
-    .join(nodes, nodes.c.key == replaced.c.standing)
+    .join(aliases, aliases.c.node == _HIDDEN.c.key)
+    .join(nodes, nodes.c.key == aliases.c.target)
     .where(
         _HIDDEN.c.id.in_(sa.bindparam("ids", expanding=True)),
-        replaced.c.place == sa.literal_column("0"),
+        aliases.c.position == sa.literal_column("0"),
     )
 )

@@ -23,7 +23,7 @@ from crabpath_retrievers.storage.waiting import drop_vectors, want_edges, want_v
 MERGED_FROM = "merged_from"
 """Metadata of a keeper: ids and sources of what it stands for."""
 
-_R, _N = s.replaced.c, s.nodes.c
+_R, _N = s.aliases.c, s.nodes.c
 
 
 class Replacing:
@@ -48,7 +48,7 @@ class Replacing:
         ranks = {key: rank for key, rank in self._connection.execute(query.with_for_update())}
         if len(ranks) < len(set(pair)) or pair.absorbed == pair.keeper:
             return False
-        whole = sa.select(sa.exists().where(_R.standing.in_(pair), _R.kind == "split"))
+        whole = sa.select(sa.exists().where(_R.target.in_(pair), _R.kind == "split"))
         fixed = ranks[pair.absorbed] == Authority.CONSTITUTIONAL.value
         above = ranks[pair.keeper] >= ranks[pair.absorbed]
         return above and not fixed and not self._connection.scalar(whole)
@@ -61,27 +61,27 @@ class Replacing:
         self._nodes.hide([pair.absorbed])
         self._write(images)
         recalled = hand_over(self._connection, names[pair.absorbed], lambda _: names[pair.keeper])
-        mine = _R.standing == pair.absorbed
+        mine = _R.target == pair.absorbed
         before = list(self._connection.scalars(sa.select(_R.node).where(mine)))
-        self._connection.execute(s.replaced.update().where(mine).values(standing=pair.keeper))
+        self._connection.execute(s.aliases.update().where(mine).values(target=pair.keeper))
         self._stand(pair.absorbed, [pair.keeper], "merge", run)
         self._tell([pair.keeper])
         drop_vectors(self._connection, self._insert, [names[pair.absorbed]])
-        inverse = {"node": pair.absorbed, "standing": pair.keeper, "before": before}
+        inverse = {"node": pair.absorbed, "target": pair.keeper, "before": before}
         inverse |= {"images": images, "episodes": recalled}
         payload = {"run": run, "node": names[pair.absorbed], "keeper": names[pair.keeper]}
         write_down(self._connection, "merge_nodes", payload, inverse=inverse)
 
     def undo_merge(self, run: str, inverse: dict[str, Any]) -> None:
         """Let a node stand for itself again, with what was known of it then."""
-        node, keeper = inverse["node"], inverse["standing"]
+        node, keeper = inverse["node"], inverse["target"]
         own = sa.and_(_R.node == node, _R.kind == "merge", _R.run == run)
-        stands = self._connection.scalar(sa.select(_R.standing).where(own))
+        stands = self._connection.scalar(sa.select(_R.target).where(own))
         if stands is None:
             return  # it came back by itself, or is gone
         self._forget_standing([node])
-        again = sa.and_(_R.node.in_(inverse["before"]), _R.standing == keeper)
-        self._connection.execute(s.replaced.update().where(again).values(standing=node))
+        again = sa.and_(_R.node.in_(inverse["before"]), _R.target == keeper)
+        self._connection.execute(s.aliases.update().where(again).values(target=node))
         self._back(node, inverse)
         self._tell({keeper, stands, node})
 
@@ -97,7 +97,7 @@ class Replacing:
             return
         self._learn_again()
         self._connection.execute(s.nodes.update().where(_N.key.in_(order)).values(authority=rank))
-        beside = self._nodes.beside([node])
+        beside = self._nodes.siblings([node])
         vectors = self._vectors(order)
         images = Folding(self._connection).images(old, self._nearest(vectors), textual=False)
         own = (s.edges.c.source == old) | (s.edges.c.target == old)
@@ -119,8 +119,8 @@ class Replacing:
     def undo_split(self, inverse: dict[str, Any]) -> None:
         """Let a whole stand for itself again; what its parts have learned since goes to it."""
         node, order = inverse["node"], inverse["parts"]
-        own = sa.and_(_R.node == node, _R.standing.in_(order), _R.kind == "split")
-        if not self._connection.execute(s.replaced.delete().where(own)).rowcount:
+        own = sa.and_(_R.node == node, _R.target.in_(order), _R.kind == "split")
+        if not self._connection.execute(s.aliases.delete().where(own)).rowcount:
             return
         self._back(node, inverse)
         self._rejoin(node, order)
@@ -151,15 +151,15 @@ class Replacing:
         self._learn_again()
         busy = set(keys.values())
         for node in sorted({row.node for row in rows if row.kind == "split" and row.node in busy}):
-            order = [row.standing for row in rows if row.node == node]
+            order = [row.target for row in rows if row.node == node]
             self._forget_standing([node])
             self._rejoin(node, order)
         merged = [row for row in rows if row.kind == "merge"]
         absorbed = {row.node for row in merged} & busy
         self._forget_standing(absorbed)
-        self._tell({row.standing for row in merged if row.node in absorbed} - busy)
-        for keeper in sorted({row.standing for row in merged} & busy):
-            left = [r.node for r in merged if r.standing == keeper and r.node not in busy]
+        self._tell({row.target for row in merged if row.node in absorbed} - busy)
+        for keeper in sorted({row.target for row in merged} & busy):
+            left = [r.node for r in merged if r.target == keeper and r.node not in busy]
             if left:
                 self._succeed(keeper, sorted(left), inherit=keeper in going.values())
 
@@ -173,8 +173,8 @@ class Replacing:
             heir = back[0]
             self._write(Folding(self._connection).images(keeper, lambda _: heir, textual=False))
             hand_over(self._connection, ids[keeper], lambda _: ids[heir])
-            mine = _R.standing == keeper
-            self._connection.execute(s.replaced.update().where(mine).values(standing=heir))
+            mine = _R.target == keeper
+            self._connection.execute(s.aliases.update().where(mine).values(target=heir))
             self._tell([heir])
         want_vectors(self._connection, self._insert, [ids[key] for key in back], "return")
 
@@ -182,25 +182,25 @@ class Replacing:
         """Hand on what was learned about nodes that others stand for, such as by a snapshot."""
         columns = [
             TABLES[table].c[name]
-            for table in ("overlay", "counts", "usage")
+            for table in ("overlay", "pair_counts", "usage")
             for name in ("source", "target", "node")
             if name in TABLES[table].c
         ]
         found = [sa.exists().where(column == _R.node) for column in columns]
-        query = sa.select(_R.node, _R.standing).where(ANSWERING, sa.or_(*found))
+        query = sa.select(_R.node, _R.target).where(ANSWERING, sa.or_(*found))
         for node, standing in self._connection.execute(query.order_by(_R.node)).all():
             heir: Heir = lambda _, standing=standing: standing  # type: ignore[misc] # noqa: E731
             self._write(Folding(self._connection).images(node, heir, textual=False))
 
     def follow(self, moved: Sequence[str]) -> None:
         """Parts stand where their whole does."""
-        mine = s.replaced.join(s.contents, s.contents.c.node == _R.node)
+        mine = s.aliases.join(s.contents, s.contents.c.node == _R.node)
         place = (
             sa.select(s.contents.c.position)
             .where(s.contents.c.node == sa.bindparam("whole"))
             .scalar_subquery()
         )
-        query = sa.select(_R.node, _R.standing).select_from(mine.join(s.nodes, _N.key == _R.node))
+        query = sa.select(_R.node, _R.target).select_from(mine.join(s.nodes, _N.key == _R.node))
         rows = [
             {"whole": whole, "part": part}
             for some in parts(moved)
@@ -229,26 +229,26 @@ class Replacing:
 
     def _related(self, keys: Iterable[int]) -> Sequence[sa.Row[Any]]:
         """All rows of nodes that are among these, or that these stand for."""
-        query = sa.select(s.replaced)
+        query = sa.select(s.aliases)
         found = {
-            (row.node, row.standing): row
+            (row.node, row.target): row
             for part in parts(keys)
             for row in self._connection.execute(
-                query.where(_R.node.in_(part) | _R.standing.in_(part))
+                query.where(_R.node.in_(part) | _R.target.in_(part))
             )
         }
-        return sorted(found.values(), key=lambda row: (row.node, row.place))
+        return sorted(found.values(), key=lambda row: (row.node, row.position))
 
     def _forget_standing(self, keys: Iterable[int]) -> None:
         for part in parts(keys):
-            self._connection.execute(s.replaced.delete().where(_R.node.in_(part)))
+            self._connection.execute(s.aliases.delete().where(_R.node.in_(part)))
 
     def _stand(self, node: int, order: Sequence[int], kind: str, run: str) -> None:
         rows = [
-            {"node": node, "standing": key, "place": place, "kind": kind, "run": run}
+            {"node": node, "target": key, "position": place, "kind": kind, "run": run}
             for place, key in enumerate(order)
         ]
-        self._connection.execute(s.replaced.insert(), rows)
+        self._connection.execute(s.aliases.insert(), rows)
 
     def _tell(self, keepers: Iterable[int]) -> None:
         """Bring the metadata of keepers to name what they stand for now."""
@@ -259,9 +259,9 @@ class Replacing:
                 continue
             query = (
                 sa.select(_N.id, s.contents.c.source)
-                .join(s.replaced, _R.node == _N.key)
+                .join(s.aliases, _R.node == _N.key)
                 .join(s.contents, s.contents.c.node == _N.key)
-                .where(_R.standing == keeper, _R.kind == "merge")
+                .where(_R.target == keeper, _R.kind == "merge")
                 .order_by(_N.key)
             )
             told = [{"id": i, "source": source} for i, source in self._connection.execute(query)]
@@ -284,8 +284,8 @@ class Replacing:
 
     def _learn_again(self) -> None:
         """Whoever keeps what namespaces know notices, and who learns just now begins again."""
-        known = s.namespaces.c.learned + 1
-        self._connection.execute(s.namespaces.update().values(learned=known))
+        known = s.namespaces.c.version + 1
+        self._connection.execute(s.namespaces.update().values(version=known))
 
     def _ids(self, keys: Iterable[int]) -> dict[int, str]:
         query = sa.select(_N.key, _N.id).where(_N.key.in_(list(keys)))

@@ -1,15 +1,15 @@
-"""Retired nodes: no query sees them; what was learned about them stays until they are forgotten.
+"""Retired nodes: hidden from queries, while what was learned about them is kept.
 
-They belong to an owner that no namespace is, have neither edges of the text nor full text nor a
-vector in the index, and are found again by their text.
+They have neither structural edges nor full text nor an indexed vector. When the same text is added
+again, it is found by an address that is a hash of the text, and the node becomes visible.
 """
 
 import hashlib
 
 RETIRED = -1
-"""Their owner; 0 owns what all namespaces see, and keys of namespaces are above it."""
+"""Owner of retired nodes; see the column ``owner`` of ``nodes``."""
 
 
 def address_of(content: str) -> str:
-    """The address that a retired node keeps, by its text; no link leads there."""
+    """Address of a retired node with this text; not the target of any link."""
     return f"retired:{hashlib.sha256(content.encode()).hexdigest()[:32]}"

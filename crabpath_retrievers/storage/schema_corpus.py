@@ -1,4 +1,4 @@
-"""Tables of what all namespaces share: nodes, edges, the text they were read off."""
+"""Tables of the corpus, which all namespaces share: nodes, contents, structural edges, terms."""
 
 from sqlalchemy import (
     BigInteger,
@@ -25,7 +25,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
-# What a walk reads of a node stands in one row, and nothing else in it.
+# The columns that retrieval reads of every node; everything else about it is in ``contents``.
 nodes = Table(
     "crabpath_nodes",
     metadata,
@@ -35,10 +35,11 @@ nodes = Table(
     Column("title", Text, nullable=False),
     Column("embedding", LargeBinary, nullable=False),
     Column("terms", LargeBinary, nullable=False),
-    # Key of the one namespace that sees it, 0 for all; and how far it is above learning.
+    # Key of the namespace that alone sees the node; 0: all do; below 0: hidden (see ``aliases``).
     Column("owner", BigInteger, nullable=False, server_default="0"),
+    # Number of its ``graph.Authority``, which sets how fast learned weights to it decay.
     Column("authority", SmallInteger, nullable=False, server_default="0"),
-    # Nodes of level L and above are the hubs of that level; notes have 0.
+    # A node is a hub of all levels from 1 to this one; notes have level 0.
     Column("level", SmallInteger, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
@@ -55,7 +56,7 @@ contents = Table(
     Column("length", Integer, nullable=False),
     Column("content", Text, nullable=False),
     Column("metadata", Text, nullable=False),
-    # Id of the node that it was split off, as its metadata says; so that splits are found.
+    # Id of the node that this one is a part of, copied from its metadata, for the partial index.
     Column("split_from", Text),
 )
 Index(
@@ -65,6 +66,7 @@ Index(
     postgresql_where=contents.c.split_from.is_not(None),
 )
 
+# Names by which other texts mention a node: titles, headings, aliases of the document.
 names = Table(
     "crabpath_names",
     metadata,
@@ -75,6 +77,7 @@ names = Table(
 
 Index("ix_crabpath_names_node", names.c.node)
 
+# Link targets that lead to a node: file names, URLs, anchors.
 addresses = Table(
     "crabpath_addresses",
     metadata,
@@ -85,6 +88,7 @@ addresses = Table(
 
 Index("ix_crabpath_addresses_node", addresses.c.node)
 
+# Link targets that occur in the text of a node.
 references = Table(
     "crabpath_references",
     metadata,
@@ -95,6 +99,7 @@ references = Table(
 
 Index("ix_crabpath_references_node", references.c.node)
 
+# Structural edges, derived from the text; learned weights are in ``overlay``.
 edges = Table(
     "crabpath_edges",
     metadata,
@@ -102,13 +107,16 @@ edges = Table(
     Column("target", Key, primary_key=True, autoincrement=False),
     Column("kind", SmallInteger, primary_key=True, autoincrement=False),
     Column("prior", Float, nullable=False),
+    # Weight to which decay brings the edge back.
     Column("floor", Float, nullable=False),
-    Column("born", Float, nullable=False),
+    # Decay exponent from which its weight decays in a namespace without a learned weight.
+    Column("decay_at", Float, nullable=False),
     sqlite_with_rowid=False,
 )
 
 Index("ix_crabpath_edges_target", edges.c.target, edges.c.kind)
 
+# Document frequency of each term.
 terms = Table(
     "crabpath_terms",
     metadata,
@@ -117,31 +125,33 @@ terms = Table(
     sqlite_with_rowid=False,
 )
 
+# Queue of unfinished ingest work; a restart finishes it.
 staging = Table(
     "crabpath_staging",
     metadata,
     Column("id", Text, primary_key=True),
-    # "put" and "remove" wait for their vectors and for publication, "link" for edges, "index" for
-    # their vectors alone, "return" for both.
+    # Before publication: "put", "remove", "retire", "move", "split". After it: "link" waits for
+    # edges, "index" for its vector in the index, "return" for its vector and then for edges.
     Column("operation", String(8), nullable=False),
     Column("payload", Text),
     Column("embedding", LargeBinary),
 )
 
-trash = Table("crabpath_trash", metadata, Column("id", Text, primary_key=True))
+# Ids whose vectors must still be deleted from the vector index.
+index_deletions = Table("crabpath_index_deletions", metadata, Column("id", Text, primary_key=True))
 
-replaced = Table(
-    "crabpath_replaced",
+# Merged and split documents: hidden nodes, and the nodes that take their place.
+aliases = Table(
+    "crabpath_aliases",
     metadata,
-    # A document that no query sees, because others say what it says: see the module ``replaced``.
     Column("node", Key, primary_key=True, autoincrement=False),
-    Column("standing", Key, primary_key=True, autoincrement=False),
-    # Which of several; the one with 0 answers to the id.
-    Column("place", Integer, nullable=False),
-    # "merge" or "split", and the maintenance that did it.
+    Column("target", Key, primary_key=True, autoincrement=False),
+    # Of several targets the one at position 0 answers to the id of the hidden node.
+    Column("position", Integer, nullable=False),
+    # "merge" or "split", and the id of the maintenance run that did it.
     Column("kind", String(8), nullable=False),
     Column("run", String(64), nullable=False),
     sqlite_with_rowid=False,
 )
 
-Index("ix_crabpath_replaced_standing", replaced.c.standing)
+Index("ix_crabpath_aliases_target", aliases.c.target)

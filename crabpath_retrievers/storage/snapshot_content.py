@@ -1,4 +1,4 @@
-"""What a snapshot holds: the rows of a namespace in the tables of what it has learned, packed."""
+"""Content of snapshots: the learned rows and the notes of a namespace, compressed."""
 
 import json
 import zlib
@@ -14,62 +14,60 @@ from crabpath_retrievers.storage import schema as s
 
 _NODES = {
     s.overlay: ("source", "target"),
-    s.counts: ("source", "target"),
+    s.pair_counts: ("source", "target"),
     s.usage: ("node",),
-    s.steps: ("region",),
+    s.transitions: ("region",),
 }
-_DEFAULTS = {s.usage: {"decay": 0.0}}  # of columns that older schemas lack
 _TABLES = (*_NODES, s.episodes)
-# A note as a whole: its rows, whose own columns tell them apart.
+# The tables of notes, each with the condition that joins it to ``notes``.
 _NOTES = {
     s.nodes: s.notes.c.node == s.nodes.c.key,
     s.contents: s.notes.c.node == s.contents.c.node,
     s.notes: sa.true(),
 }
-_QUICK = 1  # of zlib: the best level takes six times as long for a tenth less
+_COMPRESSION_LEVEL = 1  # of zlib: the highest level is six times slower and saves a tenth
 
 
 class Content(NamedTuple):
-    """What a namespace knew.
+    """Learned state of a namespace.
 
     Attributes:
         exponent: Its accumulated decay exponent.
-        mind: What it knew of ranking, as JSON; None before it first learned.
-        tables: Rows without the namespace, by name of the table.
-        notes: Its notes, by name of the table; None where an older release took the snapshot.
+        model: Its ranking model as JSON; None before it first learned.
+        tables: Rows without their namespace, by name of the table.
+        notes: Rows of its notes, by name of the table.
     """
 
     exponent: float
-    mind: str | None
+    model: str | None
     tables: dict[str, list[dict[str, Any]]]
-    notes: dict[str, list[dict[str, Any]]] | None = None
+    notes: dict[str, list[dict[str, Any]]]
 
-    def told(self, namespace: int) -> Iterator[tuple[sa.Table, list[Any]]]:
-        """The rows of the notes to write, by table; their vectors wait for the index."""
+    def note_rows(self, namespace: int) -> Iterator[tuple[sa.Table, list[Any]]]:
+        """Rows of the notes to write, by table; they are queued for the index."""
         here = {"owner": namespace, "namespace": namespace, "indexed": 0}
         for table in _NOTES:
-            rows = (self.notes or {}).get(table.name, [])
+            rows = self.notes[table.name]
             fixed = {name: value for name, value in here.items() if name in table.c}
-            yield table, [{**_binary(table, row), **fixed} for row in rows]
+            yield table, [{**_decode_binary(table, row), **fixed} for row in rows]
 
     def nodes(self) -> set[int]:
-        """Keys of all nodes that it speaks of."""
+        """Keys of all nodes that the rows refer to."""
         return {
             row[name]
             for table, names in _NODES.items()
-            for row in self.tables.get(table.name, ())
+            for row in self.tables[table.name]
             for name in names
         }
 
     def rows(self, namespace: int, alive: set[int]) -> Iterator[tuple[sa.Table, list[Any]]]:
-        """The rows to write, by table, of nodes that still exist; episodes wait for the index."""
+        """Rows to write, by table, without rows of deleted nodes; episodes are to be indexed."""
         for table, names in _NODES.items():
-            found = self.tables.get(table.name, [])  # one of an older schema lacks some
             yield (
                 table,
                 [
-                    {**_DEFAULTS.get(table, {}), **row, "namespace": namespace}
-                    for row in found
+                    {**row, "namespace": namespace}
+                    for row in self.tables[table.name]
                     if all(row[name] in alive for name in names)
                 ],
             )
@@ -87,16 +85,16 @@ class Content(NamedTuple):
         )
 
 
-def _binary(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
-    """A row with its binary values as they are stored."""
+def _decode_binary(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
+    """A row with decoded binary values."""
     return {
         name: urlsafe_b64decode(value) if isinstance(table.c[name].type, sa.LargeBinary) else value
         for name, value in row.items()
     }
 
 
-def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str | None) -> bytes:
-    """All that a namespace knows now, compressed."""
+def packed(connection: sa.Connection, namespace: int, exponent: float, model: str | None) -> bytes:
+    """Read and compress the learned state of a namespace."""
     tables = {}
     for table in _TABLES:
         columns = [column for column in table.c if column.name not in {"namespace", "indexed"}]
@@ -106,30 +104,29 @@ def packed(connection: sa.Connection, namespace: int, exponent: float, mind: str
     for table, joined in _NOTES.items():
         query = sa.select(table).where(joined, s.notes.c.namespace == namespace)
         notes[table.name] = [dict(row) for row in connection.execute(query).mappings()]
-    data = {"exponent": exponent, "mind": mind, "tables": tables, "notes": notes}
-    return zlib.compress(to_json(data, bytes_mode="base64"), _QUICK)
+    data = {"exponent": exponent, "model": model, "tables": tables, "notes": notes}
+    return zlib.compress(to_json(data, bytes_mode="base64"), _COMPRESSION_LEVEL)
 
 
 def without_notes(data: bytes, keys: Container[int]) -> bytes:
-    """What :func:`packed` gave without some of the notes."""
+    """Remove the notes with these keys from compressed content."""
     content = unpacked(data)
-    left = {
+    kept = {
         table.name: [
             row
-            for row in (content.notes or {}).get(table.name, ())
+            for row in content.notes[table.name]
             if row[table.primary_key.columns[0].name] not in keys
         ]
         for table in _NOTES
     }
-    notes = None if content.notes is None else left
-    return zlib.compress(to_json(content._replace(notes=notes)._asdict()), _QUICK)
+    return zlib.compress(to_json(content._replace(notes=kept)._asdict()), _COMPRESSION_LEVEL)
 
 
 def unpacked(data: bytes) -> Content:
     """The inverse of :func:`packed`.
 
     Raises:
-        StoreError: It is damaged.
+        StoreError: The content is damaged.
     """
     try:
         return Content(**json.loads(zlib.decompress(data)))

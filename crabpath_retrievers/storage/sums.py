@@ -1,4 +1,4 @@
-"""Tables of sums: rows begin at 0, never fall below it, and go when nothing is left."""
+"""Counter tables: values start at 0, never fall below it, and rows of zeros are deleted."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,32 +7,33 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.storage.hot import HotWrite, inserted
 
-NOTHING = 1e-9  # what rounding leaves of a sum of which all was taken back
+NOTHING = 1e-9
+"""Counts at or below this are 0: subtraction leaves rounding errors."""
 
 
 class Sums:
-    """Adds to the rows of one table."""
+    """Adds to the counters of one table."""
 
     def __init__(self, table: sa.Table, *names: str) -> None:
-        """Sum up the columns with these names; the others are the key."""
+        """Columns ``names`` are the counters of ``table``; its other columns are the key."""
         self._names = names
-        self._add = HotWrite(lambda insert: _adding(insert, table, names))
-        self._drop = HotWrite(lambda _: _dropping(table, names))
+        self._add = HotWrite(lambda insert: _build_add(insert, table, names))
+        self._drop = HotWrite(lambda _: _build_drop(table, names))
 
     def add(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add to every row; one that is new begins with what is added, or with 0."""
-        self._add.run_all(connection, [self._begun(row) for row in rows])
-        lessened = [row for row in rows if any(row[name] < 0 for name in self._names)]
-        key = [{k: v for k, v in row.items() if k not in self._names} for row in lessened]
+        """Add to the counters; a missing row starts with what is added, but at least 0."""
+        self._add.run_all(connection, [self._upsert_parameters(row) for row in rows])
+        reduced = [row for row in rows if any(row[name] < 0 for name in self._names)]
+        key = [{k: v for k, v in row.items() if k not in self._names} for row in reduced]
         self._drop.run_all(connection, key)
 
-    def _begun(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row as it begins, and what is added to one that stands."""
-        begins = {name: max(0.0, row[name]) for name in self._names}
-        return {**row, **begins, **{f"more_{name}": row[name] for name in self._names}}
+    def _upsert_parameters(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of the upsert: initial values, and what to add to an existing row."""
+        initial = {name: max(0.0, row[name]) for name in self._names}
+        return {**row, **initial, **{f"more_{name}": row[name] for name in self._names}}
 
 
-def _adding(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -> Any:
+def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -> Any:
     more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in names}
     return inserted(insert, table).on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
@@ -41,11 +42,11 @@ def _adding(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -
 
 
 def _at_least_zero(value: Any) -> Any:
-    nothing: Any = sa.literal_column(str(NOTHING))
-    return sa.case((value <= nothing, sa.literal_column("0.0", sa.Float)), else_=value)
+    epsilon: Any = sa.literal_column(str(NOTHING))
+    return sa.case((value <= epsilon, sa.literal_column("0.0", sa.Float)), else_=value)
 
 
-def _dropping(table: sa.Table, names: Sequence[str]) -> Any:
-    nothing: Any = sa.literal_column(str(NOTHING))
-    own = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
-    return table.delete().where(*own, *(table.c[name] <= nothing for name in names))
+def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
+    epsilon: Any = sa.literal_column(str(NOTHING))
+    conditions = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
+    return table.delete().where(*conditions, *(table.c[name] <= epsilon for name in names))

@@ -1,4 +1,4 @@
-"""Which ids are taken already, by another namespace than the one that comes."""
+"""Ids in an archive that already exist in other namespaces of this store."""
 
 from collections.abc import Callable, Iterable
 
@@ -9,10 +9,10 @@ from crabpath_retrievers.storage.batching import parts
 
 
 class Whose:
-    """Looks ids up beside one namespace."""
+    """Finds ids of other namespaces."""
 
     def __init__(self, connection: sa.Connection, namespace: str) -> None:
-        """Look up on ``connection``; the ids of ``namespace`` itself are free."""
+        """Read on ``connection``; ids of ``namespace`` itself do not conflict."""
         self._connection = connection
         key = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == namespace)
         own = connection.scalar(key) or 0
@@ -26,18 +26,18 @@ class Whose:
         }
 
     def taken(self, table: str, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that name turns, feedback or nodes of somebody else."""
+        """Those of the ids that belong to turns, feedback or nodes of other namespaces."""
         if table not in self._others:
             return set()
         column, others = self._others[table]
-        return self._found(ids, lambda part: sa.select(column).where(column.in_(part), others))
+        return self._find_ids(ids, lambda part: sa.select(column).where(column.in_(part), others))
 
     def documents(self, ids: Iterable[str]) -> set[str]:
-        """Those of the ids that name documents."""
+        """Those of the ids that belong to documents."""
         nodes, shared = s.nodes.c.id, s.nodes.c.owner == 0
-        return self._found(ids, lambda part: sa.select(nodes).where(nodes.in_(part), shared))
+        return self._find_ids(ids, lambda part: sa.select(nodes).where(nodes.in_(part), shared))
 
-    def _found(
+    def _find_ids(
         self, ids: Iterable[str], query: Callable[[list[str]], sa.Select[tuple[str]]]
     ) -> set[str]:
         found: set[str] = set()

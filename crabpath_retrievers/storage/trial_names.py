@@ -1,8 +1,8 @@
-"""Under which name of the store's own facts a trial stands."""
+"""Names under which the metadata of the store holds trials."""
 
 PREFIX = "trial:"
 
 
 def meta_name(trial: str) -> str:
-    """Name of the row that keeps the state of a trial."""
+    """Name of the metadata row that holds the state of a trial."""
     return PREFIX + trial

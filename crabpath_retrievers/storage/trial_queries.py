@@ -1,4 +1,4 @@
-"""Reads of A/B trials: where they stand, their turns, and what was said of these."""
+"""Reads of A/B trials: their state, turns and feedback."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -12,22 +12,23 @@ from crabpath_retrievers.storage.schema import (
     contents,
     feedback,
     meta,
-    moves,
     namespaces,
     nodes,
     turns,
+    weight_changes,
 )
 from crabpath_retrievers.storage.trial_names import PREFIX, meta_name
 
 T = TypeVar("T")
-_AT_ONCE = 200  # records of turns that are held at once
+_AT_ONCE = 200  # turn records in memory
 
 
 class Said(NamedTuple):
-    """Feedback as it was given.
+    """Stored feedback.
 
     Attributes:
-        namespace: Of its turn, or as given; None where neither is known.
+        created: Seconds since the epoch.
+        namespace: Name of its namespace; None if unknown.
         payload: Its fields.
     """
 
@@ -37,7 +38,7 @@ class Said(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """By how much one feedback moved one weight; ``edge`` is any name of it."""
+    """A change of a learned weight; ``edge`` identifies namespace, source, target and kind."""
 
     namespace: str
     edge: tuple[int, int, int, int]
@@ -45,20 +46,20 @@ class Moved(NamedTuple):
 
 
 class TrialQueries:
-    """Reads for trials; none of them is on the way of a query."""
+    """Reads of trials; queries use none of them."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def names(self) -> list[str]:
-        """The trials of this store, running or ended, by name."""
+        """Names of the trials of this store, running or ended."""
         query = sa.select(meta.c.name).where(meta.c.name.startswith(PREFIX)).order_by(meta.c.name)
         with self._store.reading() as connection:
             return [name.removeprefix(PREFIX) for name in connection.scalars(query)]
 
     def state(self, name: str) -> str | None:
-        """The state of a trial as JSON; None when there is none of that name."""
+        """The state of a trial as JSON; None for an unknown trial."""
         query = sa.select(meta.c.value).where(meta.c.name == meta_name(name))
         with self._store.reading() as connection:
             return connection.scalar(query)
@@ -67,26 +68,28 @@ class TrialQueries:
         self,
         name: str,
         suffixes: Sequence[str],
-        told: Callable[[dict[str, Any]], T],
+        decode: Callable[[dict[str, Any]], T],
         *,
         since: float,
         until: float,
     ) -> list[T]:
-        """What is told by the turns of a trial, created in ``(since, until]``, oldest first.
+        """Decoded records of the turns of a trial, created in ``(since, until]``, oldest first.
 
         Args:
-            name: Of the trial; turns that carry one of its arms are found in any namespace.
-            suffixes: How the namespaces end whose turns belong to it without that.
-            told: What of a record is wanted; few records are held at once.
+            name: Name of the trial; turns with one of its arms are found in any namespace.
+            suffixes: Endings of the names of namespaces of which all turns belong to it.
+            decode: Extracts what is needed of a record; few records are in memory at once.
             since: Seconds since the epoch.
             until: Seconds since the epoch.
         """
         labelled = turns.c.record.contains(f'"arm":"{name}:', autoescape=True)
-        own = [namespaces.c.name.endswith(suffix, autoescape=True) for suffix in suffixes]
+        in_namespaces = [namespaces.c.name.endswith(suffix, autoescape=True) for suffix in suffixes]
         query = (
             sa.select(turns.c.id)
             .join(namespaces, namespaces.c.key == turns.c.namespace)
-            .where(turns.c.created > since, turns.c.created <= until, sa.or_(labelled, *own))
+            .where(
+                turns.c.created > since, turns.c.created <= until, sa.or_(labelled, *in_namespaces)
+            )
             .order_by(turns.c.created, turns.c.namespace, turns.c.clock)
         )
         self._store.settle()
@@ -95,11 +98,11 @@ class TrialQueries:
             for part in parts(connection.scalars(query).all(), _AT_ONCE):
                 record = sa.select(turns.c.id, turns.c.record).where(turns.c.id.in_(part))
                 records = {turn: text for turn, text in connection.execute(record)}
-                found += [told(from_json(records[turn])) for turn in part if turn in records]
+                found += [decode(from_json(records[turn])) for turn in part if turn in records]
         return found
 
     def said(self, since: float) -> list[Said]:
-        """Feedback given since then, but what was undone, in the order in which it came."""
+        """Feedback since a time, in epoch seconds, oldest first, without undone feedback."""
         query = (
             sa.select(feedback.c.created, feedback.c.namespace, feedback.c.payload)
             .where(feedback.c.created > since, feedback.c.status != "undone")
@@ -107,10 +110,12 @@ class TrialQueries:
         )
         with self._store.reading() as connection:
             rows = connection.execute(query).all()
-        return [Said(created, whose, from_json(payload)) for created, whose, payload in rows]
+        return [
+            Said(created, namespace, from_json(payload)) for created, namespace, payload in rows
+        ]
 
     def characters(self, ids: Iterable[str]) -> dict[str, int]:
-        """Characters of the texts of nodes; what is gone is left out."""
+        """Length of the contents of nodes in characters; deleted nodes are left out."""
         query = sa.select(nodes.c.id, sa.func.length(contents.c.content)).join(
             contents, contents.c.node == nodes.c.key
         )
@@ -122,13 +127,18 @@ class TrialQueries:
             }
 
     def moves(self, names: Iterable[str], *, since: float) -> list[Moved]:
-        """What moved the weights of these namespaces, in the order in which it came."""
-        edge = (moves.c.namespace, moves.c.source, moves.c.target, moves.c.kind)
+        """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""
+        edge = (
+            weight_changes.c.namespace,
+            weight_changes.c.source,
+            weight_changes.c.target,
+            weight_changes.c.kind,
+        )
         query = (
-            sa.select(namespaces.c.name, *edge, moves.c.delta)
-            .join(namespaces, namespaces.c.key == moves.c.namespace)
-            .where(moves.c.created > since)
-            .order_by(moves.c.sequence)
+            sa.select(namespaces.c.name, *edge, weight_changes.c.delta)
+            .join(namespaces, namespaces.c.key == weight_changes.c.namespace)
+            .where(weight_changes.c.created > since)
+            .order_by(weight_changes.c.sequence)
         )
         with self._store.reading() as connection:
             rows = [

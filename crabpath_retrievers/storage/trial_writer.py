@@ -1,4 +1,4 @@
-"""How the state of an A/B trial is kept: by whoever knew the state before."""
+"""Writer of the state of A/B trials, with optimistic locking."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +12,10 @@ from crabpath_retrievers.storage.trial_names import meta_name
 
 
 def keep_trial(connection: sa.Connection, change: KeepTrial, insert: Callable[..., Any]) -> None:
-    """Replace the state that was read, or add that of a new trial.
+    """Replace the state of a trial, or insert that of a new one.
 
     Raises:
-        ConflictError: The state is another one by now.
+        ConflictError: The stored state is not the expected one.
     """
     name = meta_name(change.name)
     if change.before is None:

@@ -13,7 +13,7 @@ from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable, readable
 from crabpath_retrievers.storage.renaming import with_nodes
 from crabpath_retrievers.storage.replaced import standing_ids
-from crabpath_retrievers.storage.schema import consumed, journal, namespaces, turns
+from crabpath_retrievers.storage.schema import consumed_turns, journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
 
 
@@ -39,10 +39,10 @@ _ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
 def _logged_of(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
     """Turns that are joined to their namespace by this expression."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
-    columns = (turns.c.record, turns.c.embedding, consumed.c.feedback, namespaces.c.frozen)
+    columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, namespaces.c.frozen)
     return (
         sa.select(*columns)
-        .select_from(joined.outerjoin(consumed, consumed.c.turn == turns.c.id))
+        .select_from(joined.outerjoin(consumed_turns, consumed_turns.c.turn == turns.c.id))
         .order_by(turns.c.clock.desc())
     )
 

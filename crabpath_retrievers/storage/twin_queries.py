@@ -11,7 +11,7 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.replaced import IS_PART
-from crabpath_retrievers.storage.schema import contents, episodes, nodes, replaced, usage
+from crabpath_retrievers.storage.schema import aliases, contents, episodes, nodes, usage
 
 
 class Said(NamedTuple):
@@ -96,7 +96,7 @@ class TwinQueries:
 
         Parts are none of them, nor what stands for others or is ``constitutional``.
         """
-        keeps = sa.exists().where(replaced.c.standing == nodes.c.key)
+        keeps = sa.exists().where(aliases.c.target == nodes.c.key)
         query = (
             sa.select(nodes.c.key, nodes.c.id, contents.c.content)
             .join(contents, contents.c.node == nodes.c.key)

@@ -17,14 +17,14 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.storage.reading import Readable, Standpoint
 from crabpath_retrievers.storage.schema import (
-    consumed,
+    consumed_turns,
     contents,
     edges,
     episodes,
+    feedback_effects,
     namespaces,
     nodes,
     overlay,
-    taught,
 )
 from crabpath_retrievers.storage.schema import turns as log
 
@@ -81,20 +81,20 @@ def _of(direction: Direction) -> HotSelect:
 
     same = sa.and_(mine, *(overlay.c[n] == edges.c[n] for n in ("source", "target", "kind")))
     weight = sa.func.coalesce(overlay.c.weight, edges.c.prior)
-    mark = sa.func.coalesce(overlay.c.mark, edges.c.born)
+    mark = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
     read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, mark, edges.c.floor)
-    learned = select(overlay, overlay, "learned", overlay.c.weight, overlay.c.mark, _ZERO)
+    learned = select(overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, _ZERO)
     return HotSelect(sa.union_all(read, learned.where(mine)))
 
 
 _EDGES = {"out": _of("out"), "in": _of("in")}
-_STANDING = sa.select(overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.mark)
+_STANDING = sa.select(overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at)
 _BEFORE = HotSelect(
-    sa.select(taught.c.record)
+    sa.select(feedback_effects.c.record)
     .select_from(
         log.join(namespaces, namespaces.c.key == log.c.namespace)
-        .join(consumed, consumed.c.turn == log.c.id)
-        .join(taught, taught.c.feedback == consumed.c.feedback)
+        .join(consumed_turns, consumed_turns.c.turn == log.c.id)
+        .join(feedback_effects, feedback_effects.c.feedback == consumed_turns.c.feedback)
     )
     .where(
         namespaces.c.name == sa.bindparam("namespace"),
@@ -220,15 +220,15 @@ class TypedQueries:
         """
         last = sa.func.max(log.c.clock).label("clock")
         of_feedback = (
-            sa.select(consumed.c.feedback, last)
-            .join(log, log.c.id == consumed.c.turn)
+            sa.select(consumed_turns.c.feedback, last)
+            .join(log, log.c.id == consumed_turns.c.turn)
             .where(log.c.namespace == clock.key, log.c.clock > clock.turn - turns)
-            .group_by(consumed.c.feedback)
+            .group_by(consumed_turns.c.feedback)
             .subquery()
         )
         query = (
-            sa.select(of_feedback.c.clock, taught.c.record)
-            .join(taught, taught.c.feedback == of_feedback.c.feedback)
+            sa.select(of_feedback.c.clock, feedback_effects.c.record)
+            .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
             .order_by(of_feedback.c.clock)
         )
         with self._store.reading() as connection:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.awaited import awaited
-from crabpath_retrievers.storage.journal import of_run
+from crabpath_retrievers.storage.awaited import awaited, of_run
 from crabpath_retrievers.storage.packing import unpack
 from crabpath_retrievers.storage.reading import Readable
 from crabpath_retrievers.storage.schema import (
@@ -83,7 +82,7 @@ class UpkeepQueries:
         # The weight of STOP has no edge behind it, and is no edge that could be pruned.
         floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
         query = (
-            sa.select(o.source, o.target, o.kind, o.weight, o.mark, floor, authority)
+            sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
             .select_from(joined)
             .where(o.namespace == namespace)
             .order_by(o.source, o.target, o.kind)
@@ -112,7 +111,7 @@ class UpkeepQueries:
         )
         used = sa.and_(usage.c.node == notes.c.node, usage.c.namespace == namespace)
         passes = sa.func.coalesce(usage.c.losses, 0.0)
-        columns = (nodes.c.id, notes.c.last, notes.c.uses, passes, nodes.c.authority)
+        columns = (nodes.c.id, notes.c.last_turn, notes.c.uses, passes, nodes.c.authority)
         query = (
             sa.select(*columns, degree, strongest)
             .select_from(notes.join(nodes, nodes.c.key == notes.c.node).outerjoin(usage, used))

@@ -12,9 +12,9 @@ from crabpath_retrievers.changes import maintenance as m
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.alive import alive_of
-from crabpath_retrievers.storage.awaited import awaited
+from crabpath_retrievers.storage.awaited import awaited, of_run
 from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.journal import of_run, write_down
+from crabpath_retrievers.storage.journal import write_down
 from crabpath_retrievers.storage.knob_writer import put_back
 from crabpath_retrievers.storage.replaced import standing_keys
 from crabpath_retrievers.storage.replacing import Replacing
@@ -52,21 +52,25 @@ class UpkeepWriter:
             return
         rows = [row for part in parts(change.edges, _AT_ONCE) for row in self._standing(key, part)]
         edges = [tuple(row[name] for name in _EDGE) for row in rows]
-        moves = [row for part in parts(edges, _AT_ONCE) for row in self._of(s.moves, key, part)]
-        for table in (s.overlay, s.moves):
+        moves = [
+            row for part in parts(edges, _AT_ONCE) for row in self._of(s.weight_changes, key, part)
+        ]
+        for table in (s.overlay, s.weight_changes):
             for part in parts(edges, _AT_ONCE):
                 self._connection.execute(table.delete().where(_mine(table, key, part)))
         self._learned(key)
-        dropped = {"overlay": rows, "moves": moves}
+        dropped = {"overlay": rows, "weight_changes": moves}
         payload = {"run": change.run, "weights": len(rows)}
         write_down(self._connection, "drop_weights", payload, change.namespace, dropped)
 
     def _standing(self, namespace: int, edges: Sequence[m.Dropped]) -> list[dict[str, Any]]:
         """Those of the weights that were not touched since they were read."""
-        marks = {edge[:3]: edge.mark for edge in edges}
-        rows = self._of(s.overlay, namespace, list(marks))
+        expected = {edge[:3]: edge.mark for edge in edges}
+        rows = self._of(s.overlay, namespace, list(expected))
         return [
-            row for row in rows if row["mark"] == marks[row["source"], row["target"], row["kind"]]
+            row
+            for row in rows
+            if row["decay_at"] == expected[row["source"], row["target"], row["kind"]]
         ]
 
     def _of(self, table: sa.Table, namespace: int, edges: Sequence[Any]) -> list[dict[str, Any]]:
@@ -77,7 +81,7 @@ class UpkeepWriter:
         """Whoever keeps what the namespace knew notices, and who learns just now begins again."""
         own = s.namespaces.c.key == namespace
         update = s.namespaces.update().where(own)
-        self._connection.execute(update.values(learned=s.namespaces.c.learned + 1))
+        self._connection.execute(update.values(version=s.namespaces.c.version + 1))
 
     @apply.register
     def _(self, change: m.ConnectNodes) -> None:
@@ -99,7 +103,7 @@ class UpkeepWriter:
         old = sa.and_(s.turns.c.namespace == key, s.turns.c.clock <= change.until)
         gone = sa.and_(old, s.turns.c.id.not_in(awaited(self._connection)))
         ids = sa.select(s.turns.c.id).where(gone)
-        self._connection.execute(s.consumed.delete().where(s.consumed.c.turn.in_(ids)))
+        self._connection.execute(s.consumed_turns.delete().where(s.consumed_turns.c.turn.in_(ids)))
         done = self._connection.execute(s.turns.delete().where(gone))
         payload = {"run": change.run, "turns": done.rowcount}
         write_down(self._connection, "compact_turns", payload, change.namespace)
@@ -143,7 +147,7 @@ class UpkeepWriter:
 
     def _again(self, dropped: dict[str, list[dict[str, Any]]]) -> None:
         """Weights that were dropped, unless they were learned anew or their nodes are gone."""
-        rows, found = (self._standing_now(dropped[name]) for name in ("overlay", "moves"))
+        rows, found = (self._standing_now(dropped[name]) for name in ("overlay", "weight_changes"))
         alive = alive_of(self._connection, {row[end] for row in rows for end in _EDGE[:2]}) | {0}
         known = set(
             self._connection.scalars(
@@ -160,7 +164,7 @@ class UpkeepWriter:
                     back.add(tuple(row[name] for name in _EDGE))
         moves = [row for row in found if tuple(row[n] for n in _EDGE) in back]
         if moves:
-            self._connection.execute(self._insert(s.moves).on_conflict_do_nothing(), moves)
+            self._connection.execute(self._insert(s.weight_changes).on_conflict_do_nothing(), moves)
         for key in known:
             self._learned(key)
 

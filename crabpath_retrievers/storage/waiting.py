@@ -1,4 +1,4 @@
-"""What nodes wait for: the store says it, whoever has the index at hand does it."""
+"""Queues for the vector index and for linking: the store fills them, the ingest empties them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -10,11 +10,11 @@ from crabpath_retrievers.storage.batching import parts
 
 
 def drop_vectors(connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]) -> None:
-    """Nodes go from the index, and wait for nothing else."""
+    """Queue the vectors of nodes for deletion, and take the nodes off all other queues."""
     for part in parts(ids):
         connection.execute(s.staging.delete().where(s.staging.c.id.in_(part)))
         values = [{"id": node} for node in part]
-        connection.execute(insert(s.trash).on_conflict_do_nothing(), values)
+        connection.execute(insert(s.index_deletions).on_conflict_do_nothing(), values)
 
 
 def want_vectors(
@@ -23,12 +23,12 @@ def want_vectors(
     ids: Iterable[str],
     operation: Literal["index", "return"],
 ) -> None:
-    """Nodes that stand in the store wait for the index to hold them, with ``return`` for edges too.
+    """Queue stored nodes for indexing; with ``return`` they are queued for linking afterwards.
 
-    What the index holds of them may be there still, or not; either way it is written.
+    Their vectors are written whether or not the index still holds them.
     """
     for part in parts(ids):
-        connection.execute(s.trash.delete().where(s.trash.c.id.in_(part)))
+        connection.execute(s.index_deletions.delete().where(s.index_deletions.c.id.in_(part)))
         new = insert(s.staging)
         again = {"operation": operation, "payload": None, "embedding": None}
         connection.execute(
@@ -38,7 +38,7 @@ def want_vectors(
 
 
 def want_edges(connection: sa.Connection, insert: Callable[..., Any], ids: Iterable[str]) -> None:
-    """Nodes that queries see wait for the edges of their text."""
+    """Queue those of the nodes that queries see for linking."""
     for part in parts(ids):
         seen = sa.select(s.nodes.c.id).where(s.nodes.c.id.in_(part), s.nodes.c.owner >= 0)
         values = [{"id": node, "operation": "link"} for node in connection.scalars(seen)]

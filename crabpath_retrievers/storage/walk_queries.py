@@ -68,8 +68,8 @@ _CLOCK = HotSelect(
         namespaces.c.key,
         namespaces.c.turn,
         namespaces.c.exponent,
-        namespaces.c.learned,
-        namespaces.c.notes,
+        namespaces.c.version,
+        namespaces.c.note_count,
         sa.func.coalesce(_HUBS.scalar_subquery(), _NOBODY),
         namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
@@ -111,7 +111,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             edges.c.prior,
             edges.c.floor,
             sa.func.coalesce(overlay.c.weight, edges.c.prior),
-            sa.func.coalesce(overlay.c.mark, edges.c.born),
+            sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at),
             nodes.c.authority,
             *_HEAD,
         )
@@ -128,7 +128,7 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             zero,
             zero,
             overlay.c.weight,
-            overlay.c.mark,
+            overlay.c.decay_at,
             sa.func.coalesce(nodes.c.authority, _NOBODY),
             overlay.c.target,
             *described,

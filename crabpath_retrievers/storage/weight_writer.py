@@ -24,7 +24,7 @@ class _Weight(NamedTuple):
     """A stored weight, with the decay exponent at its last touch, and where the edge leads."""
 
     weight: float
-    mark: float
+    decay_at: float
     authority: int = 0
 
 
@@ -33,7 +33,7 @@ class _Structure(NamedTuple):
 
     prior: float
     floor: float
-    born: float
+    decay_at: float
     authority: int = 0
 
 
@@ -64,33 +64,35 @@ def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]
 
 _MINE: sa.BindParameter[int] = sa.bindparam("namespace")
 _EDGES = HotSelect(
-    _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.born).where(_of(s.edges))
+    _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.decay_at).where(
+        _of(s.edges)
+    )
 )
 _OVERLAY = HotSelect(
-    _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.mark).where(
+    _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.decay_at).where(
         s.overlay.c.namespace == _MINE, _of(s.overlay)
     )
 )
 _LAST = HotSelect(
-    sa.select(*_edge(s.moves), sa.func.max(s.moves.c.mark))
-    .where(s.moves.c.namespace == _MINE, _of(s.moves))
-    .group_by(*_edge(s.moves))
+    sa.select(*_edge(s.weight_changes), sa.func.max(s.weight_changes.c.decay_at))
+    .where(s.weight_changes.c.namespace == _MINE, _of(s.weight_changes))
+    .group_by(*_edge(s.weight_changes))
 )
 _CAUSED = HotSelect(
-    _with_authority(s.moves, s.moves.c.delta, s.moves.c.mark)
-    .where(s.moves.c.namespace == _MINE, s.moves.c.cause == sa.bindparam("cause"))
-    .order_by(s.moves.c.sequence)
+    _with_authority(s.weight_changes, s.weight_changes.c.delta, s.weight_changes.c.decay_at)
+    .where(s.weight_changes.c.namespace == _MINE, s.weight_changes.c.cause == sa.bindparam("cause"))
+    .order_by(s.weight_changes.c.sequence)
 )
 _PUT = HotWrite(lambda insert: upserted(insert, s.overlay))
-_MOVED = HotWrite(lambda insert: inserted(insert, s.moves))
+_MOVED = HotWrite(lambda insert: inserted(insert, s.weight_changes))
 _DROP = HotWrite(
     lambda _: s.overlay.delete().where(
         *(s.overlay.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind"))
     )
 )
 _UNMOVE = HotWrite(
-    lambda _: s.moves.delete().where(
-        s.moves.c.namespace == _MINE, s.moves.c.cause == sa.bindparam("cause")
+    lambda _: s.weight_changes.delete().where(
+        s.weight_changes.c.namespace == _MINE, s.weight_changes.c.cause == sa.bindparam("cause")
     )
 )
 
@@ -127,9 +129,11 @@ class WeightWriter:
         self, edge: Edge, structure: Mapping[Edge, _Structure], overlay: Mapping[Edge, _Weight]
     ) -> float:
         text = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
-        begun = _Weight(text.prior, min(text.born, self._exponent), text.authority)
-        weight, mark, authority = overlay.get(edge) or begun
-        return effective_weight(weight, text.floor, mark, self._exponent, DECAY_RATES[authority])
+        begun = _Weight(text.prior, min(text.decay_at, self._exponent), text.authority)
+        weight, decay_at, authority = overlay.get(edge) or begun
+        return effective_weight(
+            weight, text.floor, decay_at, self._exponent, DECAY_RATES[authority]
+        )
 
     def take_back(self, cause: str) -> None:
         """Undo the moves of one feedback: what decay has left of them is subtracted.
@@ -139,8 +143,8 @@ class WeightWriter:
         """
         given = {"namespace": self._namespace, "cause": cause}
         left: dict[Edge, float] = {}
-        for *edge, delta, mark, authority in _CAUSED.rows(self._connection, given):
-            share = math.exp(DECAY_RATES[authority] * min(0.0, mark - self._exponent))
+        for *edge, delta, decay_at, authority in _CAUSED.rows(self._connection, given):
+            share = math.exp(DECAY_RATES[authority] * min(0.0, decay_at - self._exponent))
             key = (edge[0], edge[1], edge[2])
             left[key] = left.get(key, 0.0) + delta * share
         _UNMOVE.run(self._connection, given)
@@ -161,7 +165,7 @@ class WeightWriter:
         """A weight without what is left of a move, as of the last move that remains."""
         floor = structure.floor if structure else 0.0
         rate = DECAY_RATES[stored.authority]
-        now = effective_weight(stored.weight, floor, stored.mark, self._exponent, rate) - left
+        now = effective_weight(stored.weight, floor, stored.decay_at, self._exponent, rate) - left
         since = rate * (self._exponent - last)
         if not 0 <= since < _LATE:
             return _Weight(_clipped(now), self._exponent)
@@ -174,7 +178,7 @@ class WeightWriter:
         return {(a, b, kind): _Weight(*rest) for a, b, kind, *rest in self._read(_OVERLAY, edges)}
 
     def _last(self, edges: Sequence[Edge]) -> dict[Edge, float]:
-        return {(a, b, kind): mark for a, b, kind, mark in self._read(_LAST, edges)}
+        return {(a, b, kind): decay_at for a, b, kind, decay_at in self._read(_LAST, edges)}
 
     def _read(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[Any]]:
         for part in parts(edges, _AT_ONCE):
@@ -184,8 +188,8 @@ class WeightWriter:
 
     def _put(self, weights: Mapping[Edge, _Weight]) -> None:
         rows = [
-            {**self._named(edge), "weight": weight, "mark": mark}
-            for edge, (weight, mark, _) in weights.items()
+            {**self._named(edge), "weight": weight, "decay_at": decay_at}
+            for edge, (weight, decay_at, _) in weights.items()
         ]
         _PUT.run_all(self._connection, rows)
 
@@ -193,7 +197,7 @@ class WeightWriter:
         _DROP.run_all(self._connection, [self._named(edge) for edge in edges])
 
     def _note(self, moves: Iterable[tuple[Edge, float]], cause: str) -> None:
-        same = {"cause": cause, "created": time.time(), "mark": self._exponent}
+        same = {"cause": cause, "created": time.time(), "decay_at": self._exponent}
         rows = [{**self._named(edge), **same, "delta": delta} for edge, delta in moves]
         _MOVED.run_all(self._connection, rows)
 
@@ -209,13 +213,13 @@ def unknown_moves(namespace: int | None = None) -> sa.Insert:
         namespace: Whose weights; None for all.
     """
     edge = [s.overlay.c[name] for name in ("namespace", "source", "target", "kind")]
-    own = [s.moves.c[column.name] == column for column in edge]
-    columns = [*edge, sa.literal(""), sa.literal(0.0), sa.literal(0.0), s.overlay.c.mark]
+    own = [s.weight_changes.c[column.name] == column for column in edge]
+    columns = [*edge, sa.literal(""), sa.literal(0.0), sa.literal(0.0), s.overlay.c.decay_at]
     query = sa.select(*columns).where(~sa.exists().where(*own))
     if namespace is not None:
         query = query.where(s.overlay.c.namespace == namespace)
-    names = [column.name for column in s.moves.c if column.name != "sequence"]
-    return s.moves.insert().from_select(names, query)
+    names = [column.name for column in s.weight_changes.c if column.name != "sequence"]
+    return s.weight_changes.insert().from_select(names, query)
 
 
 def _clipped(weight: float) -> float:

@@ -93,7 +93,7 @@ def newer_format(path):
 
 def newer_schema(path):
     """From a store of a release to come."""
-    write(path, members(path), schema=99)
+    write(path, members(path), schema_version=99)
 
 
 def climbing(path):
@@ -164,7 +164,7 @@ CASES = [
     (of_another_program, InvalidInputError, "is no archive of CrabPath: give a file"),
     (no_json, InvalidInputError, "is no archive of CrabPath: give a file"),
     (newer_format, SchemaVersionError, "archive version 2 .* upgrade crabpath-retrievers"),
-    (newer_schema, SchemaVersionError, "schema 99, .* upgrade crabpath-retrievers"),
+    (newer_schema, SchemaVersionError, "schema version 99, .* upgrade crabpath-retrievers"),
     (climbing, InvalidInputError, r"holds '../../evil.jsonl', which is no part of an archive"),
     (unlisted, InvalidInputError, "holds 'trash.jsonl', which is no part"),
     (hidden, InvalidInputError, "is damaged: usage.jsonl is missing"),

@@ -12,6 +12,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from learned_memory import EMBEDDINGS, corpus, teach
 
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback, InvalidInputError
+from crabpath_retrievers.errors import SchemaVersionError
 
 ODD = [
     *(None, -1, 2**31, 2**63, 2**70, 1.5, float("nan"), float("inf"), True, [], {}, {"a": 1}),
@@ -136,14 +137,14 @@ def test_whatever_an_archive_says(sound, opens, location, tmp_path):
         ("feedback", "status", "lost"),
         ("feedback", "payload", '{"turn_id": null, "outcome": 7}'),
         ("namespaces", "name", " "),
-        ("namespaces", "mind", '{"ranker": {}}'),
+        ("namespaces", "model", '{"ranker": {}}'),
         ("nodes", "mentions", -1),
         ("nodes", "id", "a\x00b"),
         ("nodes", "terms", "YQ=="),
         ("nodes", "embedding", 5),
         ("usage", "wins", -9.0),
         ("snapshots", "content", "eJwDAAAAAAE="),
-        ("meta", "name", "schema"),
+        ("meta", "name", "schema_version"),
     ],
 )
 def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, value):
@@ -165,7 +166,7 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
         {"last": {"nodes": 2**80}},
         {"last": {"sqlite_master": 5}},
         {"last": [1]},
-        {"schema": -1},
+        {"schema_version": -1},
         {"namespace": 5},
         {"namespace": "\x00"},
         {"created": "x"},
@@ -228,28 +229,27 @@ def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
     assert int(grown) * (1024 if sys.platform != "darwin" else 1) < 100 << 20
 
 
-def without(data, *columns):
-    """Lines without some of their columns."""
-    rows = (json.loads(line) for line in data.splitlines())
-    kept = ({name: row[name] for name in row if name not in columns} for row in rows)
-    return b"".join(json.dumps(row).encode() + b"\n" for row in kept)
+@pytest.mark.parametrize("kind", ["whole", "mind"])
+@pytest.mark.parametrize("version", [1, 8])
+def test_archives_from_before_the_first_release(sound, opens, tmp_path, kind, version):
+    """They are refused with what to do, whatever their version of the schema was called."""
+    held = dict(sound[kind])
+    said = json.loads(held["manifest.json"])
+    said["schema"] = version
+    del said["schema_version"]
+    held["manifest.json"] = json.dumps(said).encode()
+    write(tmp_path / "archive", held)
+    with pytest.raises(SchemaVersionError, match=r"add the documents to a new store$"):
+        opens(tmp_path / "there").import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("kind", ["whole", "mind"])
-def test_archives_of_the_release_before(sound, opens, tmp_path, kind):
-    """They have no columns for who gave feedback; what it says of that is found."""
-    held, later = dict(sound[kind]), {"feedback": ("user", "source"), "episodes": ("voices",)}
+def test_rows_without_a_column(sound, opens, tmp_path, kind):
+    """Every member lists all columns of its table."""
+    held = dict(sound[kind])
     said = json.loads(held["manifest.json"])
-    for table, columns in later.items():
-        name = f"{table}.jsonl"
-        held[name] = without(held[name], *columns)
-        kept = [c for c in said["members"][name]["columns"] if c not in columns]
-        said["members"][name]["columns"] = kept
-    held["manifest.json"] = json.dumps({**said, "schema": 7}).encode()
+    said["members"]["episodes.jsonl"]["columns"].remove("credit_by_user")
+    held["manifest.json"] = json.dumps(said).encode()
     write(tmp_path / "archive", held)
-    memory = opens(tmp_path / "there")
-    if kind == "mind":
-        memory.add_documents(corpus(), split=False)
-    memory.import_archive(tmp_path / "archive")
-    assert len(memory.feedback(user="eve", namespace="default")) == 1
-    assert memory.undo(user="eve")[0].status == "undone"
+    with pytest.raises(InvalidInputError, match="lacks the column 'credit_by_user'"):
+        opens(tmp_path / "there").import_archive(tmp_path / "archive")

@@ -11,14 +11,16 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.mind import Mind
 
 BY_ID = {
-    "overlay": "SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.mark FROM crabpath_overlay w "
+    "overlay": "SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
+    "FROM crabpath_overlay w "
     "JOIN crabpath_nodes a ON a.key = w.source LEFT JOIN crabpath_nodes b ON b.key = w.target",
-    "counts": "SELECT a.id, b.id, w.kind, w.count FROM crabpath_counts w "
+    "pair_counts": "SELECT a.id, b.id, w.kind, w.count FROM crabpath_pair_counts w "
     "JOIN crabpath_nodes a ON a.key = w.source JOIN crabpath_nodes b ON b.key = w.target",
     "usage": "SELECT a.id, w.wins, w.losses, w.decay FROM crabpath_usage w "
     "JOIN crabpath_nodes a ON a.key = w.node",
-    "steps": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, w.wins "
-    "FROM crabpath_steps w LEFT JOIN crabpath_nodes a ON a.key = w.region "
+    "transitions": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, "
+    "w.wins "
+    "FROM crabpath_transitions w LEFT JOIN crabpath_nodes a ON a.key = w.region "
     "LEFT JOIN crabpath_nodes b ON b.key = w.next",
 }
 """All numbers that a namespace has learned of nodes, whatever their keys."""
@@ -97,7 +99,7 @@ def test_documents_that_are_not_there(learned, mind, opens, location):
     assert 0 < found.missing <= PAGES // 2
     here, then = numbers(there, "default"), numbers(learned, "default")
     # Of STOP and of everywhere there is no document.
-    for table, ends in {"overlay": 2, "counts": 2, "usage": 1}.items():
+    for table, ends in {"overlay": 2, "pair_counts": 2, "usage": 1}.items():
         kept = [row for row in then[table] if {*row[:ends]} <= {*held, "", "n"}]
         assert here[table] == kept
         assert found.left_out.get(table, 0) == len(then[table]) - len(kept)

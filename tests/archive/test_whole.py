@@ -196,7 +196,7 @@ def test_a_table_that_is_new_travels_or_stays_on_purpose():
     from crabpath_retrievers.storage.dump import OF_NAMESPACES, tables
 
     owned = {n for n, table in tables().items() if {"namespace", "owner"} & set(table.c.keys())}
-    assert owned - set(OF_NAMESPACES) == {"snapshots", "journal", "health"}
+    assert owned - set(OF_NAMESPACES) == {"snapshots", "journal", "health_reports"}
 
 
 def test_migration_there_and_back(learned, postgres_url, tmp_path):

@@ -47,7 +47,7 @@ class Host:
         return self.memory.store.learned.feedback(feedback_id).status
 
 
-LEARNED = (s.overlay, s.counts, s.usage, s.steps, s.episodes)
+LEARNED = (s.overlay, s.pair_counts, s.usage, s.transitions, s.episodes)
 FREE = {"namespace", "indexed", "embedding", "sequence", "created", "record", "ranker"}
 
 
@@ -56,7 +56,7 @@ def held(memory: CrabPath, namespace: str) -> dict[str, dict]:
     clock = memory.store.walk.clock(namespace)
     found: dict[str, dict] = {"clock": {(): [clock.exponent]}}
     with memory.store.reading() as connection:
-        for table in (*LEARNED, s.moves, s.taught):
+        for table in (*LEARNED, s.weight_changes, s.feedback_effects):
             columns = [column for column in table.c if column.name not in FREE]
             query = sa.select(*columns).where(table.c.namespace == clock.key)
             found[table.name] = dict(_split(row) for row in connection.execute(query))

@@ -68,7 +68,7 @@ def test_damaged_experience_is_passed_over(opens, hosting, caplog):
     with opens() as memory:
         memory.record(Feedback(hosting(memory).ask(), 1.0, used=["a"]))
         damage(memory, s.episodes, documents="no JSON", indexed=0)
-        damage(memory, s.namespaces, mind='{"of": "another release"}')
+        damage(memory, s.namespaces, model='{"of": "another release"}')
     with opens() as memory:
         assert hosting(memory).ask()
     assert "an episode in the store is damaged" in caplog.text

@@ -20,7 +20,11 @@ def learn(memory, host, used, namespace="default", outcome=1.0):
 
 def without_history(known):
     """What a namespace knows, without the record of how it came to know it."""
-    return {name: rows for name, rows in known.items() if not name.endswith(("taught", "moves"))}
+    return {
+        name: rows
+        for name, rows in known.items()
+        if not name.endswith(("feedback_effects", "weight_changes"))
+    }
 
 
 def test_a_snapshot_brings_back_all_that_was_known(memory, host, knows):
@@ -275,7 +279,9 @@ def test_snapshots_while_others_learn(memory, host, knows):
         memory.restore(snapshot)
         known = knows(memory, "default")
         count = known["baseline"][()][1]
-        assert host.usage().get("a", (0.0, 0.0))[0] == count == len(known["crabpath_taught"])
+        assert (
+            host.usage().get("a", (0.0, 0.0))[0] == count == len(known["crabpath_feedback_effects"])
+        )
 
 
 def test_a_snapshot_of_a_namespace_that_vanishes(memory, host):

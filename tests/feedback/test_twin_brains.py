@@ -76,7 +76,7 @@ def test_overlays_stay_sparse(corpus, knows):
     for _ in range(5):
         corpus.retrieve(QUERY, k=8, namespace="reader")
     known = knows(corpus, "left")
-    rows, moves = (set(known[f"crabpath_{t}"]) for t in ("overlay", "moves"))
+    rows, moves = (set(known[f"crabpath_{t}"]) for t in ("overlay", "weight_changes"))
     assert rows
     assert rows == {name[:3] for name in moves}
     assert len(rows) < sum(corpus.info()["edges"].values()) / 2

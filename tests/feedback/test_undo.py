@@ -86,7 +86,7 @@ def test_the_pages_are_learned_in_all_ways(pages, knows):
     found = knows(pages, "ann")
     kinds = [EdgeKind(kind) for _, _, kind in found["crabpath_overlay"]]
     assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
-    assert len(found["crabpath_moves"]) > len(kinds)
+    assert len(found["crabpath_weight_changes"]) > len(kinds)
 
 
 @QUICK

@@ -174,14 +174,17 @@ class TestDatabase:
         assert finding.fix.startswith("end the process")
 
     @pytest.mark.parametrize(
-        ("version", "severity", "fix"),
-        [(VERSION + 1, "error", "upgrade crabpath-retrievers"), (VERSION - 1, "info", "open it")],
+        ("row", "message", "fix"),
+        [
+            (f"value = '{VERSION + 1}'", "schema version 2", "upgrade crabpath-retrievers"),
+            ("name = 'schema', value = '8'", "before the first release", "add the documents"),
+        ],
     )
-    def test_another_schema(self, place, version, severity, fix):
-        """A newer one is not read, an older one not migrated."""
-        place.sql(f"UPDATE crabpath_meta SET value = '{version}' WHERE name = 'schema'")
-        finding = only(place, "schema", severity)
-        assert f"has schema {version}" in finding.message
+    def test_another_schema(self, place, row, message, fix):
+        """Neither a newer store is read, nor one from before the first release."""
+        place.sql(f"UPDATE crabpath_meta SET {row} WHERE name = 'schema_version'")
+        finding = only(place, "schema", "error")
+        assert message in finding.message
         assert finding.fix.startswith(fix)
 
     def test_rows_of_nothing(self, place):

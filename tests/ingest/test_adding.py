@@ -235,7 +235,10 @@ def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
     def learned():
         memory.store.settle()
         with memory.store.reading() as connection:
-            return [connection.execute(sa.select(t)).all() for t in (s.overlay, s.moves, s.usage)]
+            return [
+                connection.execute(sa.select(t)).all()
+                for t in (s.overlay, s.weight_changes, s.usage)
+            ]
 
     memory.add_documents(PAGES[:4])
     for _ in range(3):

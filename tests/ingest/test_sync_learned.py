@@ -16,7 +16,16 @@ TEXTS = {
     "trap.md": "Push the red button to undo the release: this was the way until last year.",
     "lunch.md": "Soup is served at noon, and on Fridays there is fish.",
 }
-LEARNED = (s.overlay, s.moves, s.counts, s.usage, s.episodes, s.steps, s.notes, s.taught)
+LEARNED = (
+    s.overlay,
+    s.weight_changes,
+    s.pair_counts,
+    s.usage,
+    s.episodes,
+    s.transitions,
+    s.notes,
+    s.feedback_effects,
+)
 ROOT = "docs/"
 
 
@@ -68,7 +77,15 @@ def pointers(memory, namespace, keys):
 def test_there_is_something_to_lose(shared, keys):
     """Both namespaces have weights, use, episodes and blame of their own."""
     rows = learned(shared)
-    for table in ("overlay", "moves", "counts", "usage", "episodes", "notes", "taught"):
+    for table in (
+        "overlay",
+        "weight_changes",
+        "pair_counts",
+        "usage",
+        "episodes",
+        "notes",
+        "feedback_effects",
+    ):
         assert rows[f"crabpath_{table}"], table
     assert pointers(shared, "a", keys) != pointers(shared, "b", keys)
 

@@ -23,7 +23,10 @@ from crabpath_retrievers.storage import schema as s
 
 CO_USED, INHIBITS = EdgeKind.CO_USED, EdgeKind.INHIBITS
 QUESTION = "how do I deploy the service to the cluster?"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash", "crabpath_health"}
+OF_ONE_STORE = {
+    *("crabpath_journal", "crabpath_staging"),
+    *("crabpath_index_deletions", "crabpath_health_reports"),
+}
 
 
 def state(memory):
@@ -32,7 +35,7 @@ def state(memory):
     with memory.store.reading() as connection:
         for table in s.metadata.sorted_tables:
             if table.name not in OF_ONE_STORE:
-                columns = [c for c in table.c if c is not s.namespaces.c.learned]
+                columns = [c for c in table.c if c is not s.namespaces.c.version]
                 rows = connection.execute(sa.select(*columns))
                 found[table.name] = sorted(map(repr, rows))
     return found
@@ -120,8 +123,8 @@ def test_what_was_learned_joins(twins):
         (episode,) = twins.store.learned.latest_episodes(space.key, 9)
         assert episode.documents == {"old": 0.75, "panda": -0.5}
     with twins.store.reading() as connection:
-        hidden = sa.select(s.replaced.c.node)
-        for table in (s.overlay, s.moves, s.counts, s.edges):
+        hidden = sa.select(s.aliases.c.node)
+        for table in (s.overlay, s.weight_changes, s.pair_counts, s.edges):
             ends = table.c.source.in_(hidden) | table.c.target.in_(hidden)
             assert not connection.execute(sa.select(table).where(ends)).all()
 
@@ -169,7 +172,7 @@ def test_undone_feedback_does_not_come_back_with_an_undone_merge(twins):
     twins.undo_maintenance(run)
     with twins.store.reading() as connection:
         assert not connection.execute(sa.select(s.overlay)).all()
-        assert not connection.execute(sa.select(s.moves)).all()
+        assert not connection.execute(sa.select(s.weight_changes)).all()
         uses = connection.execute(sa.select(s.usage.c.wins, s.usage.c.losses)).all()
     assert all(row == (0.0, 0.0) for row in uses)
 
@@ -257,7 +260,7 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
     twins.forget(ids=["third"])
     assert state(twins)["crabpath_overlay"] == between["crabpath_overlay"]
     twins.undo_maintenance(first)
-    for table in ("overlay", "moves", "counts", "usage", "episodes", "contents"):
+    for table in ("overlay", "weight_changes", "pair_counts", "usage", "episodes", "contents"):
         assert state(twins)[f"crabpath_{table}"] == before[f"crabpath_{table}"]
 
 

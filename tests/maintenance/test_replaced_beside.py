@@ -43,9 +43,9 @@ def test_beside_queries_and_learners(twins):
         thread.join(60)
     assert (failed, merged, report.changed) == ([], 6, 1)
     assert {"ann", "bob"} <= set(learned)
-    hidden = sa.select(s.replaced.c.node)
+    hidden = sa.select(s.aliases.c.node)
     with twins.store.reading() as connection:
-        for table in (s.overlay, s.moves, s.counts, s.edges):
+        for table in (s.overlay, s.weight_changes, s.pair_counts, s.edges):
             ends = table.c.source.in_(hidden) | table.c.target.in_(hidden)
             assert not connection.execute(sa.select(table).where(ends)).all()
         assert not connection.execute(sa.select(s.usage).where(s.usage.c.node.in_(hidden))).all()

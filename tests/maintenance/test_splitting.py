@@ -18,7 +18,7 @@ RULES = MaintenanceSettings(broad=600, part=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
 DOGS = "Dogs bark at strangers and fetch sticks from the cold river. "
 MANUAL = f"# Cats\n\n{CATS * 6}\n\n# Dogs\n\n{DOGS * 6}"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash"}
+OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_index_deletions"}
 
 
 def state(memory):
@@ -27,7 +27,7 @@ def state(memory):
     with memory.store.reading() as connection:
         for table in s.metadata.sorted_tables:
             if table.name not in OF_ONE_STORE:
-                columns = [c for c in table.c if c is not s.namespaces.c.learned]
+                columns = [c for c in table.c if c is not s.namespaces.c.version]
                 rows = connection.execute(sa.select(*columns))
                 found[table.name] = sorted(map(repr, rows))
     found["crabpath_meta"] = [row for row in found["crabpath_meta"] if "'hubs'" not in row]
@@ -81,9 +81,9 @@ def parts(memory):
     with memory.store.reading() as connection:
         rows = connection.execute(
             sa.select(s.nodes.c.id)
-            .join(s.replaced, s.replaced.c.standing == s.nodes.c.key)
-            .where(s.replaced.c.kind == "split")
-            .order_by(s.replaced.c.place)
+            .join(s.aliases, s.aliases.c.target == s.nodes.c.key)
+            .where(s.aliases.c.kind == "split")
+            .order_by(s.aliases.c.position)
         )
         return list(rows.scalars())
 

@@ -57,13 +57,13 @@ def rows(memory, table):
 def test_faded_weights_go_and_come_back(memory):
     """To the last bit, with what moved them; a second run finds nothing."""
     taught(memory)
-    before = rows(memory, s.overlay), rows(memory, s.moves)
+    before = rows(memory, s.overlay), rows(memory, s.weight_changes)
     report = memory.run_maintenance(["fade", "prune"])
     assert [(step.step, step.changed) for step in report.steps] == [("fade", 1), ("prune", 1)]
     assert set(weights(memory)) == {("inhibits", "d6"), ("co_used", "d7")}
     assert memory.run_maintenance(["fade", "prune"]).changed == 0
     memory.undo_maintenance(report.run)
-    assert (rows(memory, s.overlay), rows(memory, s.moves)) == before
+    assert (rows(memory, s.overlay), rows(memory, s.weight_changes)) == before
     with pytest.raises(NotFoundError, match="no maintenance"):
         memory.undo_maintenance("another")
 

@@ -13,7 +13,7 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.changes.notes import SetAuthority
 from crabpath_retrievers.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
-from crabpath_retrievers.storage.schema import moves, namespaces
+from crabpath_retrievers.storage.schema import namespaces, weight_changes
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
@@ -147,4 +147,4 @@ def test_a_move_from_before_the_authority_was_set_is_undone_as_it_faded(store, g
     undo(store)
     assert graph.weight(*pair) == pytest.approx(0.2 * 0.5 * LEFT[rank])
     with store.reading() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(moves)) == 1
+        assert connection.scalar(sa.select(sa.func.count()).select_from(weight_changes)) == 1

@@ -1,25 +1,20 @@
 """What health is measured on, read from a tiny graph; and how reports are kept."""
 
 import pytest
-import sqlalchemy as sa
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
     AdvanceClock,
     CountTogether,
     ForgetNamespace,
-    PutMeta,
     RecordHealth,
     RecordTurn,
     WeightDelta,
 )
 from crabpath_retrievers.changes.notes import KeepNote
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.health_edges import EdgeRow, Joint
 from crabpath_retrievers.storage.health_queries import Corpus, Sampled, TurnFacts
-from crabpath_retrievers.storage.migrations import VERSION, stored_version
 from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
 
 ALL = 10_000
@@ -222,28 +217,7 @@ def test_a_report_that_is_no_json_is_not_kept(store):
     assert store.health.history("ann", 1) == []
 
 
-def as_version_5(store):
-    """Take from a store what version 6 brought."""
-    with store._engine.begin() as connection:
-        connection.execute(sa.text("DROP TABLE crabpath_health"))
-        connection.execute(sa.text("DROP INDEX ix_crabpath_contents_split_from"))
-        connection.execute(sa.text("ALTER TABLE crabpath_contents DROP COLUMN split_from"))
-    store.apply([PutMeta((("schema", "5"),))])
-
-
-def test_a_store_of_version_5_keeps_reports_and_finds_splits(location, store, graph, make, keys):
-    """Its documents and weights stay."""
-    learn(store, keys, ("a", "b", EdgeKind.CO_USED, 0.4))
-    as_version_5(store)
-    migrated = GraphStore(location)
-    with migrated.reading() as connection:
-        assert stored_version(connection) == VERSION
-        found = {index["name"] for index in sa.inspect(connection).get_indexes(s.contents.name)}
-    assert "ix_crabpath_contents_split_from" in found
-    put(migrated, 1)
-    assert numbers(migrated) == [1]
-    assert len(migrated.health.edges.learned(migrated.walk.clock("ann").key, ALL).found) == 1
-    graph.store = migrated
+def test_parts_of_split_documents_are_found(store, graph, make):
+    """By the id of the whole in their metadata."""
     graph.publish(make("x1", metadata={"split_from": "x"}))
-    assert list(migrated.health.edges.pieces().values()) == ["x"]
-    migrated.close()
+    assert list(store.health.edges.pieces().values()) == ["x"]

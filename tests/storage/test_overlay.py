@@ -19,7 +19,7 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.graph import Edge, EdgeKind
 from crabpath_retrievers.storage import hot
-from crabpath_retrievers.storage.schema import moves, overlay, turns
+from crabpath_retrievers.storage.schema import overlay, turns, weight_changes
 from crabpath_retrievers.storage.walk_queries import Clock
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left
@@ -149,14 +149,19 @@ def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
     tables = graph.contents()
     assert len(tables[overlay.name]) == 1
     assert tables[turns.name] == []
-    assert len(tables[moves.name]) == 1
+    assert len(tables[weight_changes.name]) == 1
 
 
 def moved(store):
     """Kind, cause, delta and mark of every move, in order."""
-    columns = (moves.c.kind, moves.c.cause, moves.c.delta, moves.c.mark)
+    columns = (
+        weight_changes.c.kind,
+        weight_changes.c.cause,
+        weight_changes.c.delta,
+        weight_changes.c.decay_at,
+    )
     with store.reading() as connection:
-        return connection.execute(sa.select(*columns).order_by(moves.c.sequence)).all()
+        return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
 
 
 def test_moves_tell_what_moved_a_weight(store, pair):

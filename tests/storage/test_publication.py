@@ -75,7 +75,7 @@ def test_a_replaced_node_loses_textual_edges_and_keeps_learned_ones(store, graph
 def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     """After removal every table but the journal and the trash is as before the node came."""
     graph.publish(make("a", "one two", title="Stays"))
-    before = graph.contents(without=("journal", "trash"))
+    before = graph.contents(without=("journal", "index_deletions"))
     frequencies = store.walk.frequencies(["one", "two", "three"])
     new = make("b", "two three", title="Goes Away", addresses=("x",), references=("y",))
     (b,) = graph.publish(new)
@@ -84,7 +84,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     graph.join(b, a, EdgeKind.MENTION)
     store.apply([AdjustWeights("default", (WeightDelta(a, b, EdgeKind.MENTION, 0.1),))])
     store.apply([RemoveNodes(("b",))])
-    after = graph.contents(without=("journal", "trash"))
+    after = graph.contents(without=("journal", "index_deletions"))
     assert after.pop("crabpath_namespaces") != before.pop("crabpath_namespaces")  # it learned
     assert after == before
     assert store.walk.frequencies(["one", "two", "three"]) == frequencies

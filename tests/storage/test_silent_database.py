@@ -57,7 +57,7 @@ def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
     with within(2.0), limited(0.3), pytest.raises(StoreUnavailableError, match="no answer within"):
         sleep(store, 5.0, hot=hot)
     with limited(5.0):
-        assert "schema" in store.catalog.meta()
+        assert "schema_version" in store.catalog.meta()
     store.close()
 
 

@@ -1,17 +1,11 @@
-"""Counts of steps in the store: sums, reading by primary key, and the way there from schema 4."""
-
-import json
-import zlib
+"""Transition counts in the store: sums, undo, and reading by primary key."""
 
 import pytest
-import sqlalchemy as sa
 
 from crabpath_retrievers.changes import (
     ConsumeFeedback,
-    CountUse,
     ForgetNamespace,
     KeepFeedback,
-    PutMeta,
 )
 from crabpath_retrievers.changes.history import (
     RestoreSnapshot,
@@ -22,9 +16,7 @@ from crabpath_retrievers.changes.history import (
 from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.migrations import VERSION, stored_version
 from crabpath_retrievers.storage.region_queries import _STEPS
 
 HUB = next(f"hub{i}" for i in range(500) if level_of(f"hub{i}"))
@@ -35,17 +27,6 @@ ONE = Step(0, 0, "", "find", 0, 1.0, 0.5, 1.0, 0.5)
 def counted(store, namespace="ann", level=1):
     """Counts by place."""
     return {one.place: one.counts for one in store.regions.all_steps(namespace, level)}
-
-
-def as_version_4(store):
-    """Take from a store what version 5 brought."""
-    with store._engine.begin() as connection:
-        connection.execute(sa.text("DROP TABLE crabpath_steps"))
-        connection.execute(sa.text("DROP INDEX ix_crabpath_nodes_level"))
-        for table, column in (("nodes", "level"), ("usage", "decay")):
-            connection.execute(sa.text(f"ALTER TABLE crabpath_{table} DROP COLUMN {column}"))
-        connection.execute(s.meta.delete().where(s.meta.c.name == "hubs"))
-    store.apply([PutMeta((("schema", "4"),))])
 
 
 def test_counts_add_up_and_go(store):
@@ -124,77 +105,6 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, undo_after):
     assert counted(store) == {}
 
 
-def test_a_store_of_version_4_gets_levels_and_counts(location, store, graph, make):
-    """Hubs are known, also to queries; rewards have lost nothing."""
-    (hub, plain) = graph.publish(make(HUB), make(PLAIN))
-    store.apply([CountUse("ann", ((plain, 2.0, 1.0, 0.0),))])
-    as_version_4(store)
-    migrated = GraphStore(location)
-    assert stored_version_of(migrated) == VERSION
-    assert [found.id for found in migrated.regions.hubs(1)] == [HUB]
-    assert migrated.regions.sizes() == dict.fromkeys(range(1, level_of(HUB) + 1), 1)
-    assert migrated.walk.clock("ann").hubs == migrated.regions.version() > 0
-    assert migrated.learned.usage(migrated.walk.clock("ann").key, [plain]) == {
-        plain: (2.0, 1.0, 0.0)
-    }
-    before = migrated.regions.version()
-    migrated.apply([CountSteps("ann", (ONE._replace(level=1, region=hub),))])
-    assert len(counted(migrated)) == 1
-    graph.store = migrated
-    graph.publish(removed=(HUB,))
-    assert counted(migrated) == {}
-    assert migrated.regions.version() > before
-    migrated.close()
-
-
-def test_an_empty_store_of_version_4(location, store):
-    """It has no hubs, and the first one is noticed."""
-    as_version_4(store)
-    migrated = GraphStore(location)
-    assert (migrated.regions.version(), migrated.regions.sizes()) == (0, {})
-    migrated.close()
-
-
-def test_a_lesson_of_version_4_is_undone(store, graph, make):
-    """It knows neither of steps nor of decay."""
-    (node,) = graph.publish(make("a"))
-    use = ((node, 1.0, 0.0, 0.0),)
-    store.apply(
-        [
-            KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann")),
-            ConsumeFeedback("ann", "f", (), 0, "{}", taught=Taught(usage=use)),
-            CountUse("ann", use),
-            CountSteps("ann", (ONE,)),
-        ]
-    )
-    with store._engine.begin() as connection:
-        record = json.loads(connection.scalar(sa.select(s.taught.c.record)))
-        del record["steps"]
-        record["usage"] = [use[:3] for use in record["usage"]]
-        connection.execute(s.taught.update().values(record=json.dumps(record)))
-    store.apply([UndoFeedback("ann", "f", 1, "{}", "note")])
-    assert store.learned.usage(store.walk.clock("ann").key, [node]) == {}
-    assert counted(store) == {ONE.place: ONE.counts}
-
-
-def test_a_snapshot_of_version_4_is_restored(store, graph, make):
-    """As nobody counted steps then there are none after it, and rewards are whole."""
-    (node,) = graph.publish(make("a"))
-    store.apply([CountUse("ann", ((node, 3.0, 1.0, 0.5),)), CountSteps("ann", (ONE,))])
-    store.apply([TakeSnapshot("ann", "s", None)])
-    with store._engine.begin() as connection:
-        content = json.loads(zlib.decompress(connection.scalar(sa.select(s.snapshots.c.content))))
-        del content["tables"]["crabpath_steps"]
-        for row in content["tables"]["crabpath_usage"]:
-            del row["decay"]
-        packed = zlib.compress(json.dumps(content).encode())
-        connection.execute(s.snapshots.update().values(content=packed))
-    store.apply([RestoreSnapshot("s")])
-    assert counted(store) == {}
-    key = store.walk.clock("ann").key
-    assert store.learned.usage(key, [node]) == {node: (3.0, 1.0, 0.0)}
-
-
 def test_a_snapshot_leaves_out_regions_that_are_gone(store, graph, make):
     """All together stay as they were."""
     (hub,) = graph.publish(make(HUB))
@@ -213,7 +123,7 @@ def test_steps_are_read_by_primary_key(store):
         for region in range(40)
     ]
     with store._engine.begin() as connection:
-        connection.execute(s.steps.insert(), rows)
+        connection.execute(s.transitions.insert(), rows)
     wanted = {"namespace": 2, "levels": [0, 1], "regions": [0, 7]}
     with store.reading() as connection:
         _STEPS.rows(connection, wanted)
@@ -225,15 +135,9 @@ def test_steps_are_read_by_primary_key(store):
             assert "PRIMARY KEY (namespace=? AND level=? AND region=?)" in told
         else:
             names = {"namespace": 2, "levels_1": 0, "levels_2": 1, "regions_1": 0, "regions_2": 7}
-            cursor.execute("ANALYZE crabpath_steps")
+            cursor.execute("ANALYZE crabpath_transitions")
             told = "\n".join(row[0] for row in cursor.execute(f"EXPLAIN {text}", names))
-            assert "crabpath_steps_pkey" in told
+            assert "crabpath_transitions_pkey" in told
         cursor.close()
     assert "SCAN" not in told
     assert "Seq Scan" not in told
-
-
-def stored_version_of(store):
-    """The schema version written in the store."""
-    with store.reading() as connection:
-        return stored_version(connection)

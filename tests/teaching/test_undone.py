@@ -8,7 +8,7 @@ from crabpath_retrievers.config import LearningSettings, NoteSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.learning.notes import note_id
 from crabpath_retrievers.storage.apply import Writer
-from crabpath_retrievers.storage.schema import moves, nodes, overlay
+from crabpath_retrievers.storage.schema import nodes, overlay, weight_changes
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
@@ -135,7 +135,7 @@ def test_every_weight_has_a_move_and_no_move_outlives_its_weight(memory):
     with memory.store.reading() as connection:
         edges = [
             {tuple(row) for row in connection.execute(sa.select(t.c.source, t.c.target, t.c.kind))}
-            for t in (overlay, moves)
+            for t in (overlay, weight_changes)
         ]
     assert edges[0] == edges[1]
 
@@ -192,5 +192,5 @@ def test_a_forgotten_namespace_keeps_nothing(memory, pupil):
     corrected(memory)
     memory.forget(namespace="default")
     with memory.store.reading() as connection:
-        left = connection.scalar(sa.select(sa.func.count()).select_from(moves))
+        left = connection.scalar(sa.select(sa.func.count()).select_from(weight_changes))
     assert (left, memory.info()["notes"], pupil.weights()) == (0, 0, {})
