@@ -14,11 +14,9 @@ from crabpath_retrievers.evaluation.fitting.prior import (
     fit,
     measured,
 )
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
-from crabpath_retrievers.offer import Option
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.terms import Information
-from crabpath_retrievers.traversal import Arrival
 
 
 def head(key):
@@ -35,13 +33,15 @@ def made_up(count, seed=0):
     found = []
     for _ in range(count):
         similarity, name, back = rng.random((3, 30))
-        hits = [Hit(head(i), similarity[i], name=name[i]) for i in range(30)]
+        hits = [Candidate(head(i), similarity[i], name=name[i]) for i in range(30)]
         pointers = [Pointer(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
-        options = [Option(pointer, 0.5, 0.0, Tier.HABITUAL) for pointer in pointers]
-        arrivals = [Arrival(head(99), o, b, 1) for o, b in zip(options, back, strict=True)]
+        arrivals = [
+            WalkEdge(head(99), pointer, 0.5, 0.0, Tier.HABITUAL, b, 1)
+            for pointer, b in zip(pointers, back, strict=True)
+        ]
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
-        evidence = Evidence.of(hits, arrivals, {}, Information.of({}))
+        evidence = Evidence.from_pool(hits, arrivals, {}, Information.from_idf({}))
         found.append(Ranking(evidence, relevant, 1, "made up"))
     return found
 
@@ -87,7 +87,9 @@ def test_evidence_never_gets_a_negative_weight():
 
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
-    evidence = Evidence.of([Hit(head(i), 0.5) for i in range(3)], [], {}, Information.of({}))
+    evidence = Evidence.from_pool(
+        [Candidate(head(i), 0.5) for i in range(3)], [], {}, Information.from_idf({})
+    )
     ranker = fit(made_up(20))
     half = Ranking(evidence, np.array([True, False, False]), 2, "x")
     assert measured([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
@@ -97,7 +99,9 @@ def test_full_at_k_counts_gold_that_search_never_found():
 
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
-    evidence = Evidence.of([Hit(head(0), 0.2), Hit(head(1), 0.5)], [], {}, Information.of({}))
+    evidence = Evidence.from_pool(
+        [Candidate(head(0), 0.2), Candidate(head(1), 0.5)], [], {}, Information.from_idf({})
+    )
     ranking = Ranking(evidence, np.array([True, False]), 1, "x")
     assert measured([ranking], by_hand(similarity=1.0), k=1)["full@1"] == 0.0
     assert measured([ranking], by_hand(similarity=-1.0), k=1)["full@1"] == 1.0
