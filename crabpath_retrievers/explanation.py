@@ -1,4 +1,4 @@
-"""Why each document of a turn came, in a form for people and for programs."""
+"""Explaining why each document of a turn was returned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,12 +15,12 @@ from crabpath_retrievers.storage.history_queries import EdgeName, Move
 from crabpath_retrievers.trajectory import PathEdge, Turn
 
 MOST_MOVES = 5
-"""Moves that are told of an edge."""
+"""Changes of weight that an explanation lists for one edge."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeMoves:
-    """Which feedback moved the weight of an edge, newest first, five at most."""
+    """The feedback that changed the weight of an edge, newest first, at most five."""
 
     source: str
     target: str
@@ -35,17 +35,17 @@ class EdgeMoves:
 
 @dataclass(frozen=True, slots=True)
 class DocumentReason:
-    """Why one document came.
+    """Why one document was returned.
 
     Attributes:
-        id, title: The document; title is empty when it was forgotten since.
+        id, title: The document; the title is empty if it has been forgotten since.
         probability: Probability of relevance, in [0, 1].
-        origin: ``seed`` (search found it) or ``walk`` (a pointer led to it).
-        path: Route from the seed: kind, weight, tier and probability of every hop.
-        support: Strongest pointer from a visited node, for search hits too.
-        contributions: Log-odds that each feature added, largest first.
-        moved: Which feedback moved the edges of path and support, as the namespace of the turn
-            has learned until now; edges that it never moved are left out.
+        origin: ``seed`` (search found it) or ``walk`` (an edge led to it).
+        path: Route from the seed: kind, weight, tier and probability of every edge.
+        support: Strongest edge from a visited node, for search hits too.
+        contributions: Log-odds added by each feature, largest absolute value first.
+        moved: Feedback of the namespace that has changed the edges of path and support until
+            now; edges without changes are left out.
     """
 
     id: str
@@ -79,13 +79,13 @@ class Explanation:
 
 
 def edges_of(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
-    """The edges of a route and of the pointer that supports it, each once."""
+    """The edges of a route and the supporting edge, without duplicates."""
     edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
     return tuple(edges.values())
 
 
 def edges_shown(turn: Turn) -> set[EdgeName]:
-    """Every edge that an explanation names."""
+    """Every edge in the explanation of a turn."""
     return {
         (edge.source, edge.target, edge.kind)
         for item in turn.returned
@@ -94,27 +94,27 @@ def edges_shown(turn: Turn) -> set[EdgeName]:
 
 
 def nodes_shown(turn: Turn) -> list[str]:
-    """Ids of the nodes that an explanation names."""
-    shown = {item.node for item in turn.returned}
+    """Ids of all nodes in the explanation of a turn, sorted."""
+    ids = {item.node for item in turn.returned}
     for item in turn.returned:
         edges = (*item.path, item.support) if item.support else item.path
-        shown |= {node for edge in edges for node in (edge.source, edge.target)}
-    return sorted(shown)
+        ids |= {node for edge in edges for node in (edge.source, edge.target)}
+    return sorted(ids)
 
 
 def explain_turn(
     store: GraphStore, ranker: Ranker, turn_id: str | UUID, *, namespace: str | None = None
 ) -> Explanation:
-    """Why each document of a turn came; the graph store alone is read.
+    """Explain a recorded turn; only the graph store is read.
 
     Args:
-        store: Where the turn is recorded.
-        ranker: Tells what each feature added.
-        turn_id: Id of the turn, or of the host's run that asked.
-        namespace: Only turns of this namespace are found; None looks in all.
+        store: Store that holds the turn.
+        ranker: Gives the weight of each feature.
+        turn_id: Id of the turn, or of the host's run that made the query.
+        namespace: Namespace of the turn; None looks in all namespaces.
 
     Raises:
-        NotFoundError: There is no such turn in that namespace.
+        NotFoundError: The namespace has no such turn.
     """
     scope = None if namespace is None else namespace_of(namespace)
     turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
@@ -130,13 +130,13 @@ def explain(
     ranker: Ranker,
     moves: Mapping[EdgeName, tuple[Move, ...]] = MappingProxyType({}),
 ) -> Explanation:
-    """Put a turn record and the ranker's weights together.
+    """Explain a turn by its record and the ranker's weights.
 
     Args:
         turn: The record.
-        nodes: The nodes it mentions that still exist, by id.
+        nodes: Nodes of the record that still exist, by id.
         ranker: Gives the weight of each feature.
-        moves: Which feedback moved its edges, newest first.
+        moves: Feedback that changed its edges, newest first.
     """
     titles = {node_id: node.title for node_id, node in nodes.items()}
     weights = dict(zip(FEATURES, ranker.weights.tolist(), strict=True))
@@ -153,13 +153,13 @@ def explain(
                 item.path,
                 item.support,
                 dict(sorted(shares.items(), key=lambda share: -abs(share[1]))),
-                _moved(edges_of(item.path, item.support), moves),
+                _list_changes(edges_of(item.path, item.support), moves),
             )
         )
     return Explanation(turn, tuple(reasons), titles)
 
 
-def _moved(
+def _list_changes(
     edges: Sequence[PathEdge], moves: Mapping[EdgeName, tuple[Move, ...]]
 ) -> tuple[EdgeMoves, ...]:
     names = [(edge.source, edge.target, edge.kind) for edge in edges]

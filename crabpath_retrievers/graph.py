@@ -1,6 +1,6 @@
-"""The memory graph: nodes (chunks of documents), signed edges (pointers) and their tiers.
+"""The memory graph: nodes (chunks of documents), signed edges, and what a walk makes of them.
 
-Weights lie in [-1, 1] (documents 000 §2 and 003 §2).
+Weights lie in [-1, 1]; tiers and decay are those of [CrabPath] (``docs/bibliography.md``).
 """
 
 import math
@@ -18,12 +18,12 @@ from crabpath_retrievers.text import shown
 Vector = NDArray[np.float32]
 
 
-# numpy turns half into single precision one number at a time; looking it up takes a third of that.
+# numpy converts half to single precision number by number; a look-up table takes a third of that.
 _SINGLE = np.arange(1 << 16, dtype="<u2").view("<f2").astype(np.float32)
 
 
 class EdgeKind(Enum):
-    """Why an edge stands in the graph. The values are stored; never renumber them."""
+    """Why an edge exists. The values are stored; never renumber them."""
 
     STOP = 0
     SIBLING = 1
@@ -47,16 +47,16 @@ class EdgeKind(Enum):
     GRANGER_CAUSAL = 19
 
     def __init__(self, _value: int) -> None:
-        """Keep the label: it is read for every pointer of a walk."""
+        """Store the label: it is read for every edge of a walk."""
         self.label = self.name.lower()
         """The name shown to users and written into records, such as ``mentioned_by``."""
 
-    # Members are single: looking one up by its name, as Enum does, costs three times as much.
+    # Members are singletons: hashing the name, as Enum does, takes three times as long.
     __hash__ = object.__hash__
 
 
 OVERLAY_KINDS = (EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.TAUGHT)
-"""Kinds that stand in the overlay of a namespace alone, and are walked; prior and floor are 0."""
+"""Kinds that exist only in the overlay of one namespace; walks use them. Prior and floor are 0."""
 
 TYPED_KINDS = (
     EdgeKind.TEMPORAL,
@@ -67,17 +67,17 @@ TYPED_KINDS = (
     EdgeKind.REGION_TRANSITION,
     EdgeKind.GRANGER_CAUSAL,
 )
-"""Kinds that say what came of steps (document 004 B): searched by their own queries, not walked."""
+"""Kinds that record the outcome of steps [CVX RFC-013]; typed searches use them, walks do not."""
 
 LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
-"""Kinds that come from use, not from a text: they stay when the text of a node is read again."""
+"""Kinds that feedback creates, not text: they stay when the text of a node is indexed again."""
 
 
 class Authority(Enum):
-    """How far a node is above learning (document 003). The values are stored; never renumber them.
+    """How well a node is protected from forgetting [CrabPath]. Never renumber the stored values.
 
-    The weights of edges that lead to an ``overlay`` node decay as usual, to a ``canonical`` one at
-    a quarter of that speed, to a ``constitutional`` one never; that one is never pruned or merged.
+    Weights of edges to an ``overlay`` node decay at the usual speed, to a ``canonical`` node at a
+    quarter of it, to a ``constitutional`` node not at all; the latter is never pruned or merged.
     """
 
     OVERLAY = 0
@@ -86,10 +86,10 @@ class Authority(Enum):
 
     @classmethod
     def of(cls, name: object) -> "Authority":
-        """The authority of that name.
+        """The authority with this name.
 
         Raises:
-            InvalidInputError: There is none.
+            InvalidInputError: No authority has this name.
         """
         if not isinstance(name, str) or name not in AUTHORITIES:
             msg = f"authority must be one of {', '.join(AUTHORITIES)}, not {shown(name)}"
@@ -98,14 +98,14 @@ class Authority(Enum):
 
 
 AUTHORITIES: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
-"""By name."""
+"""Authorities by lower-case name."""
 
 DECAY_RATES = (1.0, 0.25, 0.0)
-"""Speed of decay of what leads to a node, relative to the usual one, by authority."""
+"""Decay of the edges to a node relative to the usual speed, indexed by ``Authority.value``."""
 
 
 class Tier(Enum):
-    """What a walk does with an edge, by its effective weight (document 000 §2)."""
+    """How a walk treats an edge, by the edge's effective weight [CrabPath]."""
 
     REFLEX = "reflex"
     HABITUAL = "habitual"
@@ -121,17 +121,17 @@ class Node:
     """One chunk of a document.
 
     Attributes:
-        id: Stable identity, from content and source or given by the caller.
-        document: What is updated and removed as one: the id that the caller gave, else the source.
-        source: Where the text comes from; neighbouring chunks of one source are siblings.
-        content: The text that is returned to the caller.
-        title: Name of the document or section, empty when it has none.
-        names: Normalised names under which other texts may mention this node.
-        addresses: Link targets that lead to this node (paths, URLs, wiki names).
-        references: Link targets that this node's text points at.
-        position: Order of the chunk inside its document; not part of its identity.
+        id: Stable id, derived from content and source or given by the caller.
+        document: Unit of updates and removals: the id given by the caller, else the source.
+        source: Origin of the text; neighbouring chunks of one source are siblings.
+        content: Text returned to the caller.
+        title: Title of the document or section; empty without one.
+        names: Normalised names by which other texts may mention this node.
+        addresses: Link targets that resolve to this node (paths, URLs, wiki names).
+        references: Link targets that occur in this node's text.
+        position: Position of the chunk in its document; not part of its identity.
         metadata: JSON-safe metadata of the document.
-        digest: Fingerprint of text and metadata; equal digests mean "nothing changed".
+        digest: Fingerprint of text and metadata; equal digests mean that nothing changed.
         vector: Unit embedding, shape ``[d]``.
     """
 
@@ -151,11 +151,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A directed pointer between two nodes, by surrogate key.
+    """A directed edge between two nodes, given by their surrogate keys.
 
     Attributes:
-        prior: Weight before anything was learned, in [-1, 1].
-        floor: Weight to which forgetting returns the edge, in [-1, 1].
+        prior: Weight before any feedback, in [-1, 1].
+        floor: Weight towards which the edge decays, in [-1, 1].
     """
 
     source: int
@@ -166,7 +166,14 @@ class Edge:
 
 
 class NodeHead(NamedTuple):
-    """What a walk needs of a node: identity, name statistics, unit vector ``[d]``, coded words."""
+    """The part of a node that search, walk and ranking need.
+
+    Attributes:
+        key: Surrogate key.
+        mentions: In how many texts the node's name is mentioned.
+        vector: Unit embedding, shape ``[d]``.
+        terms: Words of the text as from :func:`crabpath_retrievers.terms.term_codes`.
+    """
 
     key: int
     id: str
@@ -177,27 +184,27 @@ class NodeHead(NamedTuple):
 
     @property
     def rarity(self) -> float:
-        """How telling the node's name is, in (0, 1]: ``1 / sqrt(1 + mentions)``."""
+        """How specific the node's name is, in (0, 1]: ``1 / sqrt(1 + mentions)``."""
         return 1.0 / math.sqrt(1.0 + self.mentions)
 
 
 def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
-    """Cosine of each unit vector, at least one, with another one; all of shape ``[d]``."""
+    """Cosine of each unit vector (at least one) with ``vector``; all have shape ``[d]``."""
     stacked = np.concatenate(vectors).reshape(len(vectors), -1)
     if stacked.dtype == np.float16:
         stacked = _SINGLE.take(stacked.view(np.uint16))
-    found: list[float] = (stacked @ vector).tolist()
-    return found
+    similarities: list[float] = (stacked @ vector).tolist()
+    return similarities
 
 
 class Pointer(NamedTuple):
-    """An outgoing edge as one namespace sees it now.
+    """An outgoing edge with the weight that one namespace gives it now.
 
     Attributes:
-        source: Key of the node it leaves.
-        target: The node that it leads to.
-        weight: Effective weight in [-1, 1], decay included.
-        prior: Weight that the text alone gives.
+        source: Key of the source node.
+        target: Target node.
+        weight: Effective weight in [-1, 1], after decay.
+        prior: Weight before any feedback, in [-1, 1].
     """
 
     source: int
@@ -207,17 +214,86 @@ class Pointer(NamedTuple):
     prior: float
 
 
+class WalkEdge(NamedTuple):
+    """An outgoing edge of a visited node, with what one walk computed for it.
+
+    Attributes:
+        source: Source node.
+        outgoing: The edge as the namespace sees it.
+        weight: Effective weight after decay and damping, in [-1, 1].
+        relevance: Cosine of query and target, in [-1, 1].
+        tier: Tier of ``weight``.
+        strength: Evidence for the target: energy of the source times weight, at least 0; 0 for
+            an inhibitory edge.
+        hop: Distance of the target from its seed in hops, at least 1.
+    """
+
+    source: NodeHead
+    outgoing: Pointer
+    weight: float
+    relevance: float
+    tier: Tier
+    strength: float
+    hop: int
+
+    @property
+    def target(self) -> NodeHead:
+        """Target node."""
+        return self.outgoing.target
+
+    @property
+    def kind(self) -> EdgeKind:
+        """Why the edge exists."""
+        return self.outgoing.kind
+
+
+class Candidate(NamedTuple):
+    """A node that may be returned for a query, with the scores that search and memory give it.
+
+    Attributes:
+        similarity: Cosine of query and node, in [-1, 1].
+        lexical: BM25 score relative to the best match of the query, in [0, 1].
+        name: Rarity of the node's name when the query contains it, else 0.
+        exact: 1 when the query consists of the node's name, else 0.
+        hint: 1 when the caller suggested the node, else 0.
+        routed: 1 when a chat model chose an edge to the node, else 0.
+        found: Whether search found it; otherwise an edge leads to it.
+        episode: Evidence for it from turns of similar queries that used it, in [0, 1].
+        again: Evidence for it from turns of the same query that used it, in [0, 1].
+        passed: Evidence against it from turns of the same query that did not use it, in [0, 1].
+        usage: Share of its returns in which it was used, minus the usual share, in [-1, 1].
+        decayed: Share of its reward that failures have removed, in [0, 1).
+        advice: Log-odds by which steps of the kind that leads to it succeed more often in the
+            query's region than elsewhere.
+    """
+
+    head: NodeHead
+    similarity: float
+    lexical: float = 0.0
+    name: float = 0.0
+    exact: float = 0.0
+    hint: float = 0.0
+    routed: float = 0.0
+    found: bool = True
+    episode: float = 0.0
+    again: float = 0.0
+    passed: float = 0.0
+    usage: float = 0.0
+    decayed: float = 0.0
+    advice: float = 0.0
+
+
 def effective_weight(
     weight: float, floor: float, mark: float, exponent: float, rate: float = 1.0
 ) -> float:
     """Weight after lazy decay: ``floor + (weight − floor) · exp(−rate · (exponent − mark))``.
 
     Args:
-        weight: Weight at the last touch, in [-1, 1].
-        floor: Value that decay approaches.
-        mark: Accumulated decay exponent of the namespace at the last touch.
-        exponent: Accumulated decay exponent now; a mark in the future does not decay.
-        rate: Speed of decay, in [0, 1]; see ``DECAY_RATES``.
+        weight: Weight at the last change, in [-1, 1].
+        floor: Weight that decay approaches, in [-1, 1].
+        mark: Accumulated decay exponent of the namespace at the last change.
+        exponent: Accumulated decay exponent now; nothing decays while it is at most ``mark``.
+        rate: Relative speed of decay, in [0, 1]; see ``DECAY_RATES``.
     """
     if weight == floor or exponent <= mark:
         return weight

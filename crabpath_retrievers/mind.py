@@ -1,4 +1,4 @@
-"""What one namespace knows of ranking and of its usual outcome, and how it is read back."""
+"""What a namespace has learned: ranker weights, usual outcome, reliability of memories."""
 
 import json
 import logging
@@ -10,12 +10,12 @@ import numpy as np
 
 from crabpath_retrievers.changes.history import Taught
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.graph import Candidate, Vector
 from crabpath_retrievers.learning.baseline import Baseline
 from crabpath_retrievers.learning.trust import ADVICE, MEMORIES, Trust
 from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.rerank.posterior import Posterior, gained, without
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
@@ -26,18 +26,19 @@ from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Floats
 
 _log = logging.getLogger(__name__)
-_KEPT = 64  # namespaces whose ranking is kept at hand
-_DRAWS = 64  # standard error of a propensity: at most .06
+_CACHED = 64  # namespaces with a cached ranker
+_DRAWS = 64  # for propensities: standard error at most .06
 
 
 @dataclass(frozen=True, slots=True)
 class Mind:
-    """What a namespace knows.
+    """What a namespace has learned about ranking.
 
     Attributes:
-        posterior: Over the weights of the ranker.
-        baseline: Of the policy gradient: the mean credit of what was returned so far.
-        trust: How far its memories may be believed.
+        posterior: Distribution of the ranker's weights.
+        baseline: Baseline of the policy gradient: mean credit of the documents returned so far
+            (Williams 1992).
+        trust: Reliability of its memories.
     """
 
     posterior: Posterior
@@ -45,7 +46,7 @@ class Mind:
     trust: Trust = field(default_factory=Trust)
 
     def to_json(self) -> str:
-        """As it is stored."""
+        """The stored form."""
         baseline = {"mean": self.baseline.mean, "count": self.baseline.count}
         trust = dict(self.trust.spoken)
         parts = {"baseline": baseline, "trust": trust, "ranker": self.posterior.to_dict()}
@@ -53,7 +54,7 @@ class Mind:
 
     @classmethod
     def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
-        """The inverse of :meth:`to_json`; None is a namespace that never learned."""
+        """The inverse of :meth:`to_json`; None gives the model before any feedback."""
         if text is None:
             return cls(prior)
         data = json.loads(text)
@@ -62,40 +63,40 @@ class Mind:
         return cls(posterior, Baseline(**data["baseline"]), trust)
 
     def weights(self, drawn: Floats | None = None) -> Floats:
-        """Of the ranker, in log-odds: the expected ones ``[F]``, or drawn ones ``[draws, F]``."""
-        return self._believed(self.posterior.mean if drawn is None else drawn)
+        """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
+        return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
     def seen(self, matrix: Matrix, used: Floats, weight: float) -> "Mind":
-        """What it knows of ranking after seeing which documents were used.
+        """The model after one feedback on returned documents.
 
         Args:
             matrix: Features of the documents, shape ``[n, F]``.
             used: Credit of each in [0, 1], shape ``[n]``.
-            weight: How much this counts, in [0, 1].
+            weight: Weight of the feedback, in [0, 1].
         """
-        posterior = self.posterior.updated(self._believed(matrix), used, weight)
+        posterior = self.posterior.update(self._scale_memories(matrix), used, weight)
         return replace(self, posterior=posterior)
 
-    def _believed(self, columns: Floats) -> Floats:
-        """Weights or features, shape ``[..., F]``, of memories as far as they are trusted."""
-        found = columns.copy()
+    def _scale_memories(self, columns: Floats) -> Floats:
+        """Weights or features, shape ``[..., F]``, with memories scaled by their reliability."""
+        scaled = columns.copy()
         for memory in MEMORIES:
-            found[..., FEATURES.index(memory)] *= self.trust.factor(memory)
-        found[..., FEATURES.index(ADVICE)] *= self.trust.believed()
-        return found
+            scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
+        scaled[..., FEATURES.index(ADVICE)] *= self.trust.believed()
+        return scaled
 
     def gained(self, before: "Mind") -> bytes | None:
-        """What the ranker has learned since, packed; None for nothing."""
+        """What the ranker has learned since ``before``, encoded; None without a change."""
         if self.posterior is before.posterior:
             return None
         return gained(before.posterior, self.posterior)
 
     def without(self, taught: Taught, since: int) -> "Mind":
-        """What it would know without what one feedback taught.
+        """The model without the effect of one feedback.
 
         Args:
-            taught: That.
-            since: How many outcomes have been learned from since, and stand.
+            taught: Effect of the feedback.
+            since: Number of outcomes learned after it that are still in effect.
         """
         baseline, count = self.baseline, taught.count + len(taught.outcomes)
         for outcome in reversed(taught.outcomes):
@@ -108,7 +109,7 @@ class Mind:
 
 
 class Minds:
-    """Applies to a query what its namespace has learned."""
+    """Applies the learned models of namespaces to queries."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class Minds:
         ranker: Ranker,
         settings: Settings,
     ) -> None:
-        """Read from ``store``; ``ranker`` is the shipped prior."""
+        """Read models from ``store``; ``ranker`` is the shipped prior."""
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
         self._settings = settings.learning
@@ -130,59 +131,59 @@ class Minds:
     def ranker(
         self, namespace: str, clock: Clock, explore: np.random.Generator | None = None
     ) -> Ranker:
-        """The ranker as this namespace has taught it, or one drawn from what it believes.
+        """The ranker with the weights that a namespace has learned.
 
         Args:
-            namespace: Whose.
-            clock: Where it stands.
-            explore: Draws one.
+            namespace: The namespace.
+            clock: State of the namespace.
+            explore: Draws the weights from their distribution; None gives the mean.
         """
         if explore is not None:
-            return self._drawn(namespace, explore)
+            return self._draw_ranker(namespace, explore)
         if not clock.learned:
             return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
             learned = self._store.learned.learned(namespace)
-            mind = self._mind(namespace, learned.mind)
-            ranker = self._ranker.with_weights(mind.weights())
-            if len(self._rankers) >= _KEPT:
+            model = self._load(namespace, learned.mind)
+            ranker = self._ranker.with_weights(model.weights())
+            if len(self._rankers) >= _CACHED:
                 self._rankers.pop(next(iter(self._rankers)), None)
             self._rankers[clock.key] = (learned.version, ranker)
         return ranker
 
-    def _drawn(self, namespace: str, rng: np.random.Generator) -> Ranker:
-        """One to explore with, and more draws that tell what was likely (Thompson 1933)."""
-        mind = self._mind(namespace, self._store.learned.learned(namespace).mind)
-        weights = mind.weights(mind.posterior.sampled(rng, 1 + _DRAWS))
+    def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
+        """A ranker for exploration (Thompson 1933), with further draws for propensities."""
+        model = self._load(namespace, self._store.learned.learned(namespace).mind)
+        weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         return replace(self._ranker, weights=weights[0], draws=weights[1:])
 
-    def _mind(self, namespace: str, text: str | None) -> Mind:
-        """What a namespace knows; an answer must not fail because that is damaged."""
+    def _load(self, namespace: str, text: str | None) -> Mind:
+        """The model of a namespace; a damaged one is replaced by the prior, so answers go on."""
         try:
             return Mind.from_json(text, self.prior)
         except Exception as error:
-            _log.warning("what %r has learned is damaged and passed over: %r", namespace, error)
+            _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
             return Mind(self.prior)
 
     def recall(self, question: Question, clock: Clock) -> Recollection:
-        """What past turns say about documents, and the notes that are near."""
-        said: dict[str, Recalled] = {}
+        """Evidence of past turns about documents, and the nearest notes."""
+        scores: dict[str, Recalled] = {}
         if (clock.learned or clock.notes) and self._settings.episodes:
-            said = self._episodes.recall(question, clock)
+            scores = self._episodes.recall(question, clock)
         near = self._notes.near(question.vector, clock)
-        gone = self.expired({**said, **near}, clock)
+        expired = self.find_expired({**scores, **near}, clock)
         return Recollection(
-            {node: told for node, told in said.items() if node not in gone},
-            tuple(node for node in near if node not in gone),
+            {node: score for node, score in scores.items() if node not in expired},
+            tuple(node for node in near if node not in expired),
         )
 
-    def expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
-        """Those of the nodes that are notes whose probation is over."""
+    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+        """Those of the ids that are notes whose probation has ended."""
         return self._notes.expired(ids, clock)
 
-    def experienced(self, pool: Sequence[Hit], clock: Clock) -> list[Hit]:
-        """Candidates with what past use of each of them says."""
+    def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
+        """The candidates with ``usage`` and ``decayed`` from their past use."""
         if not clock.learned or not self._settings.usage:
             return list(pool)
         known = self._store.learned.usage(clock.key, [hit.head.key for hit in pool])
@@ -199,7 +200,7 @@ class Minds:
         ]
 
     def advice(self, vector: Vector, clock: Clock, task: str | None) -> Advice | None:
-        """What steps are worth where a query lies; None where nothing is known."""
+        """Values of actions in the region of a query; None where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return None
         return self._advisor.advice(vector, clock, task)

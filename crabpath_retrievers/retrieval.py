@@ -1,4 +1,4 @@
-"""The way of a query: embed, seeds, walk, rank, return, record (design §4).
+"""The stages of a query: embed, search, walk, rank, return, record.
 
 One generator for sync and async; see :mod:`crabpath_retrievers.driver`.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.driver import Steps, perform, perform_either
-from crabpath_retrievers.graph import Node, NodeHead, Vector
+from crabpath_retrievers.graph import Candidate, Node, NodeHead, Vector
 from crabpath_retrievers.knobs import tuned_tiers
 from crabpath_retrievers.learning.steps import SEARCH
 from crabpath_retrievers.metadata import note_metadata
@@ -20,14 +20,13 @@ from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.regions.advice import Advice
 from crabpath_retrievers.rerank.distinct import one_of_each
-from crabpath_retrievers.rerank.features import Evidence, Hit, Matrix
+from crabpath_retrievers.rerank.features import Evidence, Matrix
 from crabpath_retrievers.rerank.hinted import hinted
 from crabpath_retrievers.rerank.select import Selection, select
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import Held, VectorIndex, find_gone, held_by_owner
-from crabpath_retrievers.seeds.search import Found as Sought
-from crabpath_retrievers.seeds.search import Search
+from crabpath_retrievers.seeds.search import Found, Search
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Floats, Information
@@ -36,12 +35,12 @@ from crabpath_retrievers.traversal import Walk, Walker
 from crabpath_retrievers.turn_record import returned, strongest, turn_record
 
 _log = logging.getLogger(__name__)
-_SAME = 0.5  # of what the same question says of a note, from which it was told of this one
+_SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedDocument:
-    """A document of the answer, with why it came."""
+    """A document of the answer, with its record."""
 
     node: Node
     returned: Returned
@@ -54,19 +53,19 @@ class RetrievedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Documents, best first, and the record of how they were found."""
+    """Documents, best first, and the turn record."""
 
     documents: tuple[RetrievedDocument, ...]
     turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Everything that may be returned, with the evidence for it."""
+class _Candidates:
+    """The candidates of a query, with the evidence for them."""
 
     clock: Clock
     vector: Vector
-    hits: dict[int, Hit]
+    hits: dict[int, Candidate]
     walk: Walk
     evidence: Evidence
     information: Information
@@ -98,23 +97,24 @@ class Retrieval:
         """Answer a query.
 
         Args:
-            query: What is asked.
-            explore: Draws the choices of the walk and the weights of the ranking.
+            query: The query.
+            explore: Samples the choices of the walk and the weights of the ranker; None takes
+                the best.
         """
         router = None if explore is None else SoftmaxRouter(self.settings.policy, explore)
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found, explore)
-        held = query.held or held_by_owner(self.index)
-        if held and ranked:
-            remaining = yield from perform(self._without_gone, held, ranked, found)
+        find_existing = query.held or held_by_owner(self.index)
+        if find_existing and ranked:
+            remaining = yield from perform(self._remove_deleted, find_existing, ranked, found)
             if remaining is not found:
                 found = remaining
                 ranked = yield from self._rank(query, found, explore)
         documents = yield from self._documents([r.node for r in ranked], found.clock)
         if found.clock.notes:
-            documents |= yield from perform(self._notes, documents)
-        # A document that was forgotten in the meantime is left out.
+            documents |= yield from perform(self._complete_notes, documents)
+        # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranked if item.node in documents]
         watch.lap("rank")
         turn = turn_record(
@@ -133,35 +133,38 @@ class Retrieval:
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
     def evidence(self, query: Query) -> Steps[Evidence]:
-        """What a query would rank, for fitting; nothing is recorded."""
+        """The candidates that a query would rank, for fitting; nothing is recorded."""
         found = yield from self._find(query, self.router, _Stopwatch())
         return found.evidence
 
-    def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Found]:
+    def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Candidates]:
         vector = yield from self._embed(query)
         watch.lap("embed")
-        sought, advice = yield from perform(self._sought, query, vector)
-        clock, hits, information = sought
+        seed_hits, advice = yield from perform(self._search, query, vector)
+        clock, hits, information = seed_hits
         watch.lap("seeds")
         walk = yield from self._walk(query, vector, hits, clock, router, advice)
         watch.lap("walk")
         pool = yield from self._pool(query, vector, hits, walk, clock)
         if clock.learned:
-            pool = yield from perform(self._experienced, pool, walk, clock, advice)
-        evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, information)
-        return _Found(clock, vector, hits, walk, evidence, information)
+            pool = yield from perform(self._add_experience, pool, walk, clock, advice)
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, information)
+        return _Candidates(clock, vector, hits, walk, evidence, information)
 
-    def _without_gone(self, held: Held, ranked: Sequence[Returned], found: _Found) -> _Found:
-        """What was found without what its owner has deleted; the same if all that comes is there.
+    def _remove_deleted(
+        self, find_existing: Held, ranked: Sequence[Returned], found: _Candidates
+    ) -> _Candidates:
+        """The candidates without those that the owner of the vector store has deleted.
 
-        Only when something is gone, the other candidates are looked up too.
+        The same object if all ranked documents exist; only if one is missing are the other
+        candidates looked up too.
         """
         ids = [item.node for item in ranked]
-        gone = find_gone(held, self.store, ids, found.clock)
+        gone = find_gone(find_existing, self.store, ids, found.clock)
         if not gone:
             return found
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
-        gone |= find_gone(held, self.store, others, found.clock)
+        gone |= find_gone(find_existing, self.store, others, found.clock)
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
         if not pool:
             _log.warning(
@@ -171,7 +174,7 @@ class Retrieval:
                 len(gone),
             )
         walk = found.walk
-        evidence = Evidence.of(pool, walk.arrivals, walk.inhibition, found.information)
+        evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, found.information)
         return replace(found, evidence=evidence)
 
     def _embed(self, query: Query) -> Steps[Vector]:
@@ -183,17 +186,17 @@ class Retrieval:
         )
         return vector
 
-    def _sought(self, query: Query, vector: Vector) -> tuple[Sought, Advice | None]:
-        """What search finds; and what is known of steps there, for the router and the ranker."""
+    def _search(self, query: Query, vector: Vector) -> tuple[Found, Advice | None]:
+        """The candidates, and the values of actions in the query's region."""
         search = Search(self.store, self.index, self.settings, self.minds.recall)
-        sought = search.find(query, vector)
-        return sought, self.minds.advice(vector, sought.clock, query.task_type)
+        seed_hits = search.find(query, vector)
+        return seed_hits, self.minds.advice(vector, seed_hits.clock, query.task_type)
 
     def _walk(
         self,
         query: Query,
         vector: Vector,
-        hits: dict[int, Hit],
+        hits: dict[int, Candidate],
         clock: Clock,
         router: Router,
         advice: Advice | None,
@@ -219,13 +222,13 @@ class Retrieval:
         return walk
 
     def _pool(
-        self, query: Query, vector: Vector, hits: dict[int, Hit], walk: Walk, clock: Clock
-    ) -> Steps[list[Hit]]:
-        """Everything that search found or a visited node points at, as the filter allows."""
-        options = {a.option.pointer.target.key: a.option for a in walk.arrivals}
+        self, query: Query, vector: Vector, hits: dict[int, Candidate], walk: Walk, clock: Clock
+    ) -> Steps[list[Candidate]]:
+        """All nodes that search found or that edges of visited nodes lead to, after the filter."""
+        edges = {edge.target.key: edge for edge in walk.support}
         reached = [
-            Hit(option.pointer.target, option.relevance, found=False)
-            for key, option in options.items()
+            Candidate(edge.target, edge.relevance, found=False)
+            for key, edge in edges.items()
             if key not in hits
         ]
         if query.filter and reached:
@@ -233,8 +236,10 @@ class Retrieval:
             allowed = yield from perform(self.index.matching, ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
-            gone = yield from perform(self.minds.expired, [h.head.id for h in reached], clock)
-            reached = [hit for hit in reached if hit.head.id not in gone]
+            expired = yield from perform(
+                self.minds.find_expired, [h.head.id for h in reached], clock
+            )
+            reached = [hit for hit in reached if hit.head.id not in expired]
         pool = [*hits.values(), *reached]
         if walk.chosen:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
@@ -247,63 +252,64 @@ class Retrieval:
         documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
         return documents
 
-    def _notes(self, found: Mapping[str, Node]) -> dict[str, Node]:
-        """The notes among documents, such that what formats documents can format them."""
-        notes = {key: node for key, node in found.items() if not node.document}
+    def _complete_notes(self, nodes: Mapping[str, Node]) -> dict[str, Node]:
+        """The notes among the nodes, with the metadata keys that document templates expect."""
+        notes = {key: node for key, node in nodes.items() if not node.document}
         if not notes:
             return notes
-        beside = self.store.catalog.sample()
+        samples = self.store.catalog.sample()
         return {
-            key: replace(note, metadata=note_metadata(note.metadata, beside))
+            key: replace(note, metadata=note_metadata(note.metadata, samples))
             for key, note in notes.items()
         }
 
-    def _experienced(
-        self, pool: Sequence[Hit], walk: Walk, clock: Clock, advice: Advice | None
-    ) -> list[Hit]:
-        known = self.minds.experienced(pool, clock)
+    def _add_experience(
+        self, pool: Sequence[Candidate], walk: Walk, clock: Clock, advice: Advice | None
+    ) -> list[Candidate]:
+        """The candidates with their past use, and the value of the action that leads to each."""
+        candidates = self.minds.add_usage(pool, clock)
         if advice is None:
-            return known
-        best = strongest(walk.arrivals, {hit.head.key for hit in known})
-        worth = {
+            return candidates
+        best = strongest(walk.support, {hit.head.key for hit in candidates})
+        values = {
             kind: advice.of_action(kind)
-            for kind in {SEARCH, *(arrival.kind.label for arrival in best.values())}
+            for kind in {SEARCH, *(edge.kind.label for edge in best.values())}
         }
         return [
             hit._replace(
-                advice=worth[best[hit.head.key].kind.label if hit.head.key in best else SEARCH]
+                advice=values[best[hit.head.key].kind.label if hit.head.key in best else SEARCH]
             )
-            for hit in known
+            for hit in candidates
         ]
 
     def _rank(
-        self, query: Query, found: _Found, explore: np.random.Generator | None
+        self, query: Query, found: _Candidates, explore: np.random.Generator | None
     ) -> Steps[list[Returned]]:
         pool = found.evidence.pool
         ranker = yield from perform(self.minds.ranker, query.namespace, found.clock, explore)
         matrix = ranker.features(found.evidence)
         among: Sequence[int] = range(len(pool))
         if query.distinct:
-            among = yield from self._distinct(found.evidence, matrix, ranker.log_odds(matrix))
+            among = yield from self._best_chunks(found.evidence, matrix, ranker.log_odds(matrix))
         if query.among is not None:
-            wanted = set(query.among)
-            among = [i for i in among if pool[i].head.id in wanted]
+            allowed = set(query.among)
+            among = [i for i in among if pool[i].head.id in allowed]
         spare = yield from self._spare_notes(found, among, ranker.log_odds(matrix))
         among = [i for i in among if i not in spare]
         order = ranker.order(matrix, found.evidence, query.k, among)
         probabilities = ranker.probabilities(matrix)
         if not query.fill:
             order, spare = (
-                [i for i in places if probabilities[i] >= self.settings.rank.confident]
-                for places in (order, spare)
+                [i for i in indices if probabilities[i] >= self.settings.rank.confident]
+                for indices in (order, spare)
             )
             spare = spare[: 0 if len(order) > 1 else None]
         order += spare
         if query.max_tokens is not None:
             order = yield from self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
-        likely = ranker.propensities(matrix, among, query.k)
-        best = strongest(found.walk.arrivals, {pool[i].head.key for i in chosen})
+        propensities = ranker.propensities(matrix, among, query.k)
+        best = strongest(found.walk.support, {pool[i].head.key for i in chosen})
         return [
             returned(
                 pool[i],
@@ -311,27 +317,32 @@ class Retrieval:
                 float(probabilities[i]),
                 found.walk,
                 best.get(pool[i].head.key),
-                likely.get(i),
+                propensities.get(i),
             )
             for i in chosen
         ]
 
-    def _spare_notes(self, found: _Found, among: Sequence[int], odds: Floats) -> Steps[list[int]]:
-        """All notes but one, as indices into the pool, the next best first.
+    def _spare_notes(
+        self, found: _Candidates, among: Sequence[int], odds: Floats
+    ) -> Steps[list[int]]:
+        """All notes but one, as indices into the pool, best first.
 
-        Whoever may teach a namespace many notes must not fill its answers with them: beside
-        documents one note is enough. That is the last one that was told of this very question,
-        else the likeliest.
+        An answer has at most one note before its documents, so that many notes cannot displace
+        them: the latest one taught for this query, else the most likely one.
         """
         if not found.clock.notes:
             return []
         keys = {i: found.evidence.pool[i].head.key for i in among}
         notes = yield from perform(self.store.notes.among, found.clock.key, [*keys.values()])
         pool = found.evidence.pool
-        told = {i: key if pool[i].again > _SAME else 0 for i, key in keys.items() if key in notes}
-        return sorted(told, key=lambda i: (-told[i], -odds[i]))[1:]
+        taught = {
+            i: key if pool[i].again > _SAME_QUESTION else 0
+            for i, key in keys.items()
+            if key in notes
+        }
+        return sorted(taught, key=lambda i: (-taught[i], -odds[i]))[1:]
 
-    def _distinct(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:
+    def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:
         """The best chunk of every document, as indices into the pool."""
         nodes = [hit.head.id for hit in evidence.pool]
         known = yield from perform(self.store.catalog.known, ids=nodes)
@@ -340,7 +351,7 @@ class Retrieval:
         return one_of_each([document.get(node, node) for node in nodes], order, evidence, matrix)
 
     def _within_budget(
-        self, query: Query, max_tokens: int, found: _Found, order: Sequence[int]
+        self, query: Query, max_tokens: int, found: _Candidates, order: Sequence[int]
     ) -> Steps[list[int]]:
         heads = [found.evidence.pool[i].head for i in order]
         documents = yield from self._documents([head.id for head in heads], found.clock)
@@ -348,8 +359,8 @@ class Retrieval:
         return [order[i] for i in select(heads, documents, bounds)]
 
 
-def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, float]]:
-    """The nodes from which a walk leaves, with their energy in [0, 1], best first."""
+def entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
+    """The nodes from which the walk starts, with their energy in [0, 1], best first."""
     seeds = settings.seeds
     scored = [
         (
@@ -365,6 +376,6 @@ def entries(hits: Iterable[Hit], settings: Settings) -> list[tuple[NodeHead, flo
         )
         for hit in hits
     ]
-    # What the host suggests walks always, whatever its score.
+    # Hinted nodes are entries whatever their score.
     best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]

@@ -1,6 +1,7 @@
-"""Words as 16-bit codes: which words of a query a document holds costs one table look-up.
+"""Words as 16-bit codes, so that one table look-up finds the words of a query in a document.
 
-Two words in 65,536 share a code by chance; a document then seems to hold a word that it does not.
+Two words share a code with probability 1/65,536; a document may then seem to contain a word that
+it does not contain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ _ABSENT = 255
 
 
 def term_codes(words: Iterable[str]) -> bytes:
-    """The distinct words of a text, two bytes each."""
+    """The distinct words of a text as sorted codes of two bytes each."""
     codes = {_code(word) for word in words}
     return np.array(sorted(codes), dtype=_CODE).tobytes()
 
@@ -28,38 +29,42 @@ def _code(word: str) -> int:
 
 
 class Information(NamedTuple):
-    """What a query asks for.
+    """Words of a query and their information, i.e. inverse document frequency (BM25 idf).
 
     Attributes:
-        words: Its distinct words that the corpus knows, at most 255.
-        nats: Inverse document frequency of each, shape ``[Q]``, in nats.
+        words: Distinct words of the query that occur in the corpus, at most 255.
+        nats: Inverse document frequency of each word, shape ``[Q]``, in nats.
     """
 
     words: tuple[str, ...]
     nats: Floats
 
     @classmethod
-    def of(cls, idf: Mapping[str, float]) -> "Information":
-        """From inverse document frequencies by word."""
-        kept = dict(list(idf.items())[:_ABSENT])
-        return cls(tuple(kept), np.array(list(kept.values()), dtype=np.float64))
+    def from_idf(cls, idf: Mapping[str, float]) -> "Information":
+        """From inverse document frequencies by word, the first 255 of them."""
+        first = dict(list(idf.items())[:_ABSENT])
+        return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))
 
     @property
     def total(self) -> float:
-        """All that the query asks for, in nats."""
+        """Total information of the query, in nats."""
         return float(self.nats.sum())
 
-    def names_all(self, words: Iterable[str]) -> bool:
-        """Whether the query asks for these words only."""
+    def is_subset(self, words: Iterable[str]) -> bool:
+        """Whether all words of the query are among these."""
         return set(self.words) <= set(words)
 
-    def present(self, packed: Sequence[bytes]) -> Floats:
-        """1 where a text holds a word, shape ``[n, Q]``, for texts as :func:`term_codes`."""
+    def find_words(self, packed: Sequence[bytes]) -> Floats:
+        """Which texts contain which words of the query, 1 or 0, shape ``[n, Q]``.
+
+        Args:
+            packed: Words of ``n`` texts as from :func:`encode_terms`.
+        """
         column = np.full(_CODES, _ABSENT, dtype=np.uint8)
         column[[_code(word) for word in self.words]] = np.arange(len(self.words))
-        held = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))
-        known = np.flatnonzero(held != _ABSENT)
+        columns = column.take(np.frombuffer(b"".join(packed), dtype=_CODE))
+        known = np.flatnonzero(columns != _ABSENT)
         ends = np.cumsum([len(codes) // _CODE.itemsize for codes in packed])
-        found = np.zeros((len(packed), len(self.words)))
-        found[np.searchsorted(ends, known, side="right"), held[known]] = 1.0
-        return found
+        present = np.zeros((len(packed), len(self.words)))
+        present[np.searchsorted(ends, known, side="right"), columns[known]] = 1.0
+        return present

@@ -1,6 +1,6 @@
 """The record of one retrieval: every decision, its alternatives and its probabilities.
 
-Acting writes these records; learning reads them (design: act, record, learn, maintain).
+Retrieval writes these records; learning reads them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,15 +15,15 @@ Origin = Literal["seed", "walk"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One pointer offered at a node.
+    """One edge that was considered at a node.
 
     Attributes:
-        target: Id of the node it leads to.
+        target: Id of the target node.
         kind: Label of the edge kind.
         weight: Effective weight in [-1, 1], after decay and damping.
         relevance: Cosine of query and target, in [-1, 1].
-        probability: π(target | node) over the habitual pointers and STOP, in [0, 1];
-            1 for a reflex, 0 for a pointer that was not offered (dormant or inhibitory).
+        probability: π(target | node) over the habitual edges and STOP, in [0, 1];
+            1 for a reflex, 0 for an edge that was not to be decided (dormant or inhibitory).
         tier: Value of :class:`~crabpath_retrievers.graph.Tier`.
     """
 
@@ -40,16 +40,16 @@ class Step:
     """The decision taken at one node.
 
     Attributes:
-        node: Id of the node whose pointers were considered.
-        hop: Distance of ``node`` from its seed.
-        candidates: What could be chosen.
-        chosen: Targets followed by decision, in the order they were drawn.
-        reflexes: Targets followed at once, without a decision.
-        stopped: Whether STOP ended the choice (otherwise the budget or the choices did).
+        node: Id of the node.
+        hop: Distance of the node from its seed.
+        candidates: Edges that were considered.
+        chosen: Targets followed by decision, in the order in which they were drawn.
+        reflexes: Targets followed without a decision.
+        stopped: Whether STOP ended the choice, rather than the budget or a lack of edges.
         stop_weight: Learned weight of STOP at this node.
-        stop_probability: π(STOP | node).
+        stop_probability: π(STOP | node), in [0, 1].
         temperature: τ of the policy.
-        decided_by: Who chose.
+        decided_by: Decision channel.
     """
 
     node: str
@@ -65,38 +65,38 @@ class Step:
 
 
 class LateSteps(Sequence[Step]):
-    """Steps that are described when somebody first reads them, not while an answer waits."""
+    """Steps that are built when they are first read, so that no answer waits for them."""
 
-    __slots__ = ("_described", "_taken")
+    __slots__ = ("_builders", "_steps")
 
-    def __init__(self, taken: Iterable[Callable[[], Step]]) -> None:
-        """Describe every decision of ``taken`` by calling it."""
-        self._taken = tuple(taken)
-        self._described: tuple[Step, ...] | None = None
+    def __init__(self, builders: Iterable[Callable[[], Step]]) -> None:
+        """Call ``builders``, one per step, at first use."""
+        self._builders = tuple(builders)
+        self._steps: tuple[Step, ...] | None = None
 
     @property
     def all(self) -> tuple[Step, ...]:
         """The steps."""
-        taken = self._taken  # first: another thread may clear it, but describes before it does
-        if self._described is None:
-            self._described = tuple(describe() for describe in taken)
-            self._taken = ()
-        return self._described
+        builders = self._builders  # read first: another thread clears it after setting the steps
+        if self._steps is None:
+            self._steps = tuple(build() for build in builders)
+            self._builders = ()
+        return self._steps
 
     @overload
     def __getitem__(self, index: int) -> Step: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Step]: ...
     def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
-        """One step, or several."""
+        """One step, or a slice of them."""
         return self.all[index]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of steps."""
         return len(self.all)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the steps are the same, late or not."""
+        """Whether the steps are equal, built already or not."""
         return isinstance(other, Sequence) and self.all == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -104,7 +104,16 @@ class LateSteps(Sequence[Step]):
 
 @dataclass(frozen=True, slots=True)
 class SeedRecord:
-    """An entry node with the scores that made it one."""
+    """An entry node of the walk with its scores.
+
+    Attributes:
+        node: Id of the node.
+        score: Entry score, in [0, 1].
+        similarity: Cosine of query and node, in [-1, 1].
+        lexical: BM25 score relative to the best match, in [0, 1].
+        name: Rarity of the node's name when the query contains it, else 0.
+        hinted: Whether the caller suggested it.
+    """
 
     node: str
     score: float
@@ -116,7 +125,15 @@ class SeedRecord:
 
 @dataclass(frozen=True, slots=True)
 class PathEdge:
-    """One hop of the route to a document."""
+    """One edge of the route to a document.
+
+    Attributes:
+        source, target: Ids of the nodes.
+        kind: Label of the edge kind.
+        weight: Effective weight, in [-1, 1].
+        tier: Value of :class:`~crabpath_retrievers.graph.Tier`.
+        probability: Probability of following it, in [0, 1].
+    """
 
     source: str
     target: str
@@ -128,13 +145,13 @@ class PathEdge:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One hop of a walk, as it is told while it happens.
+    """One hop of a walk, passed to ``on_hop`` while the walk goes on.
 
     Attributes:
-        number: 1 for the first.
-        frontier: Ids of the nodes whose pointers were considered.
-        followed: Pointers that were followed.
-        decided_by: The chat model, if it decided any of it; else the policy; else ``reflex``.
+        number: 1 for the first hop.
+        frontier: Ids of the nodes whose edges were considered.
+        followed: Edges that were followed.
+        decided_by: ``chat_model`` if it decided any of them, else ``policy``, else ``reflex``.
     """
 
     number: int
@@ -149,12 +166,12 @@ class Returned:
 
     Attributes:
         probability: Ranker's probability of relevance, in [0, 1].
-        origin: ``seed`` when search found it, ``walk`` when only a pointer led to it.
+        origin: ``seed`` when search found it, ``walk`` when only an edge led to it.
         path: Route by which the walk reached it from a seed; empty for a search hit.
-        support: Strongest pointer to it from a visited node, followed or not; None without one.
-        features: Ranker inputs by name; their weighted sum is the log-odds.
-        propensity: How likely a draw of the ranker's weights was to return it, in [0, 1], given
-            what the walk found; None when nothing was drawn.
+        support: Strongest edge to it from a visited node, followed or not; None without one.
+        features: Inputs of the ranker by name; their weighted sum is the log-odds.
+        propensity: Probability that a draw of the ranker's weights returns it, in [0, 1], given
+            the candidates; None without exploration.
     """
 
     node: str
@@ -168,12 +185,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Everything that one retrieval did (outputs of document 001 §2.10).
+    """The record of one retrieval.
 
-    Turns of one namespace that run at once all expect the same ``clock``; the stored record has
-    the number that each one got. ``routing`` says what a router had to say: why a chat model chose
-    as it did, or why it could not. ``session`` is the conversation that asked, ``arm`` the arm of a
-    trial that it belongs to, as ``trial:arm``.
+    Concurrent turns of one namespace start with the same ``clock``; the stored record has the
+    number that was assigned to each. ``routing`` holds remarks of the router: why a chat model
+    chose as it did, or why it could not. ``session`` is the conversation, and ``arm`` the arm of
+    its trial as ``trial:arm``.
     """
 
     id: str
@@ -204,7 +221,7 @@ class Turn:
 
     @property
     def usage(self) -> Usage:
-        """What language models were used for it."""
+        """Calls, tokens and cost of language models."""
         return Usage(
             self.llm_calls,
             self.llm_cached_calls,
@@ -216,7 +233,7 @@ class Turn:
 
     @property
     def follow_log(self) -> tuple[dict[str, Any], ...]:
-        """Every pointer followed: source, target, weight and decision channel."""
+        """Every edge followed: source, target, weight and decision channel."""
         log = []
         for step in self.steps:
             weights = {c.target: c.weight for c in step.candidates if c.tier != "inhibitory"}
@@ -236,7 +253,7 @@ class Turn:
     def trace(self) -> tuple[dict[str, Any], ...]:
         """Visited nodes with their depth and energy.
 
-        Energy is the entry score of a seed; every pointer multiplies it by its weight.
+        Energy is the entry score of a seed; every edge multiplies it by its weight.
         """
         reached = {seed.node: (0, seed.score) for seed in self.seeds}
         for step in self.steps:
@@ -254,7 +271,7 @@ class Turn:
         return asdict(self.described())
 
     def described(self) -> "Turn":
-        """The same turn with its steps as plain data, for writers that know no other."""
+        """The same turn with its steps built, for serialisers."""
         return replace(self, steps=tuple(self.steps))
 
     @classmethod
@@ -264,22 +281,22 @@ class Turn:
             **{
                 **data,
                 "seeds": tuple(SeedRecord(**seed) for seed in data["seeds"]),
-                "steps": tuple(_step(step) for step in data["steps"]),
+                "steps": tuple(_to_step(step) for step in data["steps"]),
                 "visited": tuple(data["visited"]),
-                "returned": tuple(_returned(item) for item in data["returned"]),
+                "returned": tuple(_to_returned(item) for item in data["returned"]),
                 "guardrails": tuple(data["guardrails"]),
                 "routing": tuple(data["routing"]),
             }
         )
 
 
-def _step(data: dict[str, Any]) -> Step:
+def _to_step(data: dict[str, Any]) -> Step:
     candidates = tuple(Candidate(**candidate) for candidate in data["candidates"])
     chosen, reflexes = tuple(data["chosen"]), tuple(data["reflexes"])
     return Step(**{**data, "candidates": candidates, "chosen": chosen, "reflexes": reflexes})
 
 
-def _returned(data: dict[str, Any]) -> Returned:
+def _to_returned(data: dict[str, Any]) -> Returned:
     path = tuple(PathEdge(**edge) for edge in data["path"])
     support = data["support"] and PathEdge(**data["support"])
     return Returned(**{**data, "path": path, "support": support})

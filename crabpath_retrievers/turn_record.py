@@ -1,39 +1,49 @@
-"""Putting down what a retrieval did, as the record that learning reads."""
+"""Building the turn record of a retrieval, from which feedback learns."""
 
 import time
 import uuid
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from crabpath_retrievers.graph import NodeHead
+from crabpath_retrievers.graph import Candidate, NodeHead, WalkEdge
+from crabpath_retrievers.offer import to_path_edge
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.rerank.features import FEATURES, Hit, Matrix
+from crabpath_retrievers.rerank.features import FEATURES, Matrix
 from crabpath_retrievers.trajectory import PathEdge, Returned, SeedRecord, Turn
-from crabpath_retrievers.traversal import Arrival, Walk
+from crabpath_retrievers.traversal import Walk
 
 _DIGITS = 5
-# Document 001 §2.7: a query this close to something known is not novel; this far is noise.
+# Cosine of the best match, as in [CrabPath]: a known query, a novel one, and noise below that.
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
 
-def strongest(arrivals: Iterable[Arrival], keys: Container[int]) -> dict[int, Arrival]:
-    """The strongest pointer to each of the nodes with these keys that has one, by node key."""
-    found: dict[int, Arrival] = {}
-    for arrival in arrivals:
-        key = arrival.option.pointer.target.key
-        if key in keys and (key not in found or found[key].strength < arrival.strength):
-            found[key] = arrival
-    return found
+def strongest(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
+    """The strongest edge to each node with one of these keys, by key; others are left out."""
+    best: dict[int, WalkEdge] = {}
+    for edge in edges:
+        key = edge.outgoing.target.key
+        if key in keys and (key not in best or best[key].strength < edge.strength):
+            best[key] = edge
+    return best
 
 
 def returned(
-    hit: Hit,
+    hit: Candidate,
     row: Matrix,
     probability: float,
     walk: Walk,
-    best: Arrival | None,
+    best: WalkEdge | None,
     propensity: float | None = None,
 ) -> Returned:
-    """A ranked document with its route and its features, ``row`` of shape ``[len(FEATURES)]``."""
+    """The record of a returned document.
+
+    Args:
+        hit: The document.
+        row: Its features, shape ``[len(FEATURES)]``.
+        probability: Probability of relevance, in [0, 1].
+        walk: The walk of the turn.
+        best: Strongest edge to the document; None without one.
+        propensity: Probability that a draw of the ranker returns it, in [0, 1].
+    """
     return Returned(
         node=hit.head.id,
         probability=round(probability, _DIGITS),
@@ -44,39 +54,39 @@ def returned(
             for name, value in zip(FEATURES, row.tolist(), strict=True)
             if value
         },
-        support=best and best.option.edge(best.source, 0.0),
+        support=best and to_path_edge(best, 0.0),
         propensity=propensity,
     )
 
 
-def _path(hit: Hit, walk: Walk, best: Arrival | None) -> tuple[PathEdge, ...]:
-    """The route that entered a node, or else leads past it: its last edge was not followed."""
+def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, ...]:
+    """Route to a visited node, or route to its strongest source plus the edge not followed."""
     visit = walk.visits.get(hit.head.key)
     if visit:
         return visit.path
     if hit.found or best is None:
         return ()
-    return (*walk.visits[best.source.key].path, best.option.edge(best.source, 0.0))
+    return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
 
 
 def turn_record(
     query: Query,
     clock: int,
-    hits: Mapping[int, Hit],
+    hits: Mapping[int, Candidate],
     walk: Walk,
     ranked: Sequence[Returned],
     *,
     explored: bool,
     latency_ms: dict[str, float],
 ) -> Turn:
-    """The record of one retrieval (outputs of document 001 §2.10).
+    """The record of one retrieval.
 
     Args:
-        query: What was asked.
+        query: The query.
         clock: Turn number of the namespace.
-        hits: What search found, by node key.
-        walk: What the walk did.
-        ranked: What is returned.
+        hits: Candidates that search found, by node key.
+        walk: The walk.
+        ranked: The documents returned, best first.
         explored: Whether choices were sampled.
         latency_ms: Milliseconds by stage.
     """
@@ -118,7 +128,7 @@ def turn_record(
     )
 
 
-def _seed(head: NodeHead, energy: float, hit: Hit) -> SeedRecord:
+def _seed(head: NodeHead, energy: float, hit: Candidate) -> SeedRecord:
     return SeedRecord(
         node=head.id,
         score=round(energy, _DIGITS),

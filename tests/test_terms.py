@@ -12,16 +12,16 @@ WORDS = ("crab", "path", "sea", "graph", "日", "überall")
 
 def test_present_marks_the_words_that_a_text_holds():
     """One row a text, one column a word."""
-    information = Information.of({"crab": 2.0, "sea": 1.0})
+    information = Information.from_idf({"crab": 2.0, "sea": 1.0})
     texts = [term_codes(["sea", "sea", "sand"]), term_codes([]), term_codes(["crab", "sea"])]
-    assert information.present(texts).tolist() == [[0, 1], [0, 0], [1, 1]]
+    assert information.find_words(texts).tolist() == [[0, 1], [0, 0], [1, 1]]
 
 
 @given(st.lists(st.sets(st.sampled_from(WORDS)), max_size=6), st.sets(st.sampled_from(WORDS)))
 def test_present_agrees_with_sets(texts, asked):
     """These words have codes of their own, so nothing is seen that is not there."""
-    information = Information.of(dict.fromkeys(sorted(asked), 1.0))
-    found = information.present([term_codes(text) for text in texts])
+    information = Information.from_idf(dict.fromkeys(sorted(asked), 1.0))
+    found = information.find_words([term_codes(text) for text in texts])
     expected = [[float(word in text) for word in information.words] for text in texts]
     assert found.tolist() == (expected or np.zeros((0, len(asked))).tolist())
 
@@ -33,18 +33,18 @@ def test_codes_take_two_bytes_for_each_distinct_word():
 
 def test_total_is_all_that_is_asked_for():
     """The sum over the words, 0 without any."""
-    assert Information.of({"crab": 2.0, "sea": 1.5}).total == pytest.approx(3.5)
-    assert Information.of({}).total == 0.0
+    assert Information.from_idf({"crab": 2.0, "sea": 1.5}).total == pytest.approx(3.5)
+    assert Information.from_idf({}).total == 0.0
 
 
-def test_names_all_tells_a_query_that_is_a_name_only():
+def test_is_subset_recognises_a_query_that_is_only_a_name():
     """Every word of the query must be part of the name."""
-    information = Information.of({"crab": 2.0, "sea": 1.5})
-    assert information.names_all(["the", "sea", "crab"])
-    assert not information.names_all(["crab"])
+    information = Information.from_idf({"crab": 2.0, "sea": 1.5})
+    assert information.is_subset(["the", "sea", "crab"])
+    assert not information.is_subset(["crab"])
 
 
 def test_no_more_words_than_a_byte_counts():
     """255 words are more than a query may look up."""
-    information = Information.of({f"w{i}": 1.0 for i in range(300)})
+    information = Information.from_idf({f"w{i}": 1.0 for i in range(300)})
     assert len(information.words) == len(information.nats) == 255

@@ -75,7 +75,7 @@ class Scripted:
     def route(self, request):
         """Follow the first pointer of every choice."""
         self.requests.append(request)
-        return Routed([self._first(len(choice.pointers)) for choice in request.choices])
+        return Routed([self._first(len(choice.edges)) for choice in request.choices])
 
     def _first(self, number):
         """The first of ``number`` pointers, all and STOP equally likely."""
@@ -129,7 +129,7 @@ def test_a_dormant_pointer_is_skipped_but_is_evidence():
     walk = Graph({1: {2: 0.29}}, relevant=frozenset({2})).walk(1)
     assert visited(walk) == [1]
     assert len(walk.steps) == 0
-    assert [(a.target.key, a.strength) for a in walk.arrivals] == [(2, pytest.approx(0.29))]
+    assert [(a.target.key, a.strength) for a in walk.support] == [(2, pytest.approx(0.29))]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_inhibitory_pointer_is_advice_within_bounds(weight, energy, advice):
     """It is never followed; it counts -weight times energy, at least 0 and at most 1."""
     walk = Graph({1: {2: weight}}, relevant=frozenset({2})).walk(1, energy=energy)
     assert visited(walk) == [1]
-    assert walk.arrivals == []
+    assert walk.support == []
     assert walk.inhibition[2][1] == pytest.approx(advice)
     assert walk.steps[0].chosen + walk.steps[0].reflexes == ()
 
@@ -241,7 +241,7 @@ def test_of_parallel_pointers_the_strongest_decides():
 def test_a_name_that_many_mention_supports_each_of_them_less():
     """Evidence back from a node with 3 mentions is worth 1/√(1 + 3) = half."""
     graph = Graph({1: {2: 0.5}}, mentions={1: 3}, kind=EdgeKind.MENTIONED_BY)
-    (arrival,) = graph.walk(1).arrivals
+    (arrival,) = graph.walk(1).support
     assert (arrival.strength, arrival.hop) == (pytest.approx(0.25), 1)
 
 
@@ -281,7 +281,7 @@ def test_what_any_walk_satisfies(edges, entries, relevant, seed):
         assert route[0] in entries
         assert len(visit.path) == visit.hop <= 3
         assert all(edges[a][b] >= 0.3 for a, b in pairwise(route))
-    for arrival in walk.arrivals:
+    for arrival in walk.support:
         assert any(edges[source].get(arrival.target.key, 0) > 0 for source in walk.visits)
     assert all(0 <= advice <= 1 for _, advice in walk.inhibition.values())
 

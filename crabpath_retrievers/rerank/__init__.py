@@ -1,1 +1,1 @@
-"""The final ranking: features of (query, node, path) and a logistic model with a shipped prior."""
+"""Ranking: features of the candidates and a logistic model with a shipped prior."""

@@ -1,7 +1,8 @@
-"""Ordering documents so that together they hold what the query asks for.
+"""Ordering documents so that together they contain the query's information.
 
-Greedy maximisation of relevance plus information not yet held, a submodular objective (Nemhauser,
-Wolsey & Fisher 1978: within 1 - 1/e of the best set), as in MMR (Carbonell & Goldstein 1998).
+Greedy maximisation of relevance plus information not yet covered, a submodular objective
+(Nemhauser, Wolsey & Fisher 1978: within 1 - 1/e of the best set), as in MMR (Carbonell &
+Goldstein 1998).
 """
 
 import numpy as np
@@ -9,31 +10,33 @@ import numpy as np
 from crabpath_retrievers.terms import Floats
 
 
-def complementary(odds: Floats, held: Floats, weight: float, k: int) -> tuple[list[int], Floats]:
-    """An order of all documents; the first k are chosen one by one, each for what it adds.
+def complementary(
+    odds: Floats, term_weights: Floats, weight: float, k: int
+) -> tuple[list[int], Floats]:
+    """Order all documents; the first k are chosen greedily by odds plus added information.
 
     Args:
-        odds: Log-odds of relevance without what is added, shape ``[n]``.
-        held: Information of the query that each document holds, by word, shape ``[n, Q]``.
+        odds: Log-odds of relevance without coverage, shape ``[n]``.
+        term_weights: Information of the query in each document by word, shape ``[n, Q]``.
         weight: Log-odds per unit of information, at least 0.
-        k: How many are chosen for what they add to those before them.
+        k: Number of documents that are chosen greedily.
 
     Returns:
-        Indices, best first, and the information that each added when it was chosen, shape
-        ``[n]``. ``odds + weight * added`` never rises along the order.
+        Indices, best first, and the information that each document added when it was chosen,
+        shape ``[n]``. ``odds + weight * added`` never rises along the order.
     """
-    left = np.ones(held.shape[1])
+    uncovered = np.ones(term_weights.shape[1])
     added = np.zeros(len(odds))
-    waiting = odds.astype(np.float64)
+    remaining = odds.astype(np.float64)
     order: list[int] = []
     for _ in range(min(k, len(odds))):
-        adds = held @ left
-        best = int(np.argmax(waiting + weight * adds))
+        gains = term_weights @ uncovered
+        best = int(np.argmax(remaining + weight * gains))
         order.append(best)
-        added[best] = adds[best]
-        waiting[best] = -np.inf
-        left = left * (held[best] == 0)
-    rest = np.isfinite(waiting)
-    added[rest] = (held @ left)[rest]
-    others = np.argsort(-(waiting + weight * added), kind="stable")[: int(rest.sum())]
+        added[best] = gains[best]
+        remaining[best] = -np.inf
+        uncovered = uncovered * (term_weights[best] == 0)
+    rest = np.isfinite(remaining)
+    added[rest] = (term_weights @ uncovered)[rest]
+    others = np.argsort(-(remaining + weight * added), kind="stable")[: int(rest.sum())]
     return [*order, *others.tolist()], added

@@ -1,4 +1,4 @@
-"""One chunk for every document, for corpora of long documents."""
+"""Keeping one chunk of each document, for corpora of long documents."""
 
 from collections.abc import Sequence
 
@@ -12,18 +12,18 @@ def one_of_each(
 ) -> list[int]:
     """Indices of the best chunk of each document, best first.
 
-    What all candidates of a document hold of the query together is noted for its best chunk: a
+    The query's information in all candidates of a document counts for its best chunk, since a
     long document answers with all of its text.
 
     Args:
-        documents: The document of each candidate.
+        documents: Document id of each candidate.
         order: Indices of the candidates, best first.
         evidence: The candidates.
-        matrix: Their features; the column ``document`` is filled in.
+        matrix: Features of the candidates; the column ``document`` is filled in.
     """
     chunks: dict[str, list[int]] = {}
-    for place in order:
-        chunks.setdefault(documents[place], []).append(place)
-    for places in chunks.values():
-        matrix[places[0], _DOCUMENT] = evidence.held[places].max(axis=0).sum()
-    return [places[0] for places in chunks.values()]
+    for index in order:
+        chunks.setdefault(documents[index], []).append(index)
+    for indices in chunks.values():
+        matrix[indices[0], _DOCUMENT] = evidence.term_weights[indices].max(axis=0).sum()
+    return [indices[0] for indices in chunks.values()]

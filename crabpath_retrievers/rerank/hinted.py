@@ -1,30 +1,31 @@
-"""Candidates that the caller prefers by their metadata."""
+"""Hints for candidates whose metadata has tags that the caller prefers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from crabpath_retrievers.graph import Node
-from crabpath_retrievers.rerank.features import Hit
+from crabpath_retrievers.graph import Candidate, Node
 
 
-def hinted(pool: Sequence[Hit], nodes: Mapping[str, Node], tags: Iterable[str]) -> list[Hit]:
-    """The candidates; those whose metadata carries one of the tags with a hint.
+def hinted(
+    pool: Sequence[Candidate], nodes: Mapping[str, Node], tags: Iterable[str]
+) -> list[Candidate]:
+    """The candidates, with ``hint`` set to 1 where a metadata value is one of the tags.
 
     Args:
-        pool: Candidates.
-        nodes: Their nodes by id, as far as they are known.
-        tags: Values of metadata.
+        pool: The candidates.
+        nodes: Their nodes by id; those of unknown nodes stay as they are.
+        tags: Preferred values of metadata.
     """
     wanted = set(tags)
     return [
         hit._replace(hint=1.0)
-        if (node := nodes.get(hit.head.id)) and wanted & _values(node.metadata.values())
+        if (node := nodes.get(hit.head.id)) and wanted & _as_texts(node.metadata.values())
         else hit
         for hit in pool
     ]
 
 
-def _values(values: Iterable[object]) -> set[str]:
-    found: set[str] = set()
+def _as_texts(values: Iterable[object]) -> set[str]:
+    texts: set[str] = set()
     for value in values:
-        found |= {str(v) for v in value} if isinstance(value, list) else {str(value)}
-    return found
+        texts |= {str(v) for v in value} if isinstance(value, list) else {str(value)}
+    return texts

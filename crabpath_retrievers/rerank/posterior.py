@@ -1,8 +1,8 @@
-"""What a namespace knows of ranking: a Gaussian over the ranker's weights, updated online.
+"""What a namespace has learned about ranking: a Gaussian over the ranker's weights.
 
-One Newton step of the Laplace approximation per feedback (Chapelle & Li 2011, algorithm 3) on a
-logistic model that expects a tenth of what it is told to be wrong (Copas 1988, §3): an unlikely
-document that was called used moves it little.
+Each feedback makes one Newton step of the Laplace approximation (Chapelle & Li 2011, algorithm 3)
+on a logistic model that assumes a tenth of all labels to be wrong (Copas 1988, §3), so that an
+improbable label changes the weights little.
 """
 
 import zlib
@@ -19,11 +19,11 @@ from crabpath_retrievers.terms import Floats
 
 _SINGLE, _DOUBLE = np.dtype("<f4"), np.dtype("<f8")
 _SHAPE = zlib.crc32(",".join(FEATURES).encode()).to_bytes(4, "little")
-_QUICK = 1  # of zlib
+_FAST = 1  # compression level of zlib
 _LEARNS = np.array([name in CORPUS_FEATURES for name in FEATURES])
-_HELD = 1e6  # precision of weights that stay
-_WRONG = 0.1  # share of what is told
-_FAR = 30.0  # log-odds beyond which nothing is learned any more
+_FIXED = 1e6  # precision of weights that are not learned
+_WRONG = 0.1  # assumed share of wrong labels
+_MAX_LOG_ODDS = 30.0  # beyond, the slope vanishes
 _triangle = cache(np.triu_indices)
 
 
@@ -41,28 +41,28 @@ class Posterior:
 
     @classmethod
     def of(cls, prior: Floats, strength: float) -> "Posterior":
-        """The prior, before any feedback.
+        """The distribution before any feedback.
 
-        What a text says of itself is worth the same in every corpus, and how far memories may be
-        believed is a matter of their trust: those weights stay.
+        Only the weights of ``CORPUS_FEATURES`` are learned: text match is worth the same in every
+        corpus, and memories are scaled by their reliability instead.
 
         Args:
-            prior: Shipped weights, shape ``[F]``.
-            strength: Precision of the weights of ``CORPUS_FEATURES``; the larger, the slower they
-                learn.
+            prior: Shipped weights, shape ``[F]``, in log-odds.
+            strength: Precision of the learned weights; the larger, the slower they learn.
         """
-        return cls(prior, np.diag(np.where(_LEARNS, strength, _HELD)))
+        return cls(prior, np.diag(np.where(_LEARNS, strength, _FIXED)))
 
-    def updated(self, matrix: Matrix, used: Floats, weight: float = 1.0) -> "Posterior":
-        """The posterior after seeing which of the shown documents were used.
+    def update(self, matrix: Matrix, used: Floats, weight: float = 1.0) -> "Posterior":
+        """The posterior after one feedback on returned documents.
 
         Args:
-            matrix: Features of the shown documents, shape ``[n, F]``.
+            matrix: Features of the documents, shape ``[n, F]``.
             used: Credit of each in [0, 1], shape ``[n]``.
-            weight: How much this counts, in [0, 1].
+            weight: Weight of the feedback, in [0, 1].
         """
-        relevant = 1.0 / (1.0 + np.exp(-np.clip(matrix @ self.mean, -_FAR, _FAR)))
-        called = _WRONG + (1.0 - 2.0 * _WRONG) * relevant  # P(it is called used)
+        clipped = np.clip(matrix @ self.mean, -_MAX_LOG_ODDS, _MAX_LOG_ODDS)
+        relevant = 1.0 / (1.0 + np.exp(-clipped))
+        called = _WRONG + (1.0 - 2.0 * _WRONG) * relevant  # P(it is labelled as used)
         slope = (1.0 - 2.0 * _WRONG) * relevant * (1.0 - relevant)
         certain = slope / (called * (1.0 - called))
         columns = matrix * _LEARNS
@@ -70,7 +70,7 @@ class Posterior:
         gradient = weight * columns.T @ ((used - called) * certain)
         return Posterior(self.mean + np.linalg.solve(precision, gradient), precision)
 
-    def sampled(self, rng: np.random.Generator, draws: int) -> Floats:
+    def sample(self, rng: np.random.Generator, draws: int) -> Floats:
         """Weights drawn from the posterior (Thompson 1933), shape ``[draws, F]``."""
         root = np.linalg.cholesky(self.precision)
         normal = rng.normal(size=(len(self.mean), draws))
@@ -78,41 +78,45 @@ class Posterior:
         return drawn
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, by the names of the features; the precision as its upper triangle."""
+        """Plain data with the names of the features; the precision as its upper triangle."""
         return {
             "features": list(FEATURES),
-            "mean": _written(self.mean),
-            "precision": _written(self.precision[_triangle(len(self.mean))]),
+            "mean": _encode(self.mean),
+            "precision": _encode(self.precision[_triangle(len(self.mean))]),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], prior: "Posterior") -> "Posterior":
         """The inverse of :meth:`to_dict`; features of other releases keep their prior."""
         known: Sequence[str] = data["features"]
-        mean_then, precision_then = _read(data, len(known))
+        stored_mean, stored_precision = _decode(data, len(known))
         if list(known) == list(FEATURES):
-            return cls(mean_then, precision_then)
+            return cls(stored_mean, stored_precision)
         both = [(FEATURES.index(name), i) for i, name in enumerate(known) if name in FEATURES]
-        here, there = [list(places) for places in zip(*both, strict=True)]
+        here, there = [list(columns) for columns in zip(*both, strict=True)]
         mean, precision = prior.mean.copy(), prior.precision.copy()
-        mean[here] = mean_then[there]
-        precision[np.ix_(here, here)] = precision_then[np.ix_(there, there)]
+        mean[here] = stored_mean[there]
+        precision[np.ix_(here, here)] = stored_precision[np.ix_(there, there)]
         return cls(mean, precision)
 
 
 def gained(before: Posterior, after: Posterior) -> bytes:
-    """What updates have added, in natural parameters, in which evidence adds up.
+    """Difference of two posteriors in natural parameters, in which evidence adds up.
 
-    The precision as single-precision upper triangle, precision times mean in double precision.
+    Encoded as precision (upper triangle, single precision) and precision times mean (double
+    precision), compressed with zlib.
     """
     precision = (after.precision - before.precision)[_triangle(len(after.mean))]
     shift = after.precision @ after.mean - before.precision @ before.mean
     data = _SHAPE + precision.astype(_SINGLE).tobytes() + shift.astype(_DOUBLE).tobytes()
-    return zlib.compress(data, _QUICK)
+    return zlib.compress(data, _FAST)
 
 
 def without(posterior: Posterior, gain: bytes) -> Posterior:
-    """The posterior without what :func:`gained` gave; of other releases' features it keeps all."""
+    """The posterior without a gain from :func:`encode_gain`.
+
+    A gain over other features, from another release, leaves the posterior as it is.
+    """
     data = zlib.decompress(gain)
     if data[: len(_SHAPE)] != _SHAPE:
         return posterior
@@ -126,13 +130,13 @@ def without(posterior: Posterior, gain: bytes) -> Posterior:
     return Posterior(mean, precision)
 
 
-def _written(values: Floats) -> str:
-    """Numbers as text, exactly; a tenth of the time that decimals take."""
+def _encode(values: Floats) -> str:
+    """Numbers as exact text; ten times as fast as decimals."""
     return b64encode(values.astype(_DOUBLE).tobytes()).decode()
 
 
-def _read(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
-    """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_written`."""
+def _decode(data: Mapping[str, Any], size: int) -> tuple[Floats, Floats]:
+    """Mean ``[F]`` and precision ``[F, F]``; the inverse of :func:`_encode`."""
     return (
         np.frombuffer(b64decode(data["mean"]), _DOUBLE).copy(),
         _square(np.frombuffer(b64decode(data["precision"]), _DOUBLE), size),

@@ -1,7 +1,7 @@
-"""The ranker: a logistic model over the features, with the weights that it is given.
+"""The ranker: a logistic model over the features.
 
-The shipped weights are fitted on training splits by ``crabpath fit-prior``; what a namespace
-learns of them stands in :mod:`crabpath_retrievers.rerank.posterior`.
+The shipped weights are fitted on training splits by ``crabpath fit-prior``; each namespace learns
+its own weights from them, see :mod:`crabpath_retrievers.rerank.posterior`.
 """
 
 import json
@@ -33,11 +33,11 @@ class Ranker:
 
     Attributes:
         weights: One per feature, shape ``[len(FEATURES)]``, in log-odds.
-        sources: Weights of ``SOURCE_FEATURES``: how likely a node is relevant without the graph.
-        provenance: What the weights were fitted on.
-        inhibition: Largest loss in log-odds by inhibitory pointers.
-        draws: Weights that might have been drawn instead, shape ``[draws, F]``; None for those
-            of a ranker that does not explore.
+        sources: Weights of ``SOURCE_FEATURES``, in log-odds: relevance without the graph.
+        provenance: Data that the weights were fitted on.
+        inhibition: Log-odds that a full inhibition removes.
+        draws: Further draws of the weights, shape ``[draws, F]``, for propensities; None for a
+            ranker that does not explore.
     """
 
     weights: Floats
@@ -51,7 +51,7 @@ class Ranker:
         """The shipped prior, or one from a file that ``crabpath fit-prior`` wrote.
 
         Raises:
-            ConfigurationError: The file names other features than this release has.
+            ConfigurationError: The file has features that this release does not have.
         """
         text = (
             path.read_text(encoding="utf-8")
@@ -69,7 +69,7 @@ class Ranker:
         return cls(weights, odds, data.get("provenance", {}), inhibition)
 
     def with_weights(self, weights: Floats) -> "Ranker":
-        """The same ranker with other weights, shape ``[len(FEATURES)]``."""
+        """The same ranker with these weights, shape ``[len(FEATURES)]``."""
         return replace(self, weights=weights)
 
     def ranked(self, evidence: Evidence, k: int) -> tuple[list[int], Matrix]:
@@ -82,33 +82,33 @@ class Ranker:
         return feature_matrix(evidence, self.sources)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
-        """Candidates in order, best first; the column of their coverage is filled in.
+        """Indices of candidates, best first; their column ``coverage`` is filled in.
 
         Args:
             matrix: Features as from :meth:`features`.
             evidence: The candidates.
-            k: How many are chosen for relevance and for what they add to those before them.
+            k: Number of candidates chosen greedily for relevance and added information.
             among: Indices of the candidates that may be chosen.
         """
         chosen = np.asarray(among, dtype=np.intp)
         weight = float(self.weights[_COVERAGE])
         odds = self.log_odds(matrix)[chosen]
-        order, added = complementary(odds, evidence.held[chosen], weight, k)
+        order, added = complementary(odds, evidence.term_weights[chosen], weight, k)
         matrix[chosen, _COVERAGE] = added
-        return [int(chosen[place]) for place in order]
+        return [int(chosen[index]) for index in order]
 
     def propensities(self, matrix: Matrix, among: Sequence[int], k: int) -> dict[int, float]:
-        """In which share of the draws a candidate stands among the best k, in [0, 1].
+        """Share of the draws in which a candidate is among the best k, in [0, 1].
 
-        What documents add to each other counts as it did in the answer.
+        Coverage is that of the answer; it is not computed again for each draw.
 
         Args:
             matrix: Features, coverage filled in.
             among: Indices of the candidates that may be chosen.
-            k: How many are chosen.
+            k: Number of documents returned.
 
         Returns:
-            By index; empty where nothing was drawn.
+            Propensities by index; empty without draws.
         """
         if self.draws is None or not len(among):
             return {}

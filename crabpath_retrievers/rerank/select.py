@@ -1,4 +1,4 @@
-"""Choosing documents for a token budget, without saying the same twice."""
+"""Selecting documents within a token budget, without near-duplicates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,18 @@ import numpy as np
 
 from crabpath_retrievers.graph import Node, NodeHead
 
-_DUPLICATE = 0.95  # cosine above which two texts say the same
+_DUPLICATE = 0.95  # cosine from which two texts count as duplicates
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Bounds of a selection: documents, tokens, and how long a token is in characters."""
+    """Limits of a selection.
+
+    Attributes:
+        k: Most documents.
+        max_tokens: Most tokens of all documents together.
+        characters_per_token: Mean length of a token.
+    """
 
     k: int
     max_tokens: int
@@ -26,28 +32,32 @@ def select(
     """Indices of the documents to keep, in rank order.
 
     Args:
-        heads: Ranked nodes with their vectors.
+        heads: Ranked nodes, best first.
         documents: Their contents by id.
-        bounds: How many documents and tokens. A document that does not fit is passed over, so
-            a shorter one behind it may still come.
+        bounds: Limits. A document that does not fit is skipped, so that a shorter one after it
+            may still fit.
     """
     kept: list[int] = []
-    left = bounds.max_tokens
+    remaining = bounds.max_tokens
     for index, head in enumerate(heads):
         node = documents.get(head.id)
-        if node is None or any(_same(head, heads[other], node, documents) for other in kept):
+        if node is None or any(
+            _is_duplicate(head, heads[other], node, documents) for other in kept
+        ):
             continue
         tokens = math.ceil(len(node.content) / bounds.characters_per_token)
-        if tokens > left:
+        if tokens > remaining:
             continue
-        left -= tokens
+        remaining -= tokens
         kept.append(index)
         if len(kept) == bounds.k:
             break
     return kept
 
 
-def _same(first: NodeHead, second: NodeHead, node: Node, documents: Mapping[str, Node]) -> bool:
+def _is_duplicate(
+    first: NodeHead, second: NodeHead, node: Node, documents: Mapping[str, Node]
+) -> bool:
     if node.content == documents[second.id].content:
         return True
     cosine = np.dot(first.vector.astype(np.float32), second.vector.astype(np.float32))

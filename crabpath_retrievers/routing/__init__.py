@@ -1,1 +1,1 @@
-"""Who decides at an ambiguous pointer."""
+"""Routers: which habitual edges a walk follows."""

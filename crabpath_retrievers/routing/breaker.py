@@ -1,4 +1,4 @@
-"""A model that fails again and again is left alone for a while."""
+"""Circuit breaker: a model that fails repeatedly is not called for a while."""
 
 import logging
 import threading
@@ -11,21 +11,21 @@ _log = logging.getLogger(__name__)
 
 
 class Breaker:
-    """Opens after failures in a row; after a while a single call may try again."""
+    """Opens after consecutive failures; after a while it admits a single trial call."""
 
     def __init__(self, failures: int, seconds: float) -> None:
-        """Open after so many failures, for so many seconds."""
+        """Open after ``failures`` consecutive failures, for ``seconds``."""
         self._circuit = CircuitBreaker(failures, seconds, Exception, "chat model router")
-        self._trying = threading.Lock()
-        self._changing = threading.Lock()
+        self._trial = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def state(self) -> str:
-        """``closed``: calls are made; ``open``: none is; ``half_open``: one may try."""
+        """``closed``: calls are made; ``open``: no call is; ``half_open``: one trial call is."""
         return str(self._circuit.state)
 
     @property
-    def complaint(self) -> str:
+    def reason(self) -> str:
         """Why no call is made."""
         circuit = self._circuit
         return (
@@ -34,25 +34,25 @@ class Breaker:
         )
 
     @contextmanager
-    def admitted(self) -> Iterator[bool]:
-        """Whether a call may be made now; of several that could try again, one may."""
+    def admit(self) -> Iterator[bool]:
+        """Whether a call may be made now; in state ``half_open`` one of several may."""
         state = self._circuit.state
-        alone = state == STATE_HALF_OPEN and self._trying.acquire(blocking=False)
+        trial = state == STATE_HALF_OPEN and self._trial.acquire(blocking=False)
         try:
-            yield alone or state == STATE_CLOSED
+            yield trial or state == STATE_CLOSED
         finally:
-            if alone:
-                self._trying.release()
+            if trial:
+                self._trial.release()
 
     def report(self, failure: Exception | None) -> None:
-        """Count a failure, or close the circuit after a success."""
-        with self._changing:
+        """Count a failure; None is a success, which closes the circuit."""
+        with self._lock:
             before = self._circuit.state
             with suppress(Exception), self._circuit:
                 if failure is not None:
                     raise failure
             after = self._circuit.state
         if before == STATE_CLOSED != after:
-            _log.warning("the chat model of the router is %s", self.complaint)
+            _log.warning("the chat model of the router is %s", self.reason)
         elif before != STATE_CLOSED == after:
             _log.warning("the chat model of the router answers again")

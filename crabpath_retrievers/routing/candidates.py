@@ -1,4 +1,4 @@
-"""What a chat model may choose among: where a walk begins, and the pointers that are not clear."""
+"""The nodes among which a chat model chooses: entries of the walk and targets of unclear edges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from crabpath_retrievers.routing.policy import RoutingRequest
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that search found, or that one or several unclear pointers lead to.
+    """An entry of the walk, or a node that unclear edges lead to.
 
     Attributes:
         target: The node.
-        kind: Of the best pointer; ``search`` where the walk begins.
-        weight: Effective weight of that pointer, in [-1, 1]; or energy, in [0, 1].
-        score: How far it is above STOP; below 0 the policy does not follow it.
-        places: Indices of choice and pointer of all pointers to it in the request.
+        kind: Kind of the best edge; ``search`` for an entry.
+        weight: Effective weight of the best edge, in [-1, 1]; energy of an entry, in [0, 1].
+        score: Score above that of STOP; below 0 the policy does not follow the edge.
+        places: Indices (choice, edge) of all edges to it in the request.
     """
 
     target: NodeHead
@@ -26,36 +26,40 @@ class Candidate:
     places: list[tuple[int, int]] = field(default_factory=list)
 
 
-def unclear(request: RoutingRequest, margin: float, most: int) -> list[Candidate]:
-    """Nodes about which the policy is not sure, those that it prefers first.
+def unclear(request: RoutingRequest, margin: float, limit: int) -> list[Candidate]:
+    """Targets of edges whose score is close to that of STOP, best first.
 
     Args:
-        request: What is to be decided.
-        margin: Distance from STOP, in units of relevance plus weight, from which it is sure.
-        most: How many at most.
+        request: Decisions of a hop.
+        margin: Distance from STOP, in units of relevance plus weight, from which an edge is
+            clear.
+        limit: Most nodes.
     """
-    found: dict[int, Candidate] = {}
-    for place, pointer, weight, score in _scores(request):
+    options: dict[int, Candidate] = {}
+    for place, edge, weight, score in _score_edges(request):
         if abs(score) >= margin:
             continue
-        known = found.get(pointer.target.key)
+        known = options.get(edge.target.key)
         if known is None or known.score < score:
             places = [] if known is None else known.places
-            known = Candidate(pointer.target, pointer.kind.label, weight, score, places)
-            found[pointer.target.key] = known
+            known = Candidate(edge.target, edge.kind.label, weight, score, places)
+            options[edge.target.key] = known
         known.places.append(place)
-    return sorted(found.values(), key=lambda candidate: -candidate.score)[:most]
+    return sorted(options.values(), key=lambda option: -option.score)[:limit]
 
 
 def entered(request: RoutingRequest) -> list[Candidate]:
-    """Nodes where the walk begins: search found them, and the ranking is not decided yet."""
+    """The entries of the walk; none after the first hop."""
     return [Candidate(head, "search", energy, energy) for head, energy in request.entries]
 
 
-def _scores(request: RoutingRequest) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:
+def _score_edges(
+    request: RoutingRequest,
+) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:
+    """Place, edge, weight and score above STOP of every edge."""
     for row, choice in enumerate(request.choices):
         stop = request.policy.stop + choice.stop_weight
         scores = (choice.relevance + choice.weights - stop).tolist()
-        columns = zip(choice.pointers, choice.weights.tolist(), scores, strict=True)
-        for column, (pointer, weight, score) in enumerate(columns):
-            yield (row, column), pointer, weight, score
+        columns = zip(choice.edges, choice.weights.tolist(), scores, strict=True)
+        for column, (edge, weight, score) in enumerate(columns):
+            yield (row, column), edge, weight, score

@@ -1,8 +1,8 @@
-"""A chat model decides the pointers about which the policy is not sure (document 001 §2.5).
+"""A router that lets a chat model decide the edges about which the policy is unsure [CrabPath].
 
-It never has the last word: only numbers that were offered count; clear pointers, and those that it
-does not mention, stay with the policy; where it fails the policy decides alone. Nothing that it
-says hides a document that search found.
+The model's influence is bounded: only offered numbers count; the policy decides clear edges and
+those that the model does not mention, and decides alone if the model fails. The model cannot hide a
+document that search found.
 """
 
 import json
@@ -26,14 +26,15 @@ from crabpath_retrievers.usage import Usage
 
 _MILLION = 1_000_000
 _CUT_OFF = {"length", "max_tokens"}
-_NOTE = 300  # characters
+_MAX_NOTE = 300  # characters
 
 
 class ChatModelRouter:
-    """Lets a chat model choose among the unclear pointers of a frontier.
+    """Lets a chat model choose among the unclear edges of a frontier.
 
-    It is asked at most once a turn unless told otherwise, and not at all where the policy is sure.
-    After failures in a row it is left alone for a while; :attr:`state` and the turns say so.
+    By default the model is called at most once a turn, and not at all if the policy is sure about
+    every edge. After consecutive failures it is not called for a while; :attr:`state` and the turn
+    records show this.
     """
 
     def __init__(self, llm: BaseChatModel, settings: RouterSettings | None = None) -> None:
@@ -44,7 +45,7 @@ class ChatModelRouter:
             settings: Budgets.
 
         Raises:
-            InvalidInputError: It is no chat model.
+            InvalidInputError: ``llm`` is not a chat model.
         """
         if not isinstance(llm, BaseChatModel):
             msg = (
@@ -53,19 +54,19 @@ class ChatModelRouter:
             )
             raise InvalidInputError(msg)
         self.settings = settings or RouterSettings()
-        self._asking = Asking(llm, self.settings)
-        self._count = counter(llm)
+        self._client = Asking(llm, self.settings)
+        self._count_tokens = counter(llm)
         self._breaker = Breaker(self.settings.failures, self.settings.recovery)
-        self._schema: int | None = None
+        self._schema_tokens: int | None = None
 
     @property
     def model(self) -> BaseChatModel:
-        """The model that is asked."""
-        return self._asking.model
+        """The chat model."""
+        return self._client.model
 
     @property
     def state(self) -> str:
-        """``closed``: the model is asked; ``open``: it is not; ``half_open``: one call may try."""
+        """``closed``: calls are made; ``open``: none is; ``half_open``: one trial call is."""
         return self._breaker.state
 
     def route(self, request: RoutingRequest) -> Routed:
@@ -78,108 +79,118 @@ class ChatModelRouter:
 
     def _steps(self, request: RoutingRequest) -> Steps[Routed]:
         default = SoftmaxRouter(request.policy).route(request)
-        asked = request.calls and self.settings.calls == "turn"
-        if asked or request.recalled >= self.settings.known:
+        called = request.calls and self.settings.calls == "turn"
+        if called or request.recalled >= self.settings.known:
             return default
         candidates = unclear(request, self.settings.margin, self.settings.candidates)
         if not candidates:
             return default
-        with self._breaker.admitted() as admitted:
+        with self._breaker.admit() as admitted:
             if not admitted:
-                return default._replace(notes=(self._breaker.complaint[:_NOTE],))
-            shown = [*entered(request), *candidates][: self.settings.candidates]
-            routed = yield from self._asked(request, shown, default)
+                return default._replace(notes=(self._breaker.reason[:_MAX_NOTE],))
+            options = [*entered(request), *candidates][: self.settings.candidates]
+            routed = yield from self._ask_model(request, options, default)
             return routed
 
-    def _asked(
+    def _ask_model(
         self, request: RoutingRequest, candidates: Sequence[Candidate], default: Routed
     ) -> Steps[Routed]:
-        shown = yield from perform(self._prompt, request, candidates)
-        if shown is None:
+        sent = yield from perform(self._build_prompt, request, candidates)
+        if sent is None:
             note = f"not asked: no candidate fits into {self.settings.input_tokens} tokens"
             return default._replace(notes=(note,))
-        reply = yield from self._asking.reply(shown.messages, request.callbacks)
-        said = heard(reply.answer, range(1, len(shown.offered) + 1), request.budget)
+        reply = yield from self._client.reply(sent.messages, request.callbacks)
+        answer = heard(reply.answer, range(1, len(sent.offered) + 1), request.budget)
         failure = reply.failure
-        if failure is None and said is None:
-            failure = ValueError(_complaint(_message(reply.answer)))
+        if failure is None and answer is None:
+            failure = ValueError(_explain_unusable(_get_message(reply.answer)))
         self._breaker.report(failure)
-        usage = self._usage(shown, reply, failed=failure is not None)
-        if said is None:
-            return default._replace(usage=usage, notes=(f"failed: {failure!r}"[:_NOTE],))
-        routed = followed(request, default, shown.offered, said)
-        return routed._replace(usage=usage, notes=(said.reason,) if said.reason else ())
+        usage = self._measure_usage(sent, reply, failed=failure is not None)
+        if answer is None:
+            return default._replace(usage=usage, notes=(f"failed: {failure!r}"[:_MAX_NOTE],))
+        routed = followed(request, default, sent.offered, answer)
+        return routed._replace(usage=usage, notes=(answer.reason,) if answer.reason else ())
 
-    def _prompt(self, request: RoutingRequest, candidates: Sequence[Candidate]) -> Prompt | None:
-        if self._schema is None:
-            self._schema = self._count(json.dumps(Route.model_json_schema()))
-        budget = self.settings.input_tokens - self._schema
-        shown = prompt(request, candidates, self._count, budget)
-        return shown if shown.offered and shown.tokens <= budget else None
+    def _build_prompt(
+        self, request: RoutingRequest, candidates: Sequence[Candidate]
+    ) -> Prompt | None:
+        """The prompt; None if no candidate fits into the budget of tokens."""
+        if self._schema_tokens is None:
+            self._schema_tokens = self._count_tokens(json.dumps(Route.model_json_schema()))
+        budget = self.settings.input_tokens - self._schema_tokens
+        built = prompt(request, candidates, self._count_tokens, budget)
+        return built if built.offered and built.tokens <= budget else None
 
-    def _usage(self, shown: Prompt, reply: Reply, *, failed: bool) -> Usage:
+    def _measure_usage(self, sent: Prompt, reply: Reply, *, failed: bool) -> Usage:
         calls, failures = reply.attempts, reply.attempts - (not failed)
-        message = _message(reply.answer)
+        message = _get_message(reply.answer)
         if not isinstance(message, BaseMessage):
             return Usage(calls, failures=failures)
-        told: Any = getattr(message, "usage_metadata", None) or {}
-        if told.get("total_cost") == 0:  # so LangChain marks what its cache answered
+        metadata: Any = getattr(message, "usage_metadata", None) or {}
+        if metadata.get("total_cost") == 0:  # LangChain marks answers from its cache like this
             return Usage(calls - 1, 1, failures)
-        given, taken = _tokens(told, "input_tokens"), _tokens(told, "output_tokens")
-        given = shown.tokens if given is None else given
-        taken = self._count(message.text) if taken is None else taken
+        sent_tokens = _read_tokens(metadata, "input_tokens")
+        sent_tokens = sent.tokens if sent_tokens is None else sent_tokens
+        answer_tokens = _read_tokens(metadata, "output_tokens")
+        if answer_tokens is None:
+            answer_tokens = self._count_tokens(message.text)
         per_input, per_output = self.settings.prices
-        cost = (given * per_input + taken * per_output) / _MILLION
-        return Usage(calls, 0, failures, given, taken, cost)
+        cost = (sent_tokens * per_input + answer_tokens * per_output) / _MILLION
+        return Usage(calls, 0, failures, sent_tokens, answer_tokens, cost)
 
 
-def _message(answer: Any) -> Any:
+def _get_message(answer: Any) -> Any:
     return answer.get("raw") if isinstance(answer, dict) else answer
 
 
-def _complaint(message: Any) -> str:
-    """Why nothing in an answer can be followed."""
-    told: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
-    if {told.get("finish_reason"), told.get("stop_reason")} & _CUT_OFF:
+def _explain_unusable(message: Any) -> str:
+    """Why an answer names no candidate."""
+    metadata: Mapping[str, Any] = getattr(message, "response_metadata", None) or {}
+    if {metadata.get("finish_reason"), metadata.get("stop_reason")} & _CUT_OFF:
         return "the answer was cut off: raise output_tokens, or set it to None"
     return "the answer names no candidate that was offered"
 
 
-def _tokens(told: Mapping[str, Any], name: str) -> int | None:
-    """What a model tells of its tokens; None where that is no number of tokens."""
-    found = told.get(name)
-    if isinstance(found, (int, float)) and 0 <= found < float("inf"):
-        return int(found)
+def _read_tokens(metadata: Mapping[str, Any], name: str) -> int | None:
+    """A token count reported by a model; None if it is missing or not a count."""
+    count = metadata.get(name)
+    if isinstance(count, (int, float)) and 0 <= count < float("inf"):
+        return int(count)
     return None
 
 
 def followed(
-    request: RoutingRequest, default: Routed, offered: Sequence[Candidate], said: Heard
+    request: RoutingRequest, default: Routed, offered: Sequence[Candidate], answer: Heard
 ) -> Routed:
-    """The decisions of the policy, with those of the model about what it was offered.
+    """Combine the policy's decisions with the model's decisions about the offered nodes.
 
     Args:
-        request: What is to be decided.
-        default: What the policy decides.
-        offered: What the model was shown; number ``i`` is ``offered[i - 1]``.
-        said: Its answer.
+        request: Decisions of a hop.
+        default: Decisions of the policy.
+        offered: Nodes offered to the model; number ``i`` is ``offered[i - 1]``.
+        answer: Answer of the model.
     """
-    wanted = [place for number in said.follow for place in offered[number - 1].places]
-    settled = {p for n, c in enumerate(offered, 1) if said.stop or n in said.drop for p in c.places}
+    wanted = [place for number in answer.follow for place in offered[number - 1].places]
+    settled = {
+        place
+        for number, option in enumerate(offered, 1)
+        if answer.stop or number in answer.drop
+        for place in option.places
+    }
     settled.update(wanted)
-    shown = {row for candidate in offered for row, _ in candidate.places}
+    rows = {row for option in offered for row, _ in option.places}
     decisions = []
     for row, (choice, decision) in enumerate(zip(request.choices, default.decisions, strict=True)):
-        if row in shown:
-            chosen = [column for place, column in wanted if place == row]
-            own = [column for column in decision.followed if (row, column) not in settled]
-            taken = (*chosen, *own)[: request.budget]
-            stopped = len(taken) < min(request.budget, len(choice.pointers))
-            decision = Decision(taken, stopped, decision.probabilities, "chat_model")  # noqa: PLW2901
+        if row in rows:
+            chosen = [column for index, column in wanted if index == row]
+            others = [column for column in decision.followed if (row, column) not in settled]
+            columns = (*chosen, *others)[: request.budget]
+            stopped = len(columns) < min(request.budget, len(choice.edges))
+            decision = Decision(columns, stopped, decision.probabilities, "chat_model")  # noqa: PLW2901
         decisions.append(decision)
     keys = {number: candidate.target.key for number, candidate in enumerate(offered, 1)}
     return Routed(
         decisions,
-        chosen=frozenset(keys[number] for number in said.follow),
-        dropped=frozenset(keys[number] for number in said.drop),
+        chosen=frozenset(keys[number] for number in answer.follow),
+        dropped=frozenset(keys[number] for number in answer.drop),
     )

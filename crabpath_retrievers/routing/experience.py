@@ -1,22 +1,22 @@
-"""What a router is told of the region in which a query lies, in one line."""
+"""One line of a router's prompt: how actions succeeded in the query's region (Region MDP)."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from crabpath_retrievers.routing.quoting import quoted
 
-_MOST = 4
-_LONGEST = 40  # characters of an action: users' own labels may hold anything
-_SHARE = 6  # of the room for a prompt, one part may go to the line
+_MAX_ACTIONS = 4
+_MAX_LABEL = 40  # characters of an action; labels of users may be of any length
+_SHARE = 6  # the line may take one sixth of the room
 
 
 class Tried(NamedTuple):
-    """A kind of step that was taken where a query lies.
+    """Success of an action in the region of a query.
 
     Attributes:
-        action: Its type: the kind of a pointer, ``search``, or a user's own label.
+        action: Kind of an edge, ``search``, or a label of the user.
         success: P(success), in (0, 1).
-        trials: How often it was taken.
+        trials: Number of times that the action was taken.
     """
 
     action: str
@@ -27,29 +27,29 @@ class Tried(NamedTuple):
 def experience_line(
     tried: Sequence[Tried], offered: Collection[str], count: Callable[[str], int], room: int
 ) -> str:
-    """Which steps helped, four at most; empty where nothing is known or no room is left.
+    """Success of at most four actions; empty if nothing is known or no room is left.
 
     Args:
-        tried: What is known.
-        offered: Actions that the router may choose now; these are named first, then the others,
-            those that were tried most before the rest.
-        count: Tokens of a text.
-        room: Tokens of all that is shown; at most a sixth of it is used.
+        tried: Success of actions in the query's region.
+        offered: Actions that the router may choose now. They come first; within both groups the
+            order is by number of trials.
+        count: Counts the tokens of a text.
+        room: Tokens available for the prompt; at most a sixth of them is used.
     """
     order = sorted(tried, key=lambda one: (one.action not in offered, -one.trials))
-    for named in range(min(_MOST, len(order)), 0, -1):
-        line = _line(order[:named])
+    for number in range(min(_MAX_ACTIONS, len(order)), 0, -1):
+        line = _format_line(order[:number])
         if count(line) <= room // _SHARE:
             return line
     return ""
 
 
-def _line(tried: Sequence[Tried]) -> str:
+def _format_line(tried: Sequence[Tried]) -> str:
     first, *others = sorted(tried, key=lambda one: -one.success)
-    told = [f"{_name(first)} helped in {first.success:.0%} of {first.trials:.0f} steps"]
-    told += [f"{_name(one)} in {one.success:.0%} of {one.trials:.0f}" for one in others]
-    return f"Experience here: {', '.join(told)}."
+    parts = [f"{_quote_label(first)} helped in {first.success:.0%} of {first.trials:.0f} steps"]
+    parts += [f"{_quote_label(one)} in {one.success:.0%} of {one.trials:.0f}" for one in others]
+    return f"Experience here: {', '.join(parts)}."
 
 
-def _name(one: Tried) -> str:
-    return quoted(" ".join(one.action.split())[:_LONGEST])
+def _quote_label(one: Tried) -> str:
+    return quoted(" ".join(one.action.split())[:_MAX_LABEL])

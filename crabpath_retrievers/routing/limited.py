@@ -1,4 +1,4 @@
-"""Waiting for something no longer than a given time."""
+"""Running a function with a timeout."""
 
 import asyncio
 import contextvars
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 def limited(work: Callable[[], T], seconds: float) -> T:
-    """The result of ``work``, done by a thread that is left behind when it takes too long.
+    """The result of ``work``, run in a thread that is abandoned when it takes too long.
 
-    The thread is a daemon: one that never ends does not keep the program from ending.
+    The thread is a daemon, so that one that never ends does not keep the program from ending.
 
     Raises:
-        TimeoutError: It took longer.
+        TimeoutError: It took longer than ``seconds``.
     """
-    future = _begun(work)
+    future = _start(work)
     wait([future], seconds)
     if not future.done():
         raise late(seconds)
@@ -26,33 +26,33 @@ def limited(work: Callable[[], T], seconds: float) -> T:
 
 
 async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
-    """As :func:`limited`, without blocking the event loop; without ``seconds`` it takes its time.
+    """As :func:`run_with_timeout`, without blocking the event loop; None waits without limit.
 
-    The threads of the loop itself are few, and a loop waits for them before it ends.
+    The event loop's own threads are not used: they are few, and closing the loop waits for them.
     """
-    future = _begun(work)
+    future = _start(work)
     try:
         return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
     except asyncio.TimeoutError:
-        if seconds is None or future.done():  # the work's own
+        if seconds is None or future.done():  # raised by the work itself
             raise
         raise late(seconds) from None
 
 
 def late(seconds: float) -> TimeoutError:
-    """The error of whoever did not answer in time."""
+    """The error for a missing answer."""
     return TimeoutError(f"no answer within {seconds:g} s")
 
 
-def _begun(work: Callable[[], T]) -> Future[T]:
-    """What a daemon thread makes of ``work``, in the context of the caller."""
+def _start(work: Callable[[], T]) -> Future[T]:
+    """Run ``work`` in a daemon thread, with the context variables of the caller."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # who waits no more cannot take it back
+    future.set_running_or_notify_cancel()  # a cancelled wait must not cancel the work
 
     def worker() -> None:
         try:
             result = work()
-        except BaseException as error:  # it is raised where it is waited for
+        except BaseException as error:  # raised again where the result is read
             future.set_exception(error)
         else:
             future.set_result(result)

@@ -1,7 +1,7 @@
-"""What a chat model is shown: the question and numbered candidates, within a budget of tokens.
+"""The prompt of the router: the query and numbered candidates, within a budget of tokens.
 
-Texts of documents are data. They stand as JSON strings between two tags that they cannot
-contain, so that nothing in them can end the list or pose as another candidate.
+Texts of documents are data. They are JSON strings between two tags that they cannot contain, so
+that no text can end the list or pose as another candidate.
 """
 
 from bisect import bisect_right
@@ -33,11 +33,17 @@ _TITLE = 120
 _TEXT = 600
 _AVOIDED = 4
 _SHORTEST = 40
-_UNTITLED = 40  # more of a text that no title introduces
+_UNTITLED = 40  # additional characters of a text without title
 
 
 class Prompt(NamedTuple):
-    """What is sent, and what its numbers mean: number ``i`` is ``offered[i - 1]``."""
+    """The messages for a model.
+
+    Attributes:
+        messages: What is sent.
+        offered: The candidates in it; number ``i`` is ``offered[i - 1]``.
+        tokens: Tokens of all messages.
+    """
 
     messages: list[BaseMessage]
     offered: list[Candidate]
@@ -50,78 +56,79 @@ def prompt(
     count: Callable[[str], int],
     budget: int,
 ) -> Prompt:
-    """The messages for a request: the texts are cut, then the last candidates left out, to fit.
+    """The messages for a request; texts are shortened, then the last candidates dropped, to fit.
 
     Args:
-        request: What is to be decided; its ``read`` gives the texts.
-        candidates: What may be followed, best first.
-        count: Tokens of a text.
-        budget: Tokens of all messages together; the instructions are never cut.
+        request: Decisions of a hop; its ``read`` gives the texts.
+        candidates: Nodes that may be followed, best first.
+        count: Counts the tokens of a text.
+        budget: Tokens of all messages together; the instructions are never shortened.
     """
-    avoided = _avoided(request)
-    targets = [*(one.target.id for one in candidates), *(one.target.id for one in avoided)]
+    avoid = _list_inhibited(request)
+    targets = [*(one.target.id for one in candidates), *(one.target.id for one in avoid)]
     nodes = request.read(targets)
     fixed = count(INSTRUCTIONS)
     room = budget - fixed
-    least = _fitting(request.query[:_TEXT], count, room // 2)
-    known = experience_line(request.tried(), {one.kind for one in candidates}, count, room)
+    min_query = _estimate_length(request.query[:_TEXT], count, room // 2)
+    experience = experience_line(request.tried(), {one.kind for one in candidates}, count, room)
 
-    def shown(offered: Sequence[Candidate], length: int) -> str:
-        return _shown(request, offered, avoided, nodes, length, least, known)
+    def write(offered: Sequence[Candidate], length: int) -> str:
+        return _write_message(request, offered, avoid, nodes, length, min_query, experience)
 
-    offered = _few(candidates, lambda few: count(shown(few, _SHORTEST)), room)
+    offered = _limit_candidates(candidates, lambda few: count(write(few, _SHORTEST)), room)
     lengths = range(_SHORTEST, _TEXT + 1)
-    fitting = bisect_right(lengths, room, key=lambda length: count(shown(offered, length)))
-    text = shown(offered, lengths[max(0, fitting - 1)])
+    fitting = bisect_right(lengths, room, key=lambda length: count(write(offered, length)))
+    text = write(offered, lengths[max(0, fitting - 1)])
     messages = [SystemMessage(INSTRUCTIONS), HumanMessage(text)]
     return Prompt(messages, offered, fixed + count(text))
 
 
-def _few(
+def _limit_candidates(
     candidates: Sequence[Candidate], count: Callable[[Sequence[Candidate]], int], room: int
 ) -> list[Candidate]:
-    """As many of the first candidates as have room with the shortest texts."""
+    """As many of the first candidates as fit with the shortest texts."""
     few = list(candidates)
     while few and (tokens := count(few)) > room:
         few = few[: min(len(few) - 1, int(len(few) * max(0, room) / tokens))]
     return few
 
 
-def _avoided(request: RoutingRequest) -> list[Pointer]:
-    found = {p.target.key: p for choice in request.choices for p in choice.inhibited}
-    return sorted(found.values(), key=lambda pointer: pointer.weight)[:_AVOIDED]
+def _list_inhibited(request: RoutingRequest) -> list[Pointer]:
+    """The strongest inhibitory edges, one per target."""
+    edges = {edge.target.key: edge for choice in request.choices for edge in choice.inhibited}
+    return sorted(edges.values(), key=lambda edge: edge.weight)[:_AVOIDED]
 
 
-def _fitting(text: str, count: Callable[[str], int], room: int) -> int:
-    """About how many characters of a text fit into so many tokens."""
+def _estimate_length(text: str, count: Callable[[str], int], room: int) -> int:
+    """Estimated number of characters of a text that fit into ``room`` tokens."""
     tokens = count(text)
     return len(text) if tokens <= room else max(0, len(text) * room // tokens)
 
 
-def _shown(
+def _write_message(
     request: RoutingRequest,
     offered: Sequence[Candidate],
-    avoided: Sequence[Pointer],
+    avoid: Sequence[Pointer],
     nodes: Mapping[str, Node],
     length: int,
-    least: int,
-    known: str,
+    min_query: int,
+    experience: str,
 ) -> str:
-    # What is cut from the texts is cut from the question too, but hardly below a whole sentence.
-    question = request.query[: max(least, _QUESTION * length // _TEXT)]
+    # The query is shortened in proportion to the texts, but hardly below one sentence.
+    question = request.query[: max(min_query, _QUESTION * length // _TEXT)]
     lines = [
-        _line(number, one.target, one.kind, one.weight, nodes.get(one.target.id), length)
+        _write_line(number, one.target, one.kind, one.weight, nodes.get(one.target.id), length)
         for number, one in enumerate(offered, 1)
     ]
     lines += [
-        _line("avoid", p.target, p.kind.label, p.weight, nodes.get(p.target.id), _SHORTEST)
-        for p in avoided
+        _write_line("avoid", e.target, e.kind.label, e.weight, nodes.get(e.target.id), _SHORTEST)
+        for e in avoid
     ]
     return "\n".join(
         [
             f"Question: {quoted(question)}",
             f"Follow at most {request.budget}. All are of the habitual tier.",
-            *([known] if known else ()),
+            *([experience] if experience else ()),
             "<candidates>",
             *lines,
             "</candidates>",
@@ -129,7 +136,7 @@ def _shown(
     )
 
 
-def _line(
+def _write_line(
     number: int | str, target: NodeHead, kind: str, weight: float, node: Node | None, length: int
 ) -> str:
     length += 0 if target.title else _UNTITLED

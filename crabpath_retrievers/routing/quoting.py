@@ -1,4 +1,4 @@
-"""Texts of others in a prompt: as data on one line, in which no tag can stand."""
+"""Quoting untrusted text in a prompt."""
 
 import json
 from typing import Any
@@ -7,6 +7,6 @@ _ESCAPED = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>\x85\u2028\u2029"}
 
 
 def quoted(value: Any) -> str:
-    """As JSON on one line, in which no tag can stand."""
+    """The value as JSON on one line without angle brackets, so that it contains no tag."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPED)

@@ -1,1 +1,1 @@
-"""Where a walk may start: dense hits, lexical hits, nodes named in the query, the host's hints."""
+"""First-stage search and vector indexes: dense, lexical and name matches, and hints."""

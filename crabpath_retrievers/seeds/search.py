@@ -1,4 +1,4 @@
-"""Entry search: dense, lexical and name hits of one query, joined, each with its scores."""
+"""First-stage search: dense, lexical and name matches of one query, joined with their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -6,9 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 from crabpath_retrievers.config import SeedSettings, Settings
-from crabpath_retrievers.graph import NodeHead, Vector, cosines
+from crabpath_retrievers.graph import Candidate, NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.rerank.features import Hit
 from crabpath_retrievers.seeds.episodes import Question, Recalled
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
@@ -20,17 +19,18 @@ from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import tokens
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
-_FARTHEST = 8192  # hits for which an index is asked at most
-_CHUNKS = 3  # of one document that search may find before it finds another document
+_MAX_HITS = 8192  # hits requested from an index at most
+_CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
 
 
 class Wording(NamedTuple):
-    """What the words of a query find.
+    """Matches of the words of a query.
 
     Attributes:
-        lexical: BM25 relative to the best hit, in [0, 1], by node key.
-        named: Keys of the nodes whose name stands in the query; 1 where nothing else does, else 0.
-        information: What the query asks for.
+        lexical: BM25 score relative to the best match, in [0, 1], by node key.
+        named: Nodes whose name occurs in the query, by key; 1 if the query is only that name,
+            else 0.
+        information: Words of the query and their information.
     """
 
     lexical: dict[int, float]
@@ -39,22 +39,28 @@ class Wording(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The namespace's clock, all hits with their scores by node key, what the query asks for."""
+    """The result of a first-stage search.
+
+    Attributes:
+        clock: State of the namespace that was searched.
+        hits: Candidates by node key.
+        information: Words of the query and their information.
+    """
 
     clock: Clock
-    hits: dict[int, Hit]
+    hits: dict[int, Candidate]
     information: Information
 
 
 class Recollection(NamedTuple):
-    """What a namespace remembers at a question.
+    """What the memory of a namespace contributes to a search.
 
     Attributes:
-        said: What past turns say of documents, by node id.
-        notes: Ids of the notes that are near.
+        scores: Evidence of past turns about documents, by node id.
+        notes: Ids of the nearest notes.
     """
 
-    said: Mapping[str, Recalled]
+    scores: Mapping[str, Recalled]
     notes: Sequence[str] = ()
 
 
@@ -62,7 +68,7 @@ Recall = Callable[[Question, Clock], Recollection]
 
 
 class Near(NamedTuple):
-    """Ids that a vector index found, and the nodes that are known, which may be more or fewer."""
+    """Ids from a vector index, and the known nodes among them and among other matches."""
 
     ids: Sequence[str]
     heads: list[NodeHead]
@@ -74,79 +80,79 @@ def nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> li
     near = Near(ids, store.walk.heads(ids))
     if len(near.heads) < len(ids):
         near = search_farther(store, partial(index.search, vector), near, k, k)
-    place = {node: number for number, node in enumerate(near.ids)}
-    return sorted(near.heads, key=lambda head: place[head.id])[:k]
+    rank = {node: number for number, node in enumerate(near.ids)}
+    return sorted(near.heads, key=lambda head: rank[head.id])[:k]
 
 
 def search_farther(
-    store: GraphStore, ask: Callable[[int], list[str]], near: Near, asked: int, wanted: int
+    store: GraphStore, search: Callable[[int], list[str]], near: Near, limit: int, wanted: int
 ) -> Near:
-    """Ask an index for more hits where it has vectors of documents that are not there any more.
+    """Request more hits while an index returns vectors of documents that no longer exist.
 
     Args:
-        store: Knows the documents.
-        ask: Finds so many hits.
-        near: What it has found so far.
-        asked: For how many hits it was asked.
-        wanted: How many known ones there shall be.
+        store: The graph store.
+        search: Ids of so many nearest vectors.
+        near: Hits so far.
+        limit: Number of hits that was requested for them.
+        wanted: Number of existing documents that are needed.
     """
     ids, heads = near
     known = {head.id for head in heads}
-    while len(known.intersection(ids)) < wanted and len(ids) >= asked and asked < _FARTHEST:
-        asked = min(2 * asked, _FARTHEST)
-        ids = ask(asked)
-        heads = heads + store.walk.heads([one for one in ids if one not in known])
+    while len(known.intersection(ids)) < wanted and len(ids) >= limit and limit < _MAX_HITS:
+        limit = min(2 * limit, _MAX_HITS)
+        ids = search(limit)
+        heads = heads + store.walk.heads([node_id for node_id in ids if node_id not in known])
         known = {head.id for head in heads}
     return Near(ids, heads)
 
 
 class Search:
-    """Finds where a walk may start."""
+    """Finds the candidates from which a walk may start."""
 
     def __init__(
         self, store: GraphStore, index: VectorIndex, settings: Settings, recall: Recall
     ) -> None:
-        """Search ``store`` and ``index``; ``recall`` finds documents of past turns."""
+        """Search ``store`` and ``index``; ``recall`` adds documents of past turns and notes."""
         self._store, self._index, self._settings = store, index, settings
         self._recall = recall
 
     def find(self, query: Query, vector: Vector) -> Found:
-        """Ask all engines once."""
-        # At least k, so that the answer can be filled.
+        """Search by vector, words and names, and recall past turns."""
+        # At least k hits, so that the answer can have k documents.
         seeds = self._settings.seeds
         wanted = query.k
         if query.distinct:
             wanted *= _CHUNKS
             seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
         text = query.text[:_LONGEST_QUERY]
-        asked = max(seeds.hits, wanted)
-        dense: Sequence[str] = self._index.search(vector, asked, query.filter)
+        limit = max(seeds.hits, wanted)
+        dense: Sequence[str] = self._index.search(vector, limit, query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
-            words = self._words(text, seeds)
-            said, notes = self._recall(Question(text, vector, words.information), clock)
-            used = [node for node, told in said.items() if told.alike > 0 or told.same > 0]
+            words = self._match_words(text, seeds)
+            scores, notes = self._recall(Question(text, vector, words.information), clock)
+            used = [node for node, score in scores.items() if score.alike > 0 or score.same > 0]
             ids = (*dense, *query.seed_ids, *(query.among or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         self._report_unknown(dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
-            ask = partial(self._index.search, vector, filter=query.filter)
-            dense, heads = search_farther(self._store, ask, Near(dense, heads), asked, wanted)
+            search = partial(self._index.search, vector, filter=query.filter)
+            dense, heads = search_farther(self._store, search, Near(dense, heads), limit, wanted)
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
             allowed = near | self._index.matching(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
-        scored = _scored(heads, vector, words, set(query.seed_ids))
-        for key, hit in scored.items():
-            if told := said.get(hit.head.id):
-                again, passed = max(0.0, told.same), max(0.0, -told.same)
-                scored[key] = hit._replace(episode=told.alike, again=again, passed=passed)
-        return Found(clock, scored, words.information)
+        hits = _score(heads, vector, words, set(query.seed_ids))
+        for key, hit in hits.items():
+            if score := scores.get(hit.head.id):
+                again, passed = max(0.0, score.same), max(0.0, -score.same)
+                hits[key] = hit._replace(episode=score.alike, again=again, passed=passed)
+        return Found(clock, hits, words.information)
 
     def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
-        """Say, once, that a store of somebody else has documents that the graph does not know."""
+        """Log once that a vector store owned by others has documents that the graph lacks."""
         if getattr(self._index, "unknown_reported", True):
             return
         unknown = set(dense) - {head.id for head in heads}
@@ -155,42 +161,42 @@ class Search:
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))  # type: ignore[attr-defined]
 
-    def _words(self, text: str, settings: SeedSettings) -> Wording:
+    def _match_words(self, text: str, settings: SeedSettings) -> Wording:
         terms = query_terms(self._store, tokens(text), settings)
         scores = lexical_hits(self._store, terms, settings)
         best = max(scores.values(), default=0.0) or 1.0
         lexical = {key: score / best for key, score in scores.items()}
-        information = Information.of(terms.idf)
-        return Wording(lexical, self._named(text, information), information)
+        information = Information.from_idf(terms.idf)
+        return Wording(lexical, self._match_names(text, information), information)
 
-    def _named(self, text: str, information: Information) -> dict[int, float]:
-        """Nodes whose name stands in the query; a longer name silences those inside it."""
+    def _match_names(self, text: str, information: Information) -> dict[int, float]:
+        """Nodes whose name occurs in the query; a longer name hides the names inside it."""
         links = self._settings.links
         owners: dict[str, list[int]] = {}
         for name, key in self._store.walk.owners(names_in(text, links.max_name_words)):
             owners.setdefault(name, []).append(key)
         named: dict[int, float] = {}
-        taken = ""
+        matched = ""
         for name in sorted(owners, key=len, reverse=True):
-            if f" {name} " not in taken and len(owners[name]) <= links.max_owners:
-                named |= dict.fromkeys(owners[name], float(information.names_all(name.split())))
-                taken += f" {name} "
+            if f" {name} " not in matched and len(owners[name]) <= links.max_owners:
+                named |= dict.fromkeys(owners[name], float(information.is_subset(name.split())))
+                matched += f" {name} "
         return named
 
 
-def _scored(
-    heads: Sequence[NodeHead], vector: Vector, words: Wording, hinted: set[str]
-) -> dict[int, Hit]:
+def _score(
+    heads: Sequence[NodeHead], vector: Vector, words: Wording, hints: set[str]
+) -> dict[int, Candidate]:
     if not heads:
         return {}
     return {
-        head.key: Hit(
+        head.key: Candidate(
             head,
             similarity,
             lexical=words.lexical.get(head.key, 0.0),
             name=head.rarity if head.key in words.named else 0.0,
             exact=words.named.get(head.key, 0.0),
-            hint=1.0 if head.id in hinted else 0.0,
+            hint=1.0 if head.id in hints else 0.0,
         )
         for head, similarity in zip(
             heads, cosines([head.vector for head in heads], vector), strict=True

@@ -98,7 +98,7 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         beside.close()
         clock = memory.store.walk.clock("default")
         vector = unit(vectors.embed_query("Which fruit is red?"))
-        question = Question("Which fruit is red?", vector, Information.of({}))
+        question = Question("Which fruit is red?", vector, Information.from_idf({}))
         recall = memory._retrieval.minds.recall
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (1, 1.0)
         monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)

@@ -3,21 +3,27 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.graph import LEARNED, TYPED_KINDS, EdgeKind, NodeHead, Pointer, Tier
-from crabpath_retrievers.offer import Option
+from crabpath_retrievers.graph import (
+    LEARNED,
+    TYPED_KINDS,
+    Candidate,
+    EdgeKind,
+    NodeHead,
+    Pointer,
+    Tier,
+    WalkEdge,
+)
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,
     Evidence,
-    Hit,
     feature_matrix,
     own_features,
 )
 from crabpath_retrievers.terms import Information, term_codes
-from crabpath_retrievers.traversal import Arrival
 
 EVEN = np.zeros(3)  # every node is as likely a source as any other
-ASKED = Information.of({"crab": 30.0, "path": 15.0, "sea": 5.0})
+ASKED = Information.from_idf({"crab": 30.0, "path": 15.0, "sea": 5.0})
 HIDDEN = 99
 
 
@@ -30,12 +36,12 @@ def head(key, mentions=0, text=""):
 def arrival(target, kind, strength, hop, source=HIDDEN):
     """A pointer of this kind, from a node that is no candidate unless told."""
     pointer = Pointer(source, target, kind, 0.5, 0.5)
-    return Arrival(head(source), Option(pointer, 0.5, 0.0, Tier.HABITUAL), strength, hop)
+    return WalkEdge(head(source), pointer, 0.5, 0.0, Tier.HABITUAL, strength, hop)
 
 
 def matrix_of(hits, *arrivals, inhibition=None, sources=EVEN, asked=ASKED):
     """Features of these candidates."""
-    return feature_matrix(Evidence.of(hits, arrivals, inhibition or {}, asked), sources)
+    return feature_matrix(Evidence.from_pool(hits, arrivals, inhibition or {}, asked), sources)
 
 
 def row(hit, *arrivals, **options):
@@ -48,13 +54,13 @@ def row(hit, *arrivals, **options):
 
 def test_a_search_hit_alone_has_only_its_scores():
     """Similarity, name and hint are taken over; the bias is 1."""
-    hit = Hit(head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0)
+    hit = Candidate(head(1), 0.6, lexical=0.5, name=0.7, exact=1.0, hint=1.0)
     assert row(hit) == {"bias": 1, "similarity": 0.6, "name": 0.7, "exact": 1, "hint": 1}
 
 
 def test_information_is_the_idf_of_the_words_held():
     """30 + 5 nats in units of 10; words that the query does not ask for count nothing."""
-    assert row(Hit(head(1, text="sea crab sand"), 0))["information"] == pytest.approx(3.5)
+    assert row(Candidate(head(1, text="sea crab sand"), 0))["information"] == pytest.approx(3.5)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_information_is_the_idf_of_the_words_held():
 )
 def test_every_kind_of_pointer_counts_in_one_column(kind):
     """One hop from an entry each kind has a column; feedback edges share ``learned``."""
-    features = row(Hit(head(1), 0), arrival(head(1), kind, 0.4, 1))
+    features = row(Candidate(head(1), 0), arrival(head(1), kind, 0.4, 1))
     features.pop("rare_mention", None)
     assert features == {"bias": 1, "learned" if kind in LEARNED else kind.label: 0.4}
 
@@ -75,13 +81,13 @@ def test_every_kind_of_pointer_counts_in_one_column(kind):
 def test_the_strongest_pointer_of_a_kind_counts():
     """Several pointers of one kind do not add up."""
     arrivals = [arrival(head(1), EdgeKind.LINK, strength, 1) for strength in (0.2, 0.5, 0.3)]
-    assert row(Hit(head(1), 0), *arrivals)["link"] == 0.5
+    assert row(Candidate(head(1), 0), *arrivals)["link"] == 0.5
 
 
 def test_pointers_further_out_count_as_far():
     """From the second hop on, the kind of a pointer no longer matters."""
     arrivals = [arrival(head(1), EdgeKind.LINK, 0.3, 2), arrival(head(1), EdgeKind.MENTION, 0.2, 3)]
-    assert row(Hit(head(1), 0), *arrivals) == {"bias": 1, "far": 0.3}
+    assert row(Candidate(head(1), 0), *arrivals) == {"bias": 1, "far": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -90,20 +96,20 @@ def test_pointers_further_out_count_as_far():
 def test_what_feedback_moved_counts_beyond_what_chance_moves(moved, trained):
     """Beyond 0.1, times the energy of its source: 0.2 / 0.5 here."""
     pointer = Pointer(HIDDEN, head(1), EdgeKind.LINK, 0.4 + moved, 0.4)
-    come = Arrival(head(HIDDEN), Option(pointer, 0.5, 0.0, Tier.HABITUAL), 0.2, 1)
-    found = row(Hit(head(1), 0.0), come)
+    come = WalkEdge(head(HIDDEN), pointer, 0.5, 0.0, Tier.HABITUAL, 0.2, 1)
+    found = row(Candidate(head(1), 0.0), come)
     assert found.get("trained", 0.0) == pytest.approx(trained)
 
 
 def test_a_mention_of_a_rare_name_says_more():
     """A name with 3 mentions has rarity 1/√(1 + 3) = .5."""
     named = arrival(head(1, mentions=3), EdgeKind.MENTION, 0.4, 1)
-    assert row(Hit(head(1, mentions=3), 0), named)["rare_mention"] == 0.2
+    assert row(Candidate(head(1, mentions=3), 0), named)["rare_mention"] == 0.2
 
 
 def test_a_pointer_counts_as_much_as_its_source_is_likely():
     """With 10 per unit of similarity, a source .1 behind the best is e^-1 times as likely."""
-    hits = [Hit(head(1), 0.5), Hit(head(2), 0.4), Hit(head(3), 0.0)]
+    hits = [Candidate(head(1), 0.5), Candidate(head(2), 0.4), Candidate(head(3), 0.0)]
     mention = arrival(head(3), EdgeKind.MENTION, 0.4, 1, source=2)
     features = matrix_of(hits, mention, sources=np.array([10.0, 0.0, 0.0]))[2]
     assert features[FEATURES.index("likely_mention")] == pytest.approx(np.exp(-1))
@@ -111,17 +117,17 @@ def test_a_pointer_counts_as_much_as_its_source_is_likely():
 
 def test_a_shared_term_says_less_to_a_query_that_asks_for_much():
     """50 nats are typical, 25 count double; 200 leave a quarter, and so do few: 2.5 / 12.5."""
-    hits = [Hit(head(1), 0.5), Hit(head(2), 0.5)]
+    hits = [Candidate(head(1), 0.5), Candidate(head(2), 0.5)]
     shared = arrival(head(2), EdgeKind.SHARED_TERM, 0.35, 1, source=1)
     column = FEATURES.index("shared_term")
     for nats, expected in ((50.0, 1.0), (200.0, 0.25), (25.0, 2.0), (2.5, 0.2)):
-        asked = Information.of({"crab": nats})
+        asked = Information.from_idf({"crab": nats})
         assert matrix_of(hits, shared, asked=asked)[1, column] == pytest.approx(expected)
 
 
 def test_a_bridge_adds_what_its_source_lacks():
     """The source holds "crab" (30 of 50 nats); "path" (15) is new, "crab" is not."""
-    hits = [Hit(head(1, text="crab"), 0), Hit(head(2, text="crab path"), 0)]
+    hits = [Candidate(head(1, text="crab"), 0), Candidate(head(2, text="crab path"), 0)]
     link = arrival(head(2), EdgeKind.LINK, 0.6, 1, source=1)
     features = matrix_of(hits, link)
     assert features[:, FEATURES.index("bridge")] == pytest.approx([0.0, 0.3])
@@ -129,7 +135,7 @@ def test_a_bridge_adds_what_its_source_lacks():
 
 def test_pagerank_reaches_what_nobody_likely_points_at_directly():
     """Half follow to the second, half of those to the third."""
-    hits = [Hit(head(1), 0.9), Hit(head(2), 0.0), Hit(head(3), 0.0)]
+    hits = [Candidate(head(1), 0.9), Candidate(head(2), 0.0), Candidate(head(3), 0.0)]
     first = arrival(head(2), EdgeKind.MENTION, 0.5, 1, source=1)
     second = arrival(head(3), EdgeKind.MENTION, 0.3, 2, source=2)
     features = matrix_of(hits, first, second, sources=np.array([100.0, 0.0, 0.0]))
@@ -138,12 +144,14 @@ def test_pagerank_reaches_what_nobody_likely_points_at_directly():
 
 def test_a_source_that_is_no_candidate_builds_no_bridge():
     """What a filter hides says nothing about its words."""
-    assert "bridge" not in row(Hit(head(1, text="crab"), 0), arrival(head(1), EdgeKind.LINK, 1, 1))
+    assert "bridge" not in row(
+        Candidate(head(1, text="crab"), 0), arrival(head(1), EdgeKind.LINK, 1, 1)
+    )
 
 
 def test_inhibition_and_arrivals_reach_their_own_row_only():
     """What is known of nodes that are no candidates is left out."""
-    hits = [Hit(head(1), 0), Hit(head(2), 0)]
+    hits = [Candidate(head(1), 0), Candidate(head(2), 0)]
     arrivals = [arrival(head(2), EdgeKind.LINK, 0.4, 1), arrival(head(9), EdgeKind.LINK, 0.9, 1)]
     matrix = matrix_of(hits, *arrivals, inhibition={1: (head(1), 0.3), 9: (head(9), 0.9)})
     columns = [FEATURES.index("link"), FEATURES.index("inhibition")]
@@ -152,18 +160,23 @@ def test_inhibition_and_arrivals_reach_their_own_row_only():
 
 def test_a_query_without_known_words_can_be_ranked():
     """Pointers count as far as they need no words."""
-    nothing = Information.of({})
+    nothing = Information.from_idf({})
     link = arrival(head(2), EdgeKind.SHARED_TERM, 0.4, 1, source=1)
-    matrix = matrix_of([Hit(head(1), 0.2), Hit(head(2), 0.1)], link, asked=nothing)
+    matrix = matrix_of([Candidate(head(1), 0.2), Candidate(head(2), 0.1)], link, asked=nothing)
     assert np.isfinite(matrix).all()
     assert not matrix[:, FEATURES.index("shared_term")].any()
 
 
 def test_what_a_node_says_itself_needs_no_pointer():
     """Its columns are the same with and without the graph; those of the graph stay 0."""
-    hits = [Hit(head(1, text="sea crab"), 0.6, name=0.7, hint=1.0), Hit(head(2), 0.1, exact=1.0)]
+    hits = [
+        Candidate(head(1, text="sea crab"), 0.6, name=0.7, hint=1.0),
+        Candidate(head(2), 0.1, exact=1.0),
+    ]
     inhibition = {1: (head(1), 0.3)}
-    evidence = Evidence.of(hits, [arrival(head(2), EdgeKind.LINK, 0.4, 1)], inhibition, ASKED)
+    evidence = Evidence.from_pool(
+        hits, [arrival(head(2), EdgeKind.LINK, 0.4, 1)], inhibition, ASKED
+    )
     own, whole = own_features(evidence), feature_matrix(evidence, EVEN)
     said = [FEATURES.index(name) for name in ("bias", "exact", "hint", *SOURCE_FEATURES)]
     assert own[:, said].tolist() == whole[:, said].tolist()

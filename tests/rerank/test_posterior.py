@@ -32,20 +32,20 @@ def shown(**columns):
 
 def test_a_feature_of_what_was_used_gains(prior):
     """One of two was used, and only it had a bridge."""
-    after = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     assert after.mean[BRIDGE] > 0
     assert after.mean[SIMILARITY] == pytest.approx(2.0)
 
 
 def test_it_loses_when_what_was_not_used_had_it(prior):
     """The same the other way round."""
-    after = prior.updated(shown(bridge=[1.0, 0.0]), np.array([0.0, 1.0]))
+    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([0.0, 1.0]))
     assert after.mean[BRIDGE] < 0
 
 
 def test_what_texts_say_of_themselves_keeps_its_worth(prior):
     """Weights of the text, and of memories, stay; those of names and pointers move."""
-    after = prior.updated(
+    after = prior.update(
         shown(**{name: [1.0, 0.0] for name in FEATURES if name != "similarity"}),
         np.array([1.0, 0.0]),
     )
@@ -64,7 +64,7 @@ def test_it_is_the_gradient_of_what_was_told(prior):
         called = 0.1 + 0.8 / (1.0 + np.exp(-matrix @ weights))
         return float(np.log(called[0]) + np.log(1.0 - called[1]))
 
-    after = prior.updated(matrix, used)
+    after = prior.update(matrix, used)
     gradient = after.precision @ (after.mean - prior.mean)
     assert gradient[BRIDGE] == pytest.approx(
         (likelihood(1e-5) - likelihood(-1e-5)) / 2e-5, rel=1e-4
@@ -74,7 +74,7 @@ def test_it_is_the_gradient_of_what_was_told(prior):
 def test_a_surprise_moves_it_little(prior):
     """An unlikely document that is called used is more likely a mistake than a discovery."""
     expected, surprising = (
-        abs(prior.updated(shown(bridge=[1.0], similarity=[s]), np.array([1.0])).mean[BRIDGE])
+        abs(prior.update(shown(bridge=[1.0], similarity=[s]), np.array([1.0])).mean[BRIDGE])
         for s in (0.0, -4.0)
     )
     assert surprising < expected / 20
@@ -83,7 +83,7 @@ def test_a_surprise_moves_it_little(prior):
 def test_less_weight_is_a_smaller_step(prior):
     """Feedback that counts half moves less."""
     full, half = (
-        prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]), weight).mean[BRIDGE]
+        prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]), weight).mean[BRIDGE]
         for weight in (1.0, 0.5)
     )
     assert 0 < half < full
@@ -93,13 +93,13 @@ def test_many_steps_approach_the_frequency_with_which_a_feature_is_right(prior):
     """Of what is used four times in five, with a tenth of it told wrong, seven in eight are."""
     posterior = prior
     for turn in range(4000):
-        posterior = posterior.updated(shown(bridge=[1.0]), np.array([float(turn % 5 != 0)]))
+        posterior = posterior.update(shown(bridge=[1.0]), np.array([float(turn % 5 != 0)]))
     assert posterior.mean[BRIDGE] == pytest.approx(np.log(7), rel=0.05)
 
 
 def test_it_comes_back_as_it_was_stored(prior):
     """Through plain data."""
-    after = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     again = Posterior.from_dict(after.to_dict(), prior)
     np.testing.assert_array_equal(again.mean, after.mean)
     np.testing.assert_array_equal(again.precision, after.precision)
@@ -107,7 +107,7 @@ def test_it_comes_back_as_it_was_stored(prior):
 
 def test_what_earlier_releases_stored_is_read(prior):
     """They wrote the numbers out."""
-    after = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     written = {"mean": after.mean.tolist(), "precision": after.precision.tolist()}
     again = Posterior.from_dict({**after.to_dict(), **written}, prior)
     np.testing.assert_array_equal(again.mean, after.mean)
@@ -116,7 +116,7 @@ def test_what_earlier_releases_stored_is_read(prior):
 
 def test_features_of_another_release_keep_their_prior(prior):
     """What was learned of known ones stays, an unknown one is passed over."""
-    taught = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    taught = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     data = taught.to_dict()
     place = data["features"].index("name")
     data["features"][place] = "of another release"
@@ -128,8 +128,8 @@ def test_features_of_another_release_keep_their_prior(prior):
 
 def test_the_last_lesson_is_taken_back_exactly(prior):
     """What is left is the posterior before it."""
-    before = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    after = before.updated(shown(bridge=[0.3, 0.9], name=[0.1, 0.2]), np.array([0.0, 1.0]))
+    before = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = before.update(shown(bridge=[0.3, 0.9], name=[0.1, 0.2]), np.array([0.0, 1.0]))
     again = without(after, gained(before, after))
     np.testing.assert_allclose(again.mean, before.mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(again.precision, before.precision, rtol=1e-7, atol=1e-9)
@@ -142,7 +142,7 @@ def test_lessons_are_taken_back_in_any_order(prior, order):
     taught, gains = prior, []
     for lesson in range(4):
         matrix = shown(bridge=[0.2 * lesson, 0.5], name=[0.5, 0.1 * lesson])
-        former, taught = taught, taught.updated(matrix, np.array([1.0, 0.0]))
+        former, taught = taught, taught.update(matrix, np.array([1.0, 0.0]))
         gains.append(gained(former, taught))
     for lesson in order:
         taught = without(taught, gains[lesson])
@@ -153,7 +153,7 @@ def test_lessons_are_taken_back_in_any_order(prior, order):
 
 def test_gains_of_another_release_stay(prior):
     """Of other features it is not known which they were."""
-    after = prior.updated(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
+    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     gain = zlib.compress(b"else" + zlib.decompress(gained(prior, after))[4:])
     assert without(after, gain) is after
 
@@ -161,7 +161,7 @@ def test_gains_of_another_release_stay(prior):
 def test_draws_spread_as_the_precision_says(prior):
     """A well-known weight is drawn near its mean, others far from it."""
     rng = np.random.default_rng(0)
-    drawn = prior.sampled(rng, 2000)
+    drawn = prior.sample(rng, 2000)
     assert drawn[:, SIMILARITY].mean() == pytest.approx(2.0, abs=0.01)
     assert drawn[:, SIMILARITY].std() == pytest.approx(0.001, rel=0.1)
     assert drawn[:, BRIDGE].std() == pytest.approx(1.0, rel=0.1)

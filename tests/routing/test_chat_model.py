@@ -104,7 +104,7 @@ def test_a_node_that_several_pointers_lead_to_is_one_candidate(chat_server, rout
     (one, two) = request.choices
     twice = request_of((0.7,)).choices[0]
     routed = router_of().route(request_of().__class__("q", (one, twice), read=request.read))
-    assert two.pointers != twice.pointers
+    assert two.edges != twice.edges
     assert 'n": 2' not in chat_server.requests[0]["messages"][1]["content"]
     assert followed(routed) == [(0,), (0,)]
 
@@ -148,7 +148,7 @@ def test_where_the_walk_begins_may_be_chosen_too(chat_server, router_of, three, 
 def test_what_search_found_alone_is_nothing_to_ask_about(chat_server, router_of, request_of):
     """Where every pointer is clear, nothing is asked."""
     request = request_of((1.4,))
-    found = tuple((pointer.target, 0.9) for pointer in request.choices[0].pointers)
+    found = tuple((pointer.target, 0.9) for pointer in request.choices[0].edges)
     router_of().route(replace(request, entries=found))
     assert chat_server.requests == []
 

@@ -46,7 +46,7 @@ def test_a_text_that_no_title_introduces_is_longer(request_of, pointer_of):
     bare = bare._replace(target=bare.target._replace(title=""))
     choice = replace(
         request.choices[0],
-        pointers=(titled, bare),
+        edges=(titled, bare),
         **dict.fromkeys(("relevance", "weights"), np.array([0.4, 0.4])),
     )
     first, second = split(shown(replace(request, choices=(choice,)), budget=500))[1]
@@ -109,7 +109,7 @@ def test_no_character_ends_a_line(request_of, pointer_of):
     assert len(split(made)[0].splitlines()) == 2
     title = "Harbour\u2028{}"
     request = request_of((0.8,))
-    choice = replace(request.choices[0], pointers=(pointer_of(1, 0.4, title),))
+    choice = replace(request.choices[0], edges=(pointer_of(1, 0.4, title),))
     _, lines, _ = split(shown(replace(request, choices=(choice,))))
     assert [line[1] for line in lines] == [title]
 

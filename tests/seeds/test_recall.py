@@ -38,7 +38,7 @@ def recalls(tmp_path, told):
         base = unit(vectors.embed_query(ASKED))
 
         def _recalls(text, cosine, idf=None):
-            words = Information.of(idf or dict.fromkeys(text.lower().split(), 5.0))
+            words = Information.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
             question = Question(text, towards(base, cosine), words)
             return memory._episodes.recall(question, memory.store.walk.clock("default"))
 

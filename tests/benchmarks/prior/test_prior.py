@@ -14,11 +14,9 @@ from benchmarks.prior.conditional_logit import (
 )
 from benchmarks.prior.fit_files import fit_files
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer, Tier
-from crabpath_retrievers.offer import Option
-from crabpath_retrievers.rerank.features import FEATURES, Evidence, Hit
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.terms import Information
-from crabpath_retrievers.traversal import Arrival
 
 
 def head(key):
@@ -35,14 +33,18 @@ def made_up(count, seed=0):
     found = []
     for _ in range(count):
         similarity, name, back = rng.random((3, 30))
-        hits = [Hit(head(i), similarity[i], name=name[i]) for i in range(30)]
+        hits = [Candidate(head(i), similarity[i], name=name[i]) for i in range(30)]
         pointers = [Pointer(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
-        options = [Option(pointer, 0.5, 0.0, Tier.HABITUAL) for pointer in pointers]
-        arrivals = [Arrival(head(99), o, b, 1) for o, b in zip(options, back, strict=True)]
+        arrivals = [
+            WalkEdge(head(99), pointer, 0.5, 0.0, Tier.HABITUAL, b, 1)
+            for pointer, b in zip(pointers, back, strict=True)
+        ]
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
-        evidence = Evidence.of(hits, arrivals, {}, Information.of({}))
-        found.append(TrainingQuery(evidence, relevant, 1, "made up"))
+from benchmarks.prior.fit_files import fit_files
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
     return found
 
 
@@ -87,20 +89,18 @@ def test_evidence_never_gets_a_negative_weight():
 
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
-    evidence = Evidence.of([Hit(head(i), 0.5) for i in range(3)], [], {}, Information.of({}))
-    ranker = fit_ranker(made_up(20))
-    half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
-    assert measure_ranker([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
-    whole = TrainingQuery(evidence, np.array([True, True, False]), 2, "x")
-    assert measure_ranker([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
+from benchmarks.prior.fit_files import fit_files
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
-    evidence = Evidence.of([Hit(head(0), 0.2), Hit(head(1), 0.5)], [], {}, Information.of({}))
-    ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
-    assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0
-    assert measure_ranker([ranking], make_hand_ranker(similarity=-1.0), k=1)["full@1"] == 1.0
+from benchmarks.prior.fit_files import fit_files
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.rerank.features import FEATURES, Evidence
 
 
 def test_held_out_figures_come_per_data_set():
