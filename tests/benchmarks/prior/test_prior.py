@@ -41,10 +41,8 @@ def made_up(count, seed=0):
         ]
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
-from benchmarks.prior.fit_files import fit_files
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+        evidence = Evidence.from_pool(hits, arrivals, {}, Information.from_idf({}))
+        found.append(TrainingQuery(evidence, relevant, 1, "made up"))
     return found
 
 
@@ -89,18 +87,24 @@ def test_evidence_never_gets_a_negative_weight():
 
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
-from benchmarks.prior.fit_files import fit_files
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+    evidence = Evidence.from_pool(
+        [Candidate(head(i), 0.5) for i in range(3)], [], {}, Information.from_idf({})
+    )
+    ranker = fit_ranker(made_up(20))
+    half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
+    assert measure_ranker([half], ranker, k=3) == {"recall@3": 0.5, "full@3": 0.0}
+    whole = TrainingQuery(evidence, np.array([True, True, False]), 2, "x")
+    assert measure_ranker([whole], ranker, k=3) == {"recall@3": 1.0, "full@3": 1.0}
 
 
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
-from benchmarks.prior.fit_files import fit_files
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
-from crabpath_retrievers.rerank.features import FEATURES, Evidence
+    evidence = Evidence.from_pool(
+        [Candidate(head(0), 0.2), Candidate(head(1), 0.5)], [], {}, Information.from_idf({})
+    )
+    ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
+    assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0
+    assert measure_ranker([ranking], make_hand_ranker(similarity=-1.0), k=1)["full@1"] == 1.0
 
 
 def test_held_out_figures_come_per_data_set():
