@@ -97,8 +97,7 @@ def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str
 
 
 def _foreign_answers(answers: Mapping[str, str]) -> dict[str, str]:
-    """The answer of the next question that is not yes or no, by query id; empty where there "
-    "is none."""
+    """By query id, the answer of the next question that is not yes or no; else empty."""
     telling = [query for query in answers if not _is_polar(answers[query])]
     after = dict(zip(telling, [*telling[1:], *telling[:1]], strict=True))
     found = {}

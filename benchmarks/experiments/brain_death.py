@@ -66,7 +66,7 @@ def _make_settings(*, enabled: bool) -> Settings:
 
 
 def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Iterator[AgentTask]]:
-    """An agent whose memory was well until somebody set its half-life."""
+    """An agent with a healthy memory, whose half-life is then set far too low."""
     agent, stream = SimulatedAgent(memory), _generate_tasks(np.random.default_rng(seed))
     for _ in range(TURNS_BEFORE):
         agent.work(next(stream), ROOM)
@@ -86,7 +86,7 @@ def _generate_tasks(draws: np.random.Generator) -> Iterator[AgentTask]:
 def _observe(
     memory: CrabPath, agent: SimulatedAgent, stream: Iterator[AgentTask], *, tuned: bool = False
 ) -> _Observations:
-    """A hundred questions; ``tuned`` has the autotuner look as often as it does by itself."""
+    """Measure a hundred questions; ``tuned`` runs the autotuner at its default interval."""
     seen = _Observations()
     for number in range(TURNS_AFTER):
         task = next(stream)
@@ -125,7 +125,7 @@ def _summarize(
 
 
 def _first_true(happened: Iterator[bool]) -> float:
-    """The first query at which it happened; one more than there are where it never did."""
+    """Number of the first query with a true value; one above the last where there is none."""
     return next((float(n + 1) for n, it in enumerate(happened) if it), TURNS_AFTER + 1.0)
 
 

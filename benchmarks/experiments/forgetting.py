@@ -1,4 +1,4 @@
-"""Selective forgetting: what is not used any more falls asleep, and wakes up when it is."""
+"""Selective forgetting: unused edges become dormant, and active again with use."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -74,7 +74,7 @@ def _run(
 
 
 def _slowest_recovery(scene: JobShift, before: EdgeWeights) -> float:
-    """How often a job that was left is done until its edges are what they were; the slowest."""
+    """Uses of the slowest dropped job until its edges are active again."""
     return float(max(_count_uses(scene, job, before) for job in scene.dropped[:_RETURNING_JOBS]))
 
 

@@ -62,7 +62,7 @@ def _generate_tasks(draws: np.random.Generator) -> Iterator[tuple[str, set[str]]
 
 
 def _ask_and_report(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, bool]:
-    """Ask, and say how it ended; how many different pages were read, and whether it succeeded."""
+    """Ask and report the outcome; returns the number of different pages, and success."""
     question, needed = task
     turn = memory.retrieve(question, k=ROOM).turn
     read = {item.node.split("/", 1)[1] for item in turn.returned}

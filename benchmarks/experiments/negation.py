@@ -1,4 +1,4 @@
-"""Negation: what misled is advised against, without being lost to search."""
+"""Negation: a misleading page gets negative edges, and search still finds it."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -58,7 +58,7 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
 
 
 def _ask_and_report(memory: CrabPath, question: str, *, slip: bool) -> bool:
-    """Follow one of both pages, and tell how that went; whether it misled.
+    """Follow one of both pages and report the outcome; returns whether it misled.
 
     The first one, or by mistake the other one where both are read.
     """

@@ -1,4 +1,4 @@
-"""Procedural memory: a procedure that is only ever praised or blamed as a whole becomes a chain."""
+"""Procedural memory: a procedure becomes a chain of edges from outcomes of the whole alone."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Prune health: maintenance takes away what has faded, and nobody notices."""
+"""Prune health: maintenance removes faded edges, and accuracy stays."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -67,7 +67,7 @@ def _run(
 
 
 def _ask_all(memory: CrabPath) -> list[list[str]]:
-    """To every question of every job."""
+    """Ids of the documents returned for every question of every job."""
     asked = [question for job in (*CODING_JOBS, *SAFETY_JOBS) for question in job.questions]
     found = [memory.retrieve(question, k=ROOM, record=False).documents for question in asked]
     return [[item.node.id for item in documents] for documents in found]

@@ -87,7 +87,7 @@ def _write(record: Mapping[str, Any], folder: Path) -> None:
 
 
 def _render_overview(folder: Path) -> str:
-    """One line per report that lies there."""
+    """The overview: one line per report in the folder."""
     records = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
     ]

@@ -124,7 +124,7 @@ class PairedLearners:
             q: schedule.reword(self.dataset.queries[q], 1, place) for place, q in enumerate(order)
         }
 
-    def follow(
+    def run_stream(
         self,
         who: str,
         learner: StreamLearner,

@@ -1,5 +1,4 @@
-"""``python -m benchmarks fit-prior``: the shipped prior with its provenance, from official "
-"training files."""
+"""``python -m benchmarks fit-prior``: fit the prior on training files, with provenance."""
 
 import hashlib
 from collections.abc import Callable, Mapping

@@ -176,8 +176,7 @@ def _returned_sections(
 
 
 def _learned_totals(memory: CrabPath, gone: set[str]) -> dict[str, float]:
-    """Totals of learned values on nodes that queries can find, without those of deleted "
-    "sections."""
+    """Totals of learned values on nodes that queries can find, deleted sections excluded."""
     with memory.store.reading() as connection:
         seen = {
             key: node

@@ -25,7 +25,7 @@ _MIN_SHARED = 2
 
 
 def load_chat_model(name: str) -> BaseChatModel:
-    """A chat model.
+    """Load a chat model.
 
     Args:
         name: ``provider:model`` as ``langchain.chat_models.init_chat_model`` takes it; or

@@ -12,7 +12,7 @@ from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 
 def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
-    """An embedder that computes the vector of a text once.
+    """Make an embedder that computes the vector of each text once.
 
     Args:
         name: A sentence-transformers model, by hub name or directory.

@@ -1,4 +1,4 @@
-"""What is to be measured, checked before anything is computed."""
+"""The plan of an evaluation, validated before anything is computed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,8 +46,8 @@ class EvaluationPlan:
         noise: Share of the feedback that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
-        router: Chat model of a further method ``routed``; None for none.
-        prices: Of it, in US dollars per million tokens of input and of output.
+        router: Chat model of the additional method ``routed``; None leaves it out.
+        prices: Prices of the router, in US dollars per million tokens of input and of output.
     """
 
     dataset: str
@@ -69,7 +69,7 @@ class EvaluationPlan:
     prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Refuse what there is not.
+        """Validate names and ranges.
 
         Raises:
             InvalidInputError: An unknown data set, setting or level, or a negative seed.
@@ -107,7 +107,7 @@ class EvaluationPlan:
             raise InvalidInputError(msg)
 
     def load(self) -> Dataset:
-        """The data set with the questions that are asked.
+        """Load the data set with the questions to ask.
 
         Raises:
             InvalidInputError: It cannot be read, or does not allow what is planned.
@@ -137,7 +137,7 @@ class EvaluationPlan:
 
 
 def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
-    """A data set with questions whose relevant documents are known.
+    """Load a data set with labelled questions.
 
     Args:
         name: A name in ``DATASETS``.
@@ -159,12 +159,12 @@ def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = N
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Names with commas between, each once."""
+    """Split comma-separated names; repeated names count once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def parse_prices(text: str) -> tuple[float, float]:
-    """Two prices with a comma between: of input and of output.
+    """Parse two comma-separated prices: of input and of output.
 
     Raises:
         InvalidInputError: It is anything else.
@@ -180,7 +180,7 @@ def parse_prices(text: str) -> tuple[float, float]:
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between, rising.
+    """Parse comma-separated whole numbers; sorted, each once.
 
     Raises:
         InvalidInputError: One of them is no whole number of at least 1.

@@ -1,4 +1,4 @@
-"""Asking a method every question, and timing it."""
+"""Run a method on every question, and time it."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _WARM_UP = 5  # questions asked before the clock runs
 
 @dataclass(frozen=True, slots=True)
 class MethodRun:
-    """What a method answered.
+    """Answers of a method, with times.
 
     Attributes:
         found: Chunks by query id, best first.
@@ -40,7 +40,7 @@ class MethodRun:
 
 @dataclass(frozen=True, slots=True)
 class CorpusQuestions:
-    """One corpus, and the questions asked of it, by id. There is no label in it."""
+    """A corpus with its questions by id; without labels."""
 
     corpus: EvaluationCorpus
     queries: Mapping[str, str]
@@ -49,7 +49,7 @@ class CorpusQuestions:
 def prepare_questions(
     dataset: Dataset, embeddings: Embeddings, *, closed: bool = False, distinct: bool = False
 ) -> Iterator[CorpusQuestions]:
-    """What methods are given: one pooled corpus, or each question's own paragraphs."""
+    """Input of methods: one pooled corpus, or each question's own paragraphs."""
     if not closed:
         corpus = EvaluationCorpus.from_documents(
             dataset.documents, embeddings, split=dataset.split, distinct=distinct
@@ -85,8 +85,8 @@ def run_method(
     """Answer every question of every task.
 
     Args:
-        name: Shown beside the progress bar.
-        method: What answers.
+        name: Label of the progress bar.
+        method: The method.
         given: Corpora with their questions.
         asked: Vectors of the questions by id.
         depth: Chunks per question.
@@ -111,7 +111,7 @@ def run_method(
 
 
 def _model_usage(rank: RankFunction) -> Usage:
-    """What a method has used so far, where it uses a chat model."""
+    """Usage of the chat model so far; zero for methods without one."""
     used: Usage = getattr(rank, "usage", Usage())
     return used
 

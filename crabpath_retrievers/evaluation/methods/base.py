@@ -1,4 +1,4 @@
-"""What a method is given and what it gives back. Labels are in neither."""
+"""Input and output of a method; neither holds labels."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough doc
 
 
 class RetrievedChunk(NamedTuple):
-    """A chunk that was retrieved: the document it is of, and the text that is returned."""
+    """A retrieved chunk: id of its document, and the returned text."""
 
     document: str
     text: str
@@ -25,7 +25,7 @@ class RetrievedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCorpus:
-    """All that a method may see before it is asked.
+    """A corpus as methods get it, without questions and labels.
 
     Attributes:
         documents: Text and title.
@@ -53,13 +53,13 @@ class EvaluationCorpus:
         distinct: bool = False,
         show_progress: bool = True,
     ) -> Self:
-        """Cut documents as an ingest with default settings does."""
+        """Split documents as an ingest with default settings does."""
         given = tuple(documents)
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
         return cls(given, split, tuple(nodes), embeddings, distinct, show_progress)
 
     def texts(self) -> list[str]:
-        """What an index reads of each chunk: its text, led by its title where that is missing."""
+        """Texts to index: each chunk, preceded by its title where the text does not contain it."""
         return [embedded_text(chunk) for chunk in self.chunks]
 
 

@@ -18,7 +18,7 @@ from crabpath_retrievers.routing.policy import Router
 
 @contextmanager
 def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
-    """A temporary memory with default settings; asking leaves no trace in it."""
+    """A temporary memory with default settings; asking records nothing."""
     with open_indexed(corpus) as memory:
 
         def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -42,6 +42,6 @@ def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iter
 
 
 def retrieve_options(corpus: EvaluationCorpus, depth: int) -> dict[str, Any]:
-    """How many documents are asked for, for a depth in chunks."""
+    """Options of ``CrabPath.retrieve`` for a depth in chunks."""
     k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
     return {"k": k, "distinct": corpus.distinct}

@@ -24,12 +24,12 @@ _BATCH = 1000
 _EXACT = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 400}
 
 VectorSearch = Callable[[Vector, int], list[int]]
-"""Places of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
+"""Positions of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
 
 
 @contextmanager
 def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
-    """A collection of the chunks, gone afterwards."""
+    """Index the chunks in a temporary collection."""
     with open_vector_search(corpus) as near:
 
         def rank(_query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -41,7 +41,7 @@ def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
 
 @contextmanager
 def open_vector_search(corpus: EvaluationCorpus) -> Iterator[VectorSearch]:
-    """Search of the chunks by vector."""
+    """Index the chunks by vector."""
     texts = corpus.texts()
     with _open_collection(corpus.embeddings) as store:
         silent = nullcontext(lambda _units: None)

@@ -22,10 +22,10 @@ from crabpath_retrievers.usage import Usage
 
 @dataclass(slots=True)
 class RoutedRanking:
-    """A ranking that knows what it cost.
+    """A ranking function that adds up what the chat model cost.
 
     Attributes:
-        usage: Of the chat model so far.
+        usage: Usage of the chat model so far.
     """
 
     memory: CrabPath
@@ -41,7 +41,7 @@ class RoutedRanking:
 
 
 def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
-    """The method for one model.
+    """Make the method for one model.
 
     Args:
         model: Decides unclear pointers.

@@ -22,7 +22,7 @@ def format_interval(value: float, interval: Sequence[float] | None, sign: str = 
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under a head."""
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 

@@ -48,7 +48,7 @@ class StreamLearner(Protocol):
 
 @dataclass(slots=True)
 class FrozenLearner:
-    """CrabPath as it is before any feedback."""
+    """CrabPath without any feedback."""
 
     memory: CrabPath
     distinct: bool
@@ -107,13 +107,13 @@ class ReorderingLearner:
         return [found[place] for place in order[:k]]
 
     def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
-        """What is added to the log-odds of each document."""
+        """Value to add to the log-odds of each document."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
 class BetaCounts(ReorderingLearner):
-    """How often each document was used when it was returned: a Beta posterior each."""
+    """A Beta posterior for each document: how often it was used when it was returned."""
 
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
@@ -159,7 +159,7 @@ class MovingAverage(ReorderingLearner):
 
 @dataclass(slots=True)
 class QueryCache(ReorderingLearner):
-    """What was used for the most similar past question comes first, when it is similar enough."""
+    """Documents used for the most similar past question come first, if it is similar enough."""
 
     least: float = 0.8
     queries: list[Vector] = field(default_factory=list)
@@ -180,7 +180,7 @@ class QueryCache(ReorderingLearner):
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Remember what a success used."""
+        """Store the documents used by a success."""
         credit = document_credits(ranked, signal)
         used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
         if used:
@@ -191,7 +191,7 @@ class QueryCache(ReorderingLearner):
 def document_credits(
     ranked: Sequence[RankedDocument], signal: SimulatedFeedback
 ) -> dict[str, float]:
-    """Credit by document: what is known of each, else the outcome for all (trivial learners)."""
+    """Credit by document: by use where it is reported, else the outcome for all."""
     if signal.used is None:
         return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)
@@ -199,7 +199,7 @@ def document_credits(
 
 
 def ranked_documents(answer: Answer) -> list[RankedDocument]:
-    """An answer as the learners of a stream see it."""
+    """The documents of an answer with their log-odds."""
     return [
         RankedDocument(
             ReturnedChunk(item.node.id, item.node.document),

@@ -33,7 +33,7 @@ class StreamSchedule:
         return [queries[place] for place in rng.permutation(len(queries))]
 
     def reword(self, text: str, epoch: int, place: int) -> str:
-        """A question as it is asked in one pass."""
+        """The wording of a question in one pass."""
         if not epoch or not self.dropped:
             return text
         words = text.split()
@@ -44,7 +44,7 @@ class StreamSchedule:
 
 @dataclass(slots=True)
 class StreamPass:
-    """What one learner answered in one pass, by query id, and what that took."""
+    """Answers of one learner in one pass by query id, with times in milliseconds."""
 
     found: dict[str, list[RankedDocument]] = field(default_factory=dict)
     rank_ms: list[float] = field(default_factory=list)
@@ -60,7 +60,7 @@ def run_stream(
     schedule: StreamSchedule,
     k: int,
 ) -> list[StreamPass]:
-    """Ask one learner the whole stream.
+    """Run one learner on the whole stream.
 
     Args:
         name: Shown beside the progress bar.

@@ -1,4 +1,4 @@
-"""What a host would report about an answer, made from labels after the answer was scored."""
+"""Feedback as hosts would report it, simulated from labels after an answer was scored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ FEEDBACK_KINDS: tuple[FeedbackKind, ...] = ("used", "answer", "outcome", "follow
 
 
 class ReturnedChunk(NamedTuple):
-    """A document that was returned: the id of its chunk, and of the document that is judged."""
+    """A returned chunk: its id, and the id of its document."""
 
     chunk: str
     document: str
 
 
 class SimulatedFeedback(NamedTuple):
-    """What is reported: an outcome, and perhaps which chunks were used, or the answer."""
+    """Simulated feedback: an outcome, and optionally the chunks used or the answer."""
 
     outcome: float
     used: tuple[str, ...] | None = None
@@ -27,7 +27,7 @@ class SimulatedFeedback(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSimulator:
-    """Reports on answers as one kind of host would.
+    """Simulates the feedback of one kind of host.
 
     ``used``: the relevant ones among the returned documents; a success when there are any.
     ``answer``: a chain that had all evidence gave the right answer; otherwise it failed.
@@ -37,7 +37,7 @@ class FeedbackSimulator:
     changes nothing of what it followed, so a failure blames relevant documents too.
 
     Attributes:
-        kind: What is reported.
+        kind: Kind of feedback.
         noise: Chance that a report is flipped: of each document for ``used``, else of the outcome.
         needed: Documents that the chain reads; evidence behind them does not help it.
     """
@@ -53,10 +53,10 @@ class FeedbackSimulator:
         answer: str | None,
         rng: np.random.Generator,
     ) -> SimulatedFeedback:
-        """The report about one answer.
+        """Feedback on one answer.
 
         Args:
-            shown: What was returned, best first.
+            shown: Returned chunks, best first.
             gold: The relevant documents.
             answer: The right answer, where the data has one.
             rng: Draws the noise.
@@ -78,7 +78,7 @@ class FeedbackSimulator:
 
 
 def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
-    """Chunks that a chain follows which looks for as many documents as its answer needs.
+    """Chunks followed by a chain that looks for as many documents as its answer needs.
 
     Args:
         read: What it reads, best first.

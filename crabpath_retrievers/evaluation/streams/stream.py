@@ -1,4 +1,4 @@
-"""Running a stream for every learner on one memory."""
+"""Run a stream for every learner on one memory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], StreamLearner]] = Map
 
 
 class StreamResult(NamedTuple):
-    """What a learner answered in its first pass, and the figures of the whole stream."""
+    """Answers of a learner in its first pass, and the figures of the whole stream."""
 
     run: MethodRun
     figures: dict[str, Any]
@@ -49,7 +49,7 @@ class StreamResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream to be run: who learns, from what, in which order, to which depth."""
+    """Configuration of a stream: learners, feedback, schedule and cut-offs."""
 
     learners: tuple[str, ...]
     simulator: FeedbackSimulator
@@ -89,7 +89,7 @@ class Stream:
 
 
 def _method_run(done: StreamPass, dataset: Dataset) -> MethodRun:
-    """A pass as other methods report theirs, queries in the order of the data."""
+    """A pass in the form of other methods, queries in the order of the data."""
     found = {
         query: [RetrievedChunk(item.chunk.document, item.text) for item in done.found[query]]
         for query in dataset.queries

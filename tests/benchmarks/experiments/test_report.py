@@ -48,7 +48,7 @@ def test_figures_are_summed_up_over_seeds():
 def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, monkeypatch):
     """And says what the paper says, how we did, and how it was asked for."""
     monkeypatch.setattr(reporting, "cached_embedder", lambda cache: None)
-    page = reporting.play_and_write([TOY], 2, folder=tmp_path)
+    page = reporting.run_and_write([TOY], 2, folder=tmp_path)
     assert page in (tmp_path / "toy.md").read_text().replace("\n![A toy](toy.png)\n", "")
     assert "**Not reproduced**: the mean is 0.5." in page
     assert "python -m benchmarks experiments toy --seeds 2" in page
@@ -57,7 +57,7 @@ def test_a_report_has_page_plot_figures_and_a_line_in_the_overview(tmp_path, mon
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
     overview = (tmp_path / "README.md").read_text()
     assert "[A toy](toy.md)" in overview
-    reporting.play_and_write([TOY], 4, folder=tmp_path)
+    reporting.run_and_write([TOY], 4, folder=tmp_path)
     assert (tmp_path / "README.md").read_text().count("toy.md") == 1
 
 
@@ -102,7 +102,7 @@ def test_every_experiment_has_its_report_in_the_docs(name):
     """With ten seeds, and a line in the overview."""
     record = json.loads((REPORTS / f"{name}.json").read_text(encoding="utf-8"))
     assert record["seeds"] == 10
-    assert (REPORTS / f"{name}.md").read_text(encoding="utf-8") == reporting.page(
+    assert (REPORTS / f"{name}.md").read_text(encoding="utf-8") == reporting.render_page(
         record, f"{name}.png" if record["curves"] else None
     )
     assert f"({name}.md)" in (REPORTS / "README.md").read_text(encoding="utf-8")
