@@ -218,7 +218,7 @@ def test_vectors_go_to_another_index(tmp_path):
         memory.add_documents(corpus(), split=False)
         teach(memory)
         before = answered(memory)
-    with pytest.raises(InvalidInputError, match="say with vectors where"):
+    with pytest.raises(InvalidInputError, match="the new location of the vectors"):
         migrate(tmp_path / "here", tmp_path / "x" / ".." / "here")
     other = str(tmp_path / "other")
     assert migrate(tmp_path / "here", tmp_path / "here", vectors=other).rows == {"vectors": 40}
