@@ -172,7 +172,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     assert path.read_bytes() != before
     other = tmp_path / "thesis.txt"
     other.write_text("Ten years of work.")
-    with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is no archive"):
+    with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is not an archive"):
         learned.export(other)
     with pytest.raises(InvalidInputError, match="cannot be written"):
         learned.export(tmp_path / "no" / "such" / "folder")
