@@ -1,4 +1,4 @@
-"""How far a replay is: a small file beside the sessions, so that a killed one can go on."""
+"""Progress of a replay in a small file, so that an interrupted replay can continue."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from crabpath_retrievers.errors import InvalidInputError
 
 
 class Checkpoint(NamedTuple):
-    """What was replayed.
+    """Progress of a replay.
 
     Attributes:
-        line: Number of the last line.
+        line: Number of the last replayed line; 0 for none.
         digest: SHA-256 of all lines up to it.
-        name: Tells the last line that was asked from all others; empty where none was.
+        name: Id of the last line whose query was asked; empty for none.
     """
 
     line: int = 0
@@ -23,7 +23,7 @@ class Checkpoint(NamedTuple):
     name: str = ""
 
     def write(self, path: Path) -> None:
-        """Keep it in a private file, which is never half written.
+        """Write the checkpoint atomically to a private file.
 
         Raises:
             InvalidInputError: The file cannot be written.
@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
             with os.fdopen(number, "w", encoding="utf-8") as file:
                 json.dump(self._asdict(), file)
                 file.flush()
-                os.fsync(number)  # else a power loss may leave an empty file under its name
+                os.fsync(number)  # otherwise a power loss may leave an empty file
             Path(name).replace(path)
         except OSError as error:
             msg = f"the checkpoint {path} cannot be written ({error.strerror}): choose another"
@@ -41,19 +41,19 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
-        """What was kept; nothing yet where there is no file.
+        """Load a checkpoint; an empty one if the file does not exist.
 
         Raises:
-            InvalidInputError: It is no checkpoint.
+            InvalidInputError: The file is not a checkpoint.
         """
         if not path.exists():
             return cls()
         try:
             found = cls(**json.loads(path.read_bytes()))
             if not isinstance(found.line, int):
-                raise TypeError  # noqa: TRY301  as any other odd content
+                raise TypeError  # noqa: TRY301  handled like other invalid content
         except (OSError, ValueError, TypeError) as error:
-            msg = f"{path} is no checkpoint of a replay: give another file, or delete it"
+            msg = f"{path} is not a checkpoint of a replay: give another file, or delete it"
             raise InvalidInputError(msg) from error
         return found
 

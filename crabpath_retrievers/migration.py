@@ -1,4 +1,4 @@
-"""Moving a whole memory to another database, or its vectors to another index."""
+"""Copies a whole memory to another database, or its vectors to another index."""
 
 import json
 from contextlib import closing
@@ -19,22 +19,22 @@ def migrate(
     *,
     vectors: Any = None,
 ) -> Imported:
-    """Copy a memory to another place; the source stays as it is.
+    """Copy a memory to another location; the source is not changed.
 
-    The graph store is copied in one transaction, as it is at this moment, and its vectors are
-    indexed after that. Interrupted before the transaction ends, nothing has come; interrupted
-    later, the next open of the destination goes on, or this call again. With the same place twice
-    only the vectors move: to another directory, or from an embedded Chroma to a server.
+    A snapshot of the graph store is copied in one transaction; then its vectors are indexed. If
+    the copy is interrupted before the transaction ends, nothing was copied; later, the next open
+    of the destination or a repeated call finishes it. With the same location twice only the
+    vectors are copied: to another directory, or from an embedded Chroma to a server.
 
     Args:
         source: Directory or database URL.
-        destination: Directory or database URL where there is no memory yet; or ``source`` again.
-        vectors: Where vectors are searched from now on, see :meth:`CrabPath.open`.
+        destination: Directory or database URL without a memory; or ``source`` again.
+        vectors: New location of the vectors, see :meth:`CrabPath.open`.
 
     Raises:
         NotFoundError: There is no memory at ``source``.
-        InvalidInputError: The destination holds another memory already, or other vectors.
-        StoreError: Documents are half added to the source, or a store failed.
+        InvalidInputError: The destination holds another memory, or other vectors.
+        StoreError: An ingest of the source is unfinished, or a store failed.
     """
     place, goal = place_of(source), place_of(destination)
     require_existing(place)
@@ -55,7 +55,7 @@ def _is_same_place(place: str, goal: str) -> bool:
 
 def _reindex(place: str, vectors: Any) -> Imported:
     if vectors is None:
-        msg = "source and destination are the same: say with vectors where the vectors go"
+        msg = "source and destination are the same: pass vectors, the new location of the vectors"
         raise InvalidInputError(msg)
     with CrabPath.open(place, vectors=vectors, create=False, reindex=True) as memory:
         return Imported(None, {"vectors": memory.index.count()})

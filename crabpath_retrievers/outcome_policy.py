@@ -1,4 +1,4 @@
-"""Which events of a host count as an outcome, how much, and who is thought to say so."""
+"""Which events of a host count as feedback, with which outcome and reward source."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -9,13 +9,13 @@ from crabpath_retrievers.outcome import RewardSource, learnable
 from crabpath_retrievers.text import shown
 
 Kind = Literal["correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"]
-"""Events that may count, the most specific first."""
+"""Kinds of events that may count, the most specific first."""
 
 SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
-"""Those that nobody says: they are seen."""
+"""Kinds that are observed, not stated by a person or an evaluator."""
 
 PAUSES = frozenset({"GraphInterrupt"})
-"""Exceptions, by name, by which a chain waits for a person."""
+"""Names of exceptions by which a chain waits for a person."""
 
 _NEVER_COUNTED = PAUSES | {
     "GraphBubbleUp",
@@ -29,12 +29,12 @@ _NEVER_COUNTED = PAUSES | {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one kind of event means.
+    """How one kind of event counts.
 
     Attributes:
-        outcome: z in [-1, 1]. For scores the outcome of a full score: a score s in [0, 1] becomes
-            ``outcome * (2 * s - 1)``.
-        source: Who is thought to say so; ``settings.learning.sources`` weighs each.
+        outcome: Outcome in [-1, 1]. For scores, the outcome of a full score: a score s in [0, 1]
+            becomes ``outcome * (2 * s - 1)``.
+        source: Reward source; ``settings.learning.sources`` has its weight.
         on: Whether the event counts at all.
     """
 
@@ -43,10 +43,10 @@ class Rule:
     on: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned from.
+        """Refuse values that cannot be learned from.
 
         Raises:
-            InvalidInputError: The outcome is no number in [-1, 1], or there is no such source.
+            InvalidInputError: The outcome is not a number in [-1, 1], or the source is unknown.
         """
         learnable(self.outcome)
         if self.source not in get_args(RewardSource):
@@ -54,43 +54,44 @@ class Rule:
             raise InvalidInputError(msg)
 
     def convert_score(self, score: float | bool) -> float:  # noqa: FBT001  LangSmith scores are booleans too
-        """The outcome of a score in [0, 1]; True is 1, False is 0.
+        """Convert a score in [0, 1] to an outcome; True is 1, False is 0.
 
         Raises:
-            InvalidInputError: It is no such number.
+            InvalidInputError: The score is not a number in [0, 1].
         """
-        given = float(score) if isinstance(score, bool) else score
-        return self.outcome * (2.0 * learnable(given, name="score", least=0.0) - 1.0)
+        number = float(score) if isinstance(score, bool) else score
+        return self.outcome * (2.0 * learnable(number, name="score", least=0.0) - 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomePolicy:
-    """What the events of a host are worth, as data.
+    """How the events of a host count as feedback.
 
-    One policy serves LangChain, LangGraph and LlamaIndex; ``docs/callbacks.md`` says which events
-    each of them tells of. A chain is what the host runs around the retrieval: a chain, a graph, an
-    agent, a query.
+    One policy serves LangChain, LangGraph and LlamaIndex; ``docs/callbacks.md`` lists the events
+    that each of them reports. A chain is whatever the host runs around the retrieval: a chain, a
+    graph, an agent, a query.
 
     ================ ======= ========= === ====================================================
     Event            Outcome Source    On  When
     ================ ======= ========= === ====================================================
-    correction       -1      human     yes a user says what would have been right
+    correction       -1      human     yes a user states the right answer
     langsmith        2s - 1  human     yes pulled feedback; ``teacher`` where a model gave it
-    score            2s - 1  teacher   yes an evaluator, or a thumb, gave a score s in [0, 1]
-    tool_error       -0.2    harvested yes a tool failed, whatever the chain made of it
+    score            2s - 1  teacher   yes an evaluator or a thumb gave a score s in [0, 1]
+    tool_error       -0.2    harvested yes a tool failed, whether or not the chain did
     chain_error      -0.3    harvested yes the chain failed
-    silent_success   0.2     harvested no  the chain answered, and nobody complained
+    silent_success   0.2     harvested no  the chain answered, without further feedback
     ================ ======= ========= === ====================================================
 
-    A turn is learned from once. Within a run the event that stands highest in this table counts,
-    when the run ends. Later a higher one takes the place of a lower one, which is undone; a lower
-    or an equal one is refused.
+    Each turn is learned from once. When a run ends, its highest event in this table counts. A
+    higher event that comes later replaces a lower one, which is undone; a lower or equal one is
+    refused.
 
     Attributes:
         correction, langsmith, score, tool_error, chain_error, silent_success: The table.
-        feedback_keys: Keys of LangSmith feedback that count; others are left alone.
-        not_about_documents: Names of exceptions (or of their bases) which say nothing about what
-            was retrieved: transport failed. Interrupts and cancelled runs never count.
+        feedback_keys: Keys of LangSmith feedback that count; others are ignored.
+        not_about_documents: Names of exceptions, or of their base classes, that say nothing about
+            the retrieved documents, such as transport errors. Interrupts and cancelled runs never
+            count.
     """
 
     correction: Rule = Rule(-1.0, "human")
@@ -118,10 +119,10 @@ class OutcomePolicy:
     )
 
     def __post_init__(self) -> None:
-        """Refuse what is no table of rules.
+        """Refuse values of wrong types.
 
         Raises:
-            InvalidInputError: An event without a rule, or one text where several are meant.
+            InvalidInputError: An event has no rule, or a list of names is a single text.
         """
         for field in fields(self):
             value = getattr(self, field.name)
@@ -132,30 +133,30 @@ class OutcomePolicy:
                 object.__setattr__(self, field.name, _require_texts(field.name, value))
 
     def rule(self, kind: Kind) -> Rule:
-        """What events of a kind mean."""
+        """Return the rule of a kind of event."""
         found: Rule = getattr(self, kind)
         return found
 
     def first(self, seen: Collection[Kind]) -> Kind | None:
-        """The highest event of the table that counts; None where none of them does."""
+        """Return the highest kind in the table that counts; None if none does."""
         return next((kind for kind in get_args(Kind) if kind in seen and self.rule(kind).on), None)
 
     def is_about_documents(self, names: Collection[str]) -> bool:
-        """Whether an error may say something about what was retrieved.
+        """Whether an error may say something about the retrieved documents.
 
         Args:
-            names: Of its class and of the bases of that: see :func:`names_of`.
+            names: Names of its class and base classes, from :func:`names_of`.
         """
         return {*names}.isdisjoint({*_NEVER_COUNTED, *self.not_about_documents})
 
 
 def names_of(error: type[BaseException]) -> frozenset[str]:
-    """Names of the class of an error and of its bases: no framework is imported to know it."""
+    """Return the names of an error class and its base classes; needs no framework."""
     return frozenset(base.__name__ for base in error.__mro__)
 
 
 def rank(kind: str) -> int:
-    """0 for the most specific kind of event; what is no event comes last."""
+    """Return the rank of a kind: 0 for the most specific; unknown kinds come last."""
     kinds = get_args(Kind)
     return kinds.index(kind) if kind in kinds else len(kinds)
 

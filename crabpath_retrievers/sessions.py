@@ -1,4 +1,4 @@
-"""Past sessions as lines of JSON: what was asked, what was answered, how it ended."""
+"""Replay files: JSON lines with the query, answer and feedback of past turns."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -18,24 +18,24 @@ _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 
 
 class Line(NamedTuple):
-    """A line of a file, as it stands there."""
+    """A line of a replay file: its number, from 1, and its bytes."""
 
     number: int
     text: bytes
 
     def name(self, namespace: str) -> str:
-        """Tells this line, at this place, replayed for this namespace, from all others."""
+        """Return an id unique to this line, its number and the namespace of the replay."""
         place = f"{namespace}\n{self.number}\n".encode()
         return f"replay-{sha256(place + self.text.strip()).hexdigest()[:32]}"
 
 
 class Past(NamedTuple):
-    """What one line tells.
+    """The content of one line.
 
     Attributes:
-        query: What was asked.
-        task_type: Type of the task that asked, if it had one.
-        said: Fields of the feedback about its answer; None where nobody gave an outcome.
+        query: Text of the query.
+        task_type: Type of the task, if it had one.
+        said: Fields of the feedback; None without an outcome.
     """
 
     query: str
@@ -44,14 +44,14 @@ class Past(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A line that taught nothing, and why."""
+    """A line that cannot be replayed, and why."""
 
     line: int
     why: str
 
 
 def summed(lines: Iterable[Line]) -> Iterator[tuple[Line, str]]:
-    """Lines, each with what tells all lines up to it from others."""
+    """Yield each line with the SHA-256 of all lines up to it."""
     total = sha256()
     for line in lines:
         total.update(line.text.strip() + b"\n")
@@ -59,7 +59,7 @@ def summed(lines: Iterable[Line]) -> Iterator[tuple[Line, str]]:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """The lines of a file that are not blank, with their numbers from 1 on.
+    """Yield the lines of a file that are not blank, with their numbers.
 
     Raises:
         InvalidInputError: The file cannot be read.
@@ -75,10 +75,10 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 
 def past_of(line: Line) -> Past:
-    """What a line tells.
+    """Parse a line.
 
     Raises:
-        InvalidInputError: It cannot be replayed.
+        InvalidInputError: The line cannot be replayed.
     """
     data = _parse_object(line.text)
     query = Query.of(data.get("query", ""), task_type=data.get("task_type"))
@@ -88,7 +88,7 @@ def past_of(line: Line) -> Past:
     said = {name: data[name] for name in _FEEDBACK_FIELDS if data.get(name) is not None}
     if "outcome" not in said:
         if {"used", "correction"} & said.keys():
-            msg = "it says what was used or right, and no outcome: give one from -1 to 1"
+            msg = "it has used or correction, but no outcome: give an outcome from -1 to 1"
             raise InvalidInputError(msg)
         return Past(query.text, query.task_type, None)
     Feedback("", **said)
@@ -96,7 +96,7 @@ def past_of(line: Line) -> Past:
 
 
 def troubles(path: Path) -> Iterator[Trouble]:
-    """The lines that cannot be replayed."""
+    """Yield the lines that cannot be replayed."""
     for line in lines_of(path):
         try:
             past_of(line)
@@ -108,14 +108,14 @@ def _parse_object(text: bytes) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"it is no JSON ({error})"
+        msg = f"it is not JSON ({error})"
         raise InvalidInputError(msg) from error
     if not isinstance(data, dict):
-        msg = 'it is no object: write {"query": …, "outcome": …}'
+        msg = 'it is not a JSON object: write {"query": …, "outcome": …}'
         raise InvalidInputError(msg)
     unknown = sorted(data.keys() - set(_ALL_FIELDS))
     if unknown:
-        msg = f"it has a field {unknown[0]!r}: use {', '.join(_ALL_FIELDS)}"
+        msg = f"it has an unknown field {unknown[0]!r}: use {', '.join(_ALL_FIELDS)}"
         raise InvalidInputError(msg)
     return data
 
@@ -127,7 +127,7 @@ def _require(name: str, value: object, *kinds: type) -> None:
 
 
 def _require_time(value: object) -> None:
-    """Refuse what is no time: seconds since the epoch, or ISO 8601."""
+    """Refuse times other than seconds since the epoch and ISO 8601."""
     if value is None:
         return
     if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):

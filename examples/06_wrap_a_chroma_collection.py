@@ -11,7 +11,7 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.seeds.embedder import default_embeddings
+from crabpath_retrievers.integration import default_embeddings
 
 PAGES = {
     "Marie Curie": "Marie Curie studied at the Sorbonne and discovered radium with Pierre Curie.",

@@ -611,14 +611,14 @@ class TestCommands:
         assert "from_vectorstore(store,path=" in "".join(found.stderr.split())
 
     def test_doctor(self, cli, tmp_path):
-        """It is not broken; the vectors were not examined."""
+        """It is not broken; the vectors were not checked."""
         found = cli("doctor", "--json")
         assert found.exit_code == 0
         (vectors,) = [
             one for one in json.loads(found.stdout)["findings"] if one["check"] == "vectors"
         ]
         assert vectors["severity"] == "info"
-        assert "were not examined" in vectors["message"]
+        assert "were not checked" in vectors["message"]
         assert not examine(tmp_path / "g", embeddings=Words()).broken
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from crabpath_retrievers.trajectory import Hop
+from crabpath_retrievers.integration import Hop
 
 
 def hop_event(hop: Hop) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from langgraph.types import interrupt
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.driver import Steps
-from crabpath_retrievers.outcome import RewardSource
+from crabpath_retrievers.integration import RewardSource, Steps
 from langgraph_crabpath.node import Node
 from langgraph_crabpath.opinion import FIELDS, feedback_of
 from langgraph_crabpath.recall import turn_of

@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from crabpath_retrievers.driver import Steps, arun, run
+from crabpath_retrievers.integration import Steps, arun, run
 
 
 class Node(Runnable[Any, dict[str, Any]]):

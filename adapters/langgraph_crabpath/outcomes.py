@@ -7,8 +7,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crabpath_retrievers import OutcomePolicy
-from crabpath_retrievers.callbacks.answers import read
-from crabpath_retrievers.outcome_policy import Kind, names_of
+from crabpath_retrievers.integration import Kind, names_of, read
 
 
 def seen_in(

@@ -5,8 +5,7 @@ import uuid
 from typing import Any
 
 from crabpath_retrievers import CrabPathRetriever, Feedback
-from crabpath_retrievers.driver import Steps, perform
-from crabpath_retrievers.feedback.precedence import record_over
+from crabpath_retrievers.integration import Steps, perform, record_over
 
 _log = logging.getLogger(__name__)
 _IDS = uuid.UUID("6f6fbe1c-54f8-4b0f-9a0c-6c8d1f1f8e55")

@@ -7,7 +7,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.text import is_blank
+from crabpath_retrievers.integration import is_blank
 from langgraph_crabpath.state import held
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]

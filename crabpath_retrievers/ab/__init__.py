@@ -1,4 +1,4 @@
-"""A/B trials of two ways to remember, in production (document 002 §5)."""
+"""A/B trials of two configurations of a memory in production; see docs/ab.md."""
 
 from crabpath_retrievers.ab.nearest import anearest, nearest
 from crabpath_retrievers.ab.report import TrialReport

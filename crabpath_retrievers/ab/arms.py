@@ -1,4 +1,4 @@
-"""Which arm a session belongs to: by hash, so every process and every day says the same."""
+"""Assigns sessions to arms by hash, so that every process assigns them alike."""
 
 import hashlib
 import re
@@ -18,10 +18,10 @@ _MAX_LABEL_CHARS = 200
 
 
 def name_of(name: str) -> str:
-    """The name of a trial.
+    """Return the name of a trial if it is valid.
 
     Raises:
-        InvalidInputError: It is not made of 1 to 40 letters, digits, points, dashes, underscores.
+        InvalidInputError: The name is not 1 to 40 letters, digits, dots, dashes or underscores.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         msg = (
@@ -33,19 +33,19 @@ def name_of(name: str) -> str:
 
 
 def position(name: str, session_id: SessionId) -> float:
-    """Where a session falls in [0, 1); each trial shuffles sessions anew."""
+    """Hash a session to a number in [0, 1), differently for each trial."""
     text = f"{name}\x00{_to_text(session_id)}".encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     return (number >> 11) / 2**53
 
 
 def arm_of(name: str, share: float, session_id: SessionId) -> Arm:
-    """The arm of a session: ``treatment`` for a ``share`` of all of them."""
+    """Return the arm of a session: ``treatment`` for a ``share``, in [0, 1], of all sessions."""
     return "treatment" if position(name, session_id) < share else "control"
 
 
 def label_of_session(session_id: SessionId) -> str:
-    """A session as a turn records it: its id, or where that is long its SHA-256."""
+    """Return the label of a session in turn records: its id, or the SHA-256 of a long id."""
     text = _to_text(session_id)
     if len(text) <= _MAX_LABEL_CHARS:
         return storable(text)
@@ -53,17 +53,17 @@ def label_of_session(session_id: SessionId) -> str:
 
 
 def suffix_of(name: str, arm: Arm, *, fresh: bool) -> str:
-    """What is added to a user's namespace; nothing for a control that is the user's own."""
+    """Return the suffix of an arm's namespaces; empty for a control without its own namespaces."""
     if arm == "treatment":
         return f"#{name}"
     return f"#{name}:control" if fresh else ""
 
 
 def namespace_in(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
-    """The namespace of a user in an arm.
+    """Return the namespace of a user in an arm.
 
     Raises:
-        InvalidInputError: The user cannot be a namespace, or is one of an arm of this trial.
+        InvalidInputError: The user is no valid namespace, or is the namespace of an arm already.
     """
     own = namespace_of(user)
     if own.endswith((f"#{name}", f"#{name}:control")):

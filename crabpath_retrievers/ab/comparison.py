@@ -1,4 +1,4 @@
-"""Both arms compared: differences of means over sessions, with bootstrap intervals."""
+"""Compares both arms: differences of means over sessions, with bootstrap intervals."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,21 +13,21 @@ from crabpath_retrievers.config.ab import TrialSettings
 
 Pairing = Literal["session", "user", "none"]
 Values = Mapping[str, float]
-_BATCH_NUMBERS = 4_000_000  # numbers that one batch of resamples may hold
+_BATCH_NUMBERS = 4_000_000  # numbers in one batch of resamples
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric of both arms, as means over units: sessions, or where users are paired, users.
+    """One metric of both arms, as means over units: sessions, or users if users are paired.
 
     Attributes:
-        metric: Its name.
+        metric: Name of the metric.
         better: Whether ``lower`` or ``higher`` values are better; None for neither.
-        paired: By what: the same sessions in both arms, users that are in both, or not at all.
-        control_units, treatment_units: How many.
-        control, treatment: Means over them; None without any.
+        paired: What is paired: sessions in both arms, users in both arms, or nothing.
+        control_units, treatment_units: Number of units.
+        control, treatment: Means over the units; None without units.
         difference: Treatment − control.
-        low, high: Ends of its interval; None below two units of an arm.
+        low, high: Confidence interval of the difference; None below two units in an arm.
         enough: Whether there are enough units to trust the interval.
     """
 
@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def proven(self) -> Literal["better", "worse"] | None:
-        """What the interval excludes the opposite of; None when it contains 0 or cannot tell."""
+        """Whether the treatment is proven better or worse; None if the interval contains 0."""
         if not self.enough or self.better is None or self.low is None or self.high is None:
             return None
         if self.low <= 0 <= self.high:
@@ -59,13 +59,13 @@ def compare(
     characters: Mapping[str, int],
     settings: TrialSettings,
 ) -> tuple[Comparison, ...]:
-    """Correction rate, success rate, length of the context and latency of both arms.
+    """Compare correction rate, success rate, context length and latency of both arms.
 
     Args:
-        control: Its turns.
-        treatment: Its turns.
-        characters: Lengths of documents by id.
-        settings: Sizes, confidence and seed.
+        control: Turns of the control.
+        treatment: Turns of the treatment.
+        characters: Lengths of documents by id, in characters.
+        settings: Least number of units, confidence and seed.
     """
     measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {
         "correction_rate": ("lower", lambda turn: 100.0 * turn.corrected),
@@ -94,7 +94,7 @@ def _measure_success(turn: Observed) -> float | None:
 
 
 def _average_by_session(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
-    """Mean of a measure by session; sessions without any value are left out."""
+    """Average a measure by session; sessions without values are left out."""
     found = {}
     for session, own in by_session(turns).items():
         values = [value for turn in own if (value := of(turn)) is not None]
@@ -104,7 +104,7 @@ def _average_by_session(turns: Iterable[Observed], of: _Measure) -> dict[str, fl
 
 
 def _map_users(arms: Iterable[Sequence[Observed]]) -> list[dict[str, str]]:
-    """The user of each session, by arm."""
+    """Map sessions to users, for each arm."""
     return [{turn.session: turn.user for turn in turns} for turns in arms]
 
 
@@ -136,12 +136,15 @@ def _compare_metric(
 def units(
     sessions: Sequence[Values], users: Sequence[Mapping[str, str]], least: int
 ) -> tuple[Pairing, list[float], list[float]]:
-    """What is resampled: pairs where at least ``least`` of them hold half of all sessions.
+    """Choose the units to resample: pairs, if there are enough and they cover half the sessions.
 
     Args:
         sessions: Values by session, of the control and of the treatment.
-        users: Of the sessions of each arm.
-        least: Pairs that are enough.
+        users: Users by session, of each arm.
+        least: Least number of pairs.
+
+    Returns:
+        What is paired, and one value per unit of the control and of the treatment.
     """
     control, treatment = sessions
     both = sorted(control.keys() & treatment.keys())
@@ -172,15 +175,18 @@ def _mean(values: Sequence[float]) -> float:
 def interval(
     control: Sequence[float], treatment: Sequence[float], settings: TrialSettings, *, paired: bool
 ) -> tuple[float | None, float | None]:
-    """Percentile bootstrap interval of mean(treatment) − mean(control); None below two values.
+    """Compute the percentile bootstrap interval (Efron & Tibshirani 1993) of a difference of means.
 
     Args:
         control: One value per unit.
-        treatment: The same; with ``paired`` of the same units, in the same order.
-        settings: Confidence, resamples, seed.
-        paired: Whether pairs are resampled, or each arm for itself.
+        treatment: One value per unit; if ``paired``, of the same units in the same order.
+        settings: Confidence, number of resamples, seed.
+        paired: Whether pairs are resampled, or each arm separately.
+
+    Returns:
+        Low and high end of mean(treatment) − mean(control); None below two values in an arm.
     """
-    from scipy.stats import bootstrap  # it takes a while, and only reports need it
+    from scipy.stats import bootstrap  # slow to import, and only reports need it
 
     if min(len(control), len(treatment)) < 2:  # noqa: PLR2004
         return None, None

@@ -1,4 +1,4 @@
-"""When a trial has failed: its treatment is corrected too often, several times in a row."""
+"""The fail rule: the treatment is corrected too often at several checkpoints in a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was seen between the checkpoint before and this one.
+    """Counts of the turns since the checkpoint before.
 
     Attributes:
-        since, until: When the turns were asked, in seconds since the epoch.
-        control_turns, treatment_turns: How many.
-        control_corrected, treatment_corrected: How many of them were corrected.
+        since, until: Period of the turns, in seconds since the epoch.
+        control_turns, treatment_turns: Number of turns.
+        control_corrected, treatment_corrected: Number of corrected turns.
         worse: Whether the treatment was corrected too often.
     """
 
@@ -28,18 +28,18 @@ class Checkpoint:
 def is_worse(control: tuple[int, int], treatment: tuple[int, int], ratio: float) -> bool:
     """Whether the correction rate of the treatment is above that of the control times ``ratio``.
 
-    Exactly at the bound it is not; computed in whole numbers.
+    Equality does not count; the comparison is exact, in rational numbers.
 
     Args:
         control: ``(turns, corrected)``.
-        treatment: The same.
-        ratio: Such as 1.2 for 20 % more.
+        treatment: ``(turns, corrected)``.
+        ratio: For example 1.2 for 20 % more.
     """
     bound = Fraction(str(ratio)) * control[1] * treatment[0]
     return treatment[1] * control[0] > bound
 
 
 def has_failed(checkpoints: Sequence[Checkpoint], row: int) -> bool:
-    """Whether the last ``row`` checkpoints all were worse."""
+    """Whether all of the last ``row`` checkpoints were worse."""
     last = checkpoints[-row:]
     return len(last) == row and all(checkpoint.worse for checkpoint in last)

@@ -1,4 +1,4 @@
-"""What became of the turns of one arm (document 002 §5.3), as far as a memory can know it."""
+"""Metrics of the turns of one arm, as far as a memory can measure them; see docs/ab.md."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,42 +12,42 @@ from crabpath_retrievers.storage.trial_queries import Moved
 LAGS = (1, 5, 10)
 
 NOT_KNOWN: Mapping[str, str] = {
-    "tool_sequence_precision": "a memory sees no tool calls and no labels of their order",
-    "end_to_end_latency": "the host answers; latency_ms is that of the retrieval",
+    "tool_sequence_precision": "a memory sees neither tool calls nor their expected order",
+    "end_to_end_latency": "the host produces the answer; latency_ms is that of the retrieval",
     "spectral_gap": "needs the whole graph, which is not read",
-    "learning_half_life": "needs the same failure again and again, which traffic does not give",
+    "learning_half_life": "needs the same failure repeatedly, which traffic does not provide",
 }
-"""Metrics of document 002 §5.3 that are not told, and why."""
+"""Metrics that a memory cannot measure, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArmMetrics:
-    """What became of the turns of one arm; None where there is nothing to tell it from.
+    """Metrics of the turns of one arm; None if there is nothing to compute a metric from.
 
     Attributes:
-        turns, sessions, users: How many.
-        judged: Turns of which anything was said.
-        corrected: Turns that were corrected, or whose outcome was below 0.
-        correction_rate: Those per 100 turns.
-        correction_rate_by_lag: Per 100 turns, those whose correction came at most so many turns
-            of the session later.
-        success_rate: Of the judged turns, those with an outcome above 0.
-        known_bad: Turns that asked again what was corrected before in their namespace.
+        turns, sessions, users: Numbers of each.
+        judged: Number of turns with feedback.
+        corrected: Number of turns with a correction or an outcome below 0.
+        correction_rate: Corrected turns per 100 turns.
+        correction_rate_by_lag: Per 100 turns, those corrected within so many later turns of the
+            session.
+        success_rate: Share of the judged turns with an outcome above 0.
+        known_bad: Number of turns that repeat a query corrected before in their namespace.
         known_bad_avoided: Share of the documents blamed then that were not returned now.
         first_correction_turn: Mean number, from 1, of the first corrected turn of a session.
-        sessions_corrected: Share of the sessions with one.
-        context_characters: Mean length of what was returned.
+        sessions_corrected: Share of the sessions with a corrected turn.
+        context_characters: Mean length of the returned documents, in characters.
         context_tokens: The same in tokens, estimated.
         latency_ms: ``p50`` and ``p95`` of the retrieval.
-        steps: Nodes whose pointers were considered, mean.
-        fired: Nodes that were entered by a pointer, mean.
-        reflexes: Pointers followed without a decision, mean.
-        router_calls: Requests to a chat model, in all.
-        router_fallback_rate: Share of them without a usable answer.
-        inhibited: Nodes that pointers advised against, mean.
-        inhibition: Strength of that against what was returned, mean.
-        edges_moved: Weights that outcomes moved more than once.
-        sign_stability: Share of them whose sum of moves never changed its sign.
+        steps: Mean number of nodes whose edges were considered.
+        fired: Mean number of nodes entered by an edge.
+        reflexes: Mean number of edges followed without a decision.
+        router_calls: Total number of requests to a chat model.
+        router_fallback_rate: Share of the requests without a usable answer.
+        inhibited: Mean number of inhibited nodes.
+        inhibition: Mean strength of inhibition against the returned documents.
+        edges_moved: Number of edges whose weight changed more than once.
+        sign_stability: Share of these edges whose sum of changes kept its sign.
     """
 
     turns: int
@@ -82,13 +82,13 @@ def arm_metrics(
     moves: Iterable[Moved],
     characters_per_token: float,
 ) -> ArmMetrics:
-    """The metrics of one arm.
+    """Compute the metrics of one arm.
 
     Args:
-        turns: Of that arm, oldest first.
-        characters: Lengths of documents by id.
-        moves: Of the weights of its namespaces, in order.
-        characters_per_token: For the estimate of tokens.
+        turns: Turns of the arm, oldest first.
+        characters: Lengths of documents by id, in characters.
+        moves: Weight changes in its namespaces, oldest first.
+        characters_per_token: Mean length of a token, to estimate tokens.
     """
     sessions, corrected = by_session(turns), [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
@@ -131,7 +131,7 @@ def arm_metrics(
 
 
 def by_session(turns: Iterable[Observed]) -> dict[str, list[Observed]]:
-    """The turns of each session, in their order."""
+    """Group turns by session, in order."""
     found: dict[str, list[Observed]] = defaultdict(list)
     for turn in turns:
         found[turn.session].append(turn)
@@ -139,12 +139,12 @@ def by_session(turns: Iterable[Observed]) -> dict[str, list[Observed]]:
 
 
 def context_of(turn: Observed, characters: Mapping[str, int]) -> int:
-    """Characters that a turn returned; what was forgotten since counts nothing."""
+    """Count the characters that a turn returned; documents forgotten since count 0."""
     return sum(characters.get(node, 0) for node in turn.returned)
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The mean; None of nothing."""
+    """Return the mean; None without values."""
     return sum(values) / len(values) if values else None
 
 
@@ -160,12 +160,12 @@ def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _find_first_corrected(turns: Sequence[Observed]) -> int | None:
-    """Number of the first corrected turn, from 1."""
+    """Return the number, from 1, of the first corrected turn."""
     return next((number for number, turn in enumerate(turns, 1) if turn.corrected), None)
 
 
 def _count_known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
-    """How often something was asked again that had been corrected; of what was blamed, avoided."""
+    """Count repeats of corrected queries; for each blamed document, whether it was avoided."""
     blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
     number, avoided = 0, []
     for turn in turns:
@@ -178,7 +178,7 @@ def _count_known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
 
 
 def _count_stable_signs(moves: Iterable[Moved]) -> tuple[int, int]:
-    """Weights that were moved more than once, and those of them that kept their sign."""
+    """Count edges whose weight changed more than once, and those whose sum kept its sign."""
     sums: dict[tuple[int, ...], float] = defaultdict(float)
     seen: dict[tuple[int, ...], int] = defaultdict(int)
     changed = set()

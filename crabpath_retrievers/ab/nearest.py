@@ -1,4 +1,4 @@
-"""Plain search as a control: the k nearest chunks, recorded as a turn like any other."""
+"""Plain vector search as a control: the k nearest chunks, recorded as a turn."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,18 +10,19 @@ if TYPE_CHECKING:
 
 
 def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
-    """Answer with the k chunks whose vectors are nearest, whatever pointers or outcomes say.
+    """Retrieve the k chunks with the nearest vectors, regardless of edges and learning.
 
-    The walk is recorded but finds nothing else; so the latency is that of a whole retrieval.
+    The walk runs, and is recorded, but can add nothing; so the latency is that of a full
+    retrieval.
 
     Args:
-        memory: What is asked.
-        text: The question.
-        k: Documents to return, at least 1.
+        memory: The memory to query.
+        text: The query.
+        k: Number of documents to return, at least 1.
         options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`.
 
     Raises:
-        InvalidInputError: The query cannot be asked.
+        InvalidInputError: The query is not valid.
     """
     return run(_retrieve_steps(memory, text, k, options))
 

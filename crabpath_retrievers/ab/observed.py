@@ -1,4 +1,4 @@
-"""What a trial sees: its turns, and what was said of each."""
+"""Turns of a trial, with their feedback."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,20 +15,25 @@ class Observed:
     """A turn of a trial.
 
     Attributes:
-        session: Of the user; where none is recorded, all turns of a user in an arm are one.
-        question: What was asked, without regard to case and blanks.
-        returned: Ids, best first.
-        fired: Nodes that were entered by a pointer.
-        steps: Nodes whose pointers were considered.
-        reflexes: Pointers that were followed at once.
-        inhibited: Nodes that pointers advised against.
-        inhibition: How strongly they advised against what was returned, as a sum.
+        id, run_id: Ids of the turn and of the host's run.
+        arm: Arm of the trial.
+        session: Session of the user; without one, all turns of a user in an arm are one session.
+        user: Name of the user's own namespace.
+        namespace: Namespace of the turn.
+        created: Time of the query, in seconds since the epoch.
+        question: The query, in lower case with single spaces.
+        returned: Ids of the returned documents, best first.
+        fired: Number of nodes entered by an edge.
+        steps: Number of nodes whose edges were considered.
+        reflexes: Number of edges followed without a decision.
+        inhibited: Number of inhibited nodes.
+        inhibition: Sum of the inhibition against the returned documents.
         calls, failures: Requests to a chat model, and those without a usable answer.
-        latency: Milliseconds of the retrieval.
-        outcome: What was said of it, in [-1, 1]; None when nothing was.
-        corrected: Whether that was a correction, or below 0.
-        lag: Later turns of its session that the correction came after.
-        blamed: Documents that the correction speaks against.
+        latency: Duration of the retrieval, in milliseconds.
+        outcome: Outcome of its feedback, in [-1, 1]; None without feedback.
+        corrected: Whether the feedback is a correction or its outcome is below 0.
+        lag: Number of later turns of the session before the correction.
+        blamed: Ids of the documents that the correction blames.
     """
 
     id: str
@@ -55,7 +60,7 @@ class Observed:
 
 
 def observed(record: Mapping[str, Any], name: str) -> Observed:
-    """A turn record of trial ``name``, of which nothing was said yet."""
+    """Parse a turn record of trial ``name``, without feedback."""
     namespace = str(record["namespace"])
     arm = _read_arm(record, name)
     user = namespace.removesuffix(suffix_of(name, arm, fresh=True))
@@ -89,15 +94,15 @@ def _read_arm(record: Mapping[str, Any], name: str) -> Arm:
 
 
 def judged(turns: Sequence[Observed], said: Iterable[Said]) -> list[Observed]:
-    """The turns with what was said of them.
+    """Add feedback to turns.
 
-    Feedback counts for the turn that it names by id or run, else for the last turn that its
-    namespace had then: for one turn, whether or not anything was learned from it. Of several about
-    one turn the last of a person counts, else the last.
+    Feedback is added to the turn that it names by id or run, else to the last turn of its
+    namespace before it, whether or not it was learned from. Of several feedbacks for one turn,
+    the last one of a person counts, else the last one.
 
     Args:
-        turns: Oldest first.
-        said: In the order in which it came.
+        turns: Turns, oldest first.
+        said: Feedback, oldest first.
     """
     named = {turn.run_id: place for place, turn in enumerate(turns) if turn.run_id is not None}
     named |= {turn.id: place for place, turn in enumerate(turns)}
@@ -114,7 +119,7 @@ def judged(turns: Sequence[Observed], said: Iterable[Said]) -> list[Observed]:
 
 
 _Times = dict[str, tuple[list[float], list[int]]]
-"""When the turns of each were asked, and their places."""
+"""Times of turns by key, and their places in the list of turns."""
 
 
 def _index_times(turns: Sequence[Observed], of: str) -> _Times:

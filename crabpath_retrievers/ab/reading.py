@@ -1,4 +1,4 @@
-"""The turns of a trial, read from the store, with what was said of them."""
+"""Reads the turns of a trial and their feedback from the store."""
 
 from functools import partial
 
@@ -11,10 +11,10 @@ from crabpath_retrievers.storage import GraphStore
 def arms_of(
     store: GraphStore, state: TrialState, *, since: float, until: float
 ) -> dict[Arm, list[Observed]]:
-    """Turns by arm, asked in ``(since, until]``, oldest first."""
-    # Without control namespaces of its own, only labelled turns are known in both arms alike.
+    """Load the turns of each arm in ``(since, until]``, oldest first."""
+    # Without control namespaces, only labelled turns belong to the trial in both arms.
     suffixes = [suffix_of(state.name, arm, fresh=True) for arm in ARMS] if state.fresh else []
-    told = partial(observed, name=state.name)
-    found = store.trials.turns(state.name, suffixes, told, since=since, until=until)
+    parse = partial(observed, name=state.name)
+    found = store.trials.turns(state.name, suffixes, parse, since=since, until=until)
     turns = judged(found, store.trials.said(since))
     return {arm: [turn for turn in turns if turn.arm == arm] for arm in ARMS}

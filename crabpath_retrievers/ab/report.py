@@ -1,4 +1,4 @@
-"""A trial as it stands: both arms, their differences, and what follows."""
+"""Report of a trial: both arms, their differences, and a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,15 +15,15 @@ from crabpath_retrievers.storage import GraphStore
 
 @dataclass(frozen=True, slots=True)
 class TrialReport:
-    """What a trial has shown.
+    """Results of a trial so far.
 
     Attributes:
-        state: Where it stands.
-        control, treatment: What became of the turns of each arm.
-        comparisons: Differences over sessions, with intervals.
-        verdict: What follows.
+        state: State of the trial.
+        control, treatment: Metrics of each arm.
+        comparisons: Differences between the arms, with intervals.
+        verdict: What to do.
         reason: Why.
-        not_known: Metrics of document 002 §5.3 that a memory cannot tell, and why.
+        not_known: Metrics that a memory cannot measure, and why.
     """
 
     state: TrialState
@@ -35,11 +35,11 @@ class TrialReport:
     not_known: Mapping[str, str] = field(default_factory=lambda: dict(NOT_KNOWN))
 
     def __getitem__(self, metric: str) -> Comparison:
-        """The comparison of one metric."""
+        """Return the comparison of a metric by name."""
         return next(one for one in self.comparisons if one.metric == metric)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain, JSON-safe data."""
+        """Convert the report to plain, JSON-safe data."""
         return asdict(self)
 
 

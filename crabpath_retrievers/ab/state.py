@@ -1,4 +1,4 @@
-"""Where a trial stands, as it is kept in the store."""
+"""State of a trial, as stored."""
 
 import json
 import math
@@ -16,18 +16,18 @@ TrialStatus = Literal["running", "rolled_back", "promoted"]
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """A trial.
+    """State of a trial.
 
     Attributes:
-        name: Unique in its store.
-        share: Of the sessions that get the treatment, in [0, 1].
-        fresh: Whether the control has namespaces of its own, too.
-        settings: What it is judged by.
-        started: Seconds since the epoch.
-        status: ``running`` until it is rolled back or promoted.
-        ended: When that was.
-        reason: Why.
-        checkpoints: Oldest first.
+        name: Name, unique in its store.
+        share: Share of the sessions that get the treatment, in [0, 1].
+        fresh: Whether the control has its own namespaces, too.
+        settings: Sizes, confidence and fail rule.
+        started: Time of the start, in seconds since the epoch.
+        status: ``running`` until the trial is rolled back or promoted.
+        ended: Time of the end, in seconds since the epoch; None while it runs.
+        reason: Why it ended.
+        checkpoints: Checkpoints, oldest first.
     """
 
     name: str
@@ -42,10 +42,10 @@ class TrialState:
 
     @classmethod
     def new(cls, name: str, share: float, settings: TrialSettings, *, fresh: bool) -> "TrialState":
-        """A trial that begins now.
+        """Make the state of a trial that starts now.
 
         Raises:
-            InvalidInputError: A name that cannot be used, or a share out of [0, 1].
+            InvalidInputError: The name is not valid, or the share is out of [0, 1].
         """
         number = math.nan
         if isinstance(share, (int, float)) and not isinstance(share, bool):
@@ -56,11 +56,11 @@ class TrialState:
         return cls(name_of(name), number, bool(fresh), settings, time.time())
 
     def end(self, status: TrialStatus, reason: str) -> "TrialState":
-        """The same trial, ended now."""
+        """Return the state of the trial, ended now."""
         return replace(self, status=status, ended=time.time(), reason=reason)
 
     def to_json(self) -> str:
-        """The state as text."""
+        """Serialise the state."""
         return json.dumps(asdict(self))
 
     @classmethod

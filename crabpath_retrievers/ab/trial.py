@@ -1,4 +1,4 @@
-"""``Trial``: two ways to remember, side by side in production."""
+"""``Trial``: two configurations of a memory, side by side in production."""
 
 import time
 from contextlib import suppress
@@ -21,21 +21,21 @@ from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.storage import GraphStore
 
 MemoryOrStore = CrabPath | GraphStore
-_REFRESH_SECONDS = 10.0  # seconds for which a process may not know that a trial has ended
+_REFRESH_SECONDS = 10.0  # seconds after which a process reads the state again
 
 
 class Trial:
-    """An A/B trial: sessions are split by hash, each arm learns in namespaces of its own.
+    """An A/B trial: sessions are assigned by hash, each arm learns in its own namespaces.
 
     ::
 
         trial = Trial.start(memory, "walks", share=0.2)
         answer = memory.retrieve(question, **trial.options("ann", session_id))
-        trial.checkpoint()  # now and then: ends it when the treatment does harm
+        trial.checkpoint()  # regularly: ends the trial if the treatment does harm
         trial.report().verdict
 
-    Metrics come from the turns and the feedback in the store; nothing else is logged. Safe to use
-    from several threads and processes.
+    Metrics are computed from the turns and the feedback in the store; nothing else is logged. Safe
+    to use from several threads and processes.
     """
 
     def __init__(self, store: GraphStore, name: str) -> None:
@@ -53,100 +53,101 @@ class Trial:
         fresh: bool = False,
         settings: TrialSettings | None = None,
     ) -> Self:
-        """Begin a trial, or go on with the one of this name.
+        """Start a trial, or continue the one of this name.
 
         Args:
-            memory: Where turns are recorded: the memory, or its store.
+            memory: The memory that records the turns, or its store.
             name: 1 to 40 letters, digits, ``.``, ``-`` or ``_``.
-            share: Of the sessions that get the treatment, in [0, 1].
-            fresh: Both arms begin with what the text says: the control gets namespaces of its own,
-                too. Else the control is the user's own namespace with all that it knows.
-            settings: What it is judged by; None for the default, or what it was begun with.
+            share: Share of the sessions that get the treatment, in [0, 1].
+            fresh: Whether both arms start without learned data, the control in its own namespaces.
+                Otherwise the control is the user's own namespace.
+            settings: Sizes, confidence and fail rule; None for the default, or for those of the
+                existing trial.
 
         Raises:
-            InvalidInputError: A name or share that cannot be used, or another share, ``fresh`` or
-                settings than the trial was begun with: that would move sessions between arms.
+            InvalidInputError: The name or share is not valid; or share, ``fresh`` or settings
+                differ from those of the existing trial, which would move sessions between arms.
         """
         store = _store(memory)
         new = TrialState.new(name, share, settings or TrialSettings(), fresh=fresh)
         if store.trials.state(name) is None:
-            with suppress(ConflictError):  # another process began it just now
+            with suppress(ConflictError):  # another process started it just now
                 store.apply([KeepTrial(name, None, new.to_json())])
         trial = cls(store, name)
         same = (trial.state.share, trial.state.fresh) == (new.share, new.fresh)
         if not same or settings not in (None, trial.state.settings):
             msg = (
-                f"trial {name!r} was begun with share {trial.state.share:g}, fresh "
-                f"{trial.state.fresh} and settings of its own: pass the same, or another name"
+                f"trial {name!r} was started with share {trial.state.share:g}, fresh "
+                f"{trial.state.fresh} and its own settings: pass the same, or another name"
             )
             raise InvalidInputError(msg)
         return trial
 
     @classmethod
     def open(cls, memory: MemoryOrStore, name: str) -> Self:
-        """A trial that was begun already.
+        """Open an existing trial.
 
         Raises:
-            NotFoundError: There is none of this name.
+            NotFoundError: There is no trial of this name.
         """
         return cls(_store(memory), name)
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the trial."""
         return self._name
 
     @property
     def state(self) -> TrialState:
-        """Where it stands, as far as this process knows."""
+        """State of the trial, as last read by this process."""
         return self._state
 
     @property
     def status(self) -> TrialStatus:
-        """``running``, ``rolled_back`` or ``promoted``, as far as this process knows."""
+        """``running``, ``rolled_back`` or ``promoted``, as last read by this process."""
         return self._state.status
 
     def refresh(self) -> TrialState:
-        """Read where it stands; :meth:`options` does it when it last did ten seconds ago."""
+        """Read the state from the store; :meth:`options` does so every ten seconds."""
         self._text, self._state, self._read = self._load()
         return self._state
 
     def arm(self, session_id: SessionId) -> Arm:
-        """The arm of a session: by its hash, and the same for all once the trial has ended.
+        """Return the arm of a session: by its hash, or the final arm once the trial has ended.
 
-        Touches no database.
+        Needs no database access.
 
         Raises:
-            InvalidInputError: The session id is empty or of a wrong kind.
+            InvalidInputError: The session id is empty or of a wrong type.
         """
         drawn = arm_of(self._name, self._state.share, session_id)
         ended: dict[TrialStatus, Arm] = {"rolled_back": "control", "promoted": "treatment"}
         return ended.get(self._state.status, drawn)
 
     def namespace(self, user: str, session_id: SessionId) -> str:
-        """The namespace in which a session of a user asks and learns. Touches no database.
+        """Return the namespace for a session of a user; needs no database access.
 
         Raises:
-            InvalidInputError: The user or the session id cannot be used.
+            InvalidInputError: The user or the session id is not valid.
         """
         return self.namespaces(user)[self.arm(session_id)]
 
     def namespaces(self, user: str) -> dict[Arm, str]:
-        """The namespaces of a user by arm, such as to freeze, snapshot or forget them."""
+        """Return the namespaces of a user by arm, for example to freeze or forget them."""
         fresh = self._state.fresh
         return {arm: namespace_in(self._name, arm, user, fresh=fresh) for arm in ARMS}
 
     def options(
         self, user: str, session_id: SessionId, *, arm: Arm | None = None
     ) -> dict[str, Any]:
-        """What to pass to ``retrieve`` or ``invoke``: namespace, session and, while it runs, arm.
+        """Return options for ``retrieve`` or ``invoke``: namespace, session and, if running, arm.
 
-        Reads where the trial stands when that was last done ten seconds ago.
+        Reads the state of the trial from the store every ten seconds.
 
         Args:
             user: The user's own namespace.
-            session_id: The conversation that asks.
-            arm: Only to run one session through both arms, such as a replay: which one.
+            session_id: Id of the conversation.
+            arm: Overrides the arm, for replays that run a session through both arms.
         """
         if time.monotonic() - self._read > _REFRESH_SECONDS:
             self.refresh()
@@ -163,7 +164,7 @@ class Trial:
         return await arun(perform(self.options, user, session_id, arm=arm))
 
     def report(self) -> TrialReport:
-        """Both arms so far, with intervals, and what follows. Changes nothing."""
+        """Compare both arms so far, with intervals and a verdict; changes nothing."""
         state = self.refresh()
         return report_on(self._store, state, until=state.ended or time.time())
 
@@ -172,12 +173,12 @@ class Trial:
         return await arun(perform(self.report))
 
     def checkpoint(self) -> Checkpoint | None:
-        """Compare correction rates since the last checkpoint; end the trial when they failed.
+        """Compare correction rates since the last checkpoint; end the trial if it has failed.
 
-        Call it now and then, from one process or several.
+        Call it regularly, from one process or several.
 
         Returns:
-            What was seen; None when there were too few turns, or the trial has ended.
+            The checkpoint; None if there are too few turns, or the trial has ended.
 
         Raises:
             ConflictError: Another process changed the trial at the same time; try again.
@@ -199,10 +200,10 @@ class Trial:
         return await arun(perform(self.checkpoint))
 
     def promote(self) -> TrialReport:
-        """Give all sessions the treatment, if the statistics say so.
+        """Give all sessions the treatment, if the verdict is ``promote``.
 
         Raises:
-            InvalidInputError: They do not, or the trial has ended; nothing is changed.
+            InvalidInputError: The verdict differs, or the trial has ended; nothing is changed.
         """
         report = self.report()
         if self.status != "running" or report.verdict != "promote":
@@ -212,7 +213,7 @@ class Trial:
         return report
 
     def roll_back(self, reason: str = "by hand") -> None:
-        """Give all sessions the control, at once here, elsewhere within ten seconds.
+        """Give all sessions the control: here at once, in other processes within ten seconds.
 
         Raises:
             InvalidInputError: The trial has ended.

@@ -1,4 +1,4 @@
-"""What follows from a trial as it stands."""
+"""Decides what to do with a trial."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,22 +10,22 @@ from crabpath_retrievers.ab.state import TrialState
 Verdict = Literal["promote", "continue", "roll back", "too little data"]
 
 DECIDING = ("correction_rate", "success_rate")
-"""Metrics by which a treatment is promoted or not."""
+"""Metrics that decide whether a treatment is promoted."""
 
 
 def verdict_of(
     state: TrialState, turns: tuple[int, int], comparisons: Sequence[Comparison]
 ) -> tuple[Verdict, str]:
-    """What to do, and why.
+    """Return the verdict on a trial, and the reason.
 
     Args:
-        state: Where the trial stands.
-        turns: Of the control and of the treatment.
-        comparisons: Of both arms.
+        state: State of the trial.
+        turns: Number of turns of the control and of the treatment.
+        comparisons: Comparisons of both arms.
     """
     if state.status != "running":
         ended: Verdict = "promote" if state.status == "promoted" else "roll back"
-        return ended, f"it has ended: {state.reason}"
+        return ended, f"the trial has ended: {state.reason}"
     if has_failed(state.checkpoints, state.settings.fail_checkpoints):
         return "roll back", fail_reason(state)
     if min(turns) < state.settings.directional:
@@ -52,7 +52,7 @@ def _decide_by_comparison(
 
 
 def fail_reason(state: TrialState) -> str:
-    """The fail rule in words."""
+    """Describe the fail rule of a trial."""
     more = round(100 * (state.settings.fail_ratio - 1), 6)
     row = state.settings.fail_checkpoints
     return f"the treatment was corrected over {more:g} % more often at {row} checkpoints in a row"

@@ -1,7 +1,7 @@
-"""What the rows of an archive must be like, so that whatever reads them later can.
+"""Validates the rows of an archive, so that later readers of the store cannot fail on them.
 
-Types and ranges follow from the columns of the tables; what a column holds as JSON is read here as
-it will be read then.
+Types and ranges follow from the columns of the tables; JSON columns are parsed as later readers
+parse them.
 """
 
 import json
@@ -37,7 +37,7 @@ from crabpath_retrievers.trajectory import Turn
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
 _ROUNDING = 1e-6
 _MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
-# Columns of numbers that are never below 0, and of weights, in all tables.
+# Columns, in all tables, of numbers that are at least 0, and of weights.
 _COUNT_COLUMNS = frozenset(
     {"clock", "count", "decay", "end_wins", "ends", "exponent", "frequency", "length"}
     | {"last_feedback_effect", "last_weight_change", "level", "losses", "mentions", "note_count"}
@@ -45,7 +45,7 @@ _COUNT_COLUMNS = frozenset(
     | {"trials", "turn", "turns", "uses", "wins", "key"}
 )
 _WEIGHT_COLUMNS = frozenset({"floor", "prior", "weight"})
-# Of columns of whole numbers, and of texts, in all tables.
+# Allowed values of columns of integers, and of texts.
 _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "kind": [kind.value for kind in EdgeKind],
     "authority": [authority.value for authority in Authority],
@@ -58,36 +58,34 @@ _ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("aliases", "kind"): ("merge", "split"),
 }
 _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
-_MAX_UNPACKED = (
-    1 << 26
-)  # bytes of what is packed within a row, unless it is packed in a 32nd of that
+_MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
 _MAX_RATIO = 32
 
 NUMBER = np.dtype("<f2")
-"""Vectors travel as they are stored."""
+"""Type of vectors in the archive, as in the store."""
 
 VECTORS = "embedding"
-"""The column of vectors: of a row an archive holds the place of its vector among the others."""
+"""Column of vectors; a row of an archive holds the index of its vector instead."""
 
 MOST = (1 << 63) - 1
-"""The largest number that every database stores."""
+"""Largest integer that every database stores."""
 
 ODD = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, zlib.error, CrabPathError),
 )
-"""What reading an odd row raises."""
+"""Exceptions raised while reading a malformed row."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reads and checks the rows of one table.
+    """Parses and validates the rows of one table.
 
     Attributes:
-        table: Its name.
-        columns: Those that each row has.
-        by_id: Whether nodes are named by their ids, as in the archive of a namespace.
-        dimension: Of the vectors; None where it is not known.
+        table: Name of the table.
+        columns: Columns of each row.
+        by_id: Whether nodes are referred to by id, as in the archive of a namespace, not by key.
+        dimension: Dimension of the vectors; None if unknown.
     """
 
     table: str
@@ -96,9 +94,9 @@ class RowReader:
     dimension: int | None = None
 
     def make_parser(self) -> Callable[[bytes], Any]:
-        """Reads a line that holds a row: binary values are still text, and vectors places.
+        """Make a parser of lines; binary values stay text, vectors stay indices.
 
-        It raises one of ``ODD`` where a line holds no row of this table.
+        The parser raises one of ``ODD`` if a line is not a row of this table.
         """
         columns, nodes = tables()[self.table].c, NODES.get(self.table, ()) if self.by_id else ()
         named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
@@ -112,24 +110,24 @@ class RowReader:
         return SchemaValidator(schema).validate_json
 
     def require_readable(self, row: Mapping[str, Any]) -> None:
-        """Read the values of a row as they will be read later.
+        """Parse the values of a row as later readers will.
 
         Args:
-            row: As it is parsed, with bytes for binary values.
+            row: A parsed row, with bytes for binary values.
 
         Raises:
-            ODD: One of them could not be read then.
+            ODD: A value cannot be read.
         """
         for column, value in row.items():
             if isinstance(value, str) and "\x00" in value:
-                msg = f"{column} holds a NUL"
+                msg = f"{column} contains a NUL character"
                 raise ValueError(msg)
             read = _CHECKS.get((self.table, column))
             if read is not None and value is not None:
                 read(value)
             allowed = _ALLOWED_NAMES.get((self.table, column))
             if allowed is not None and value not in allowed:
-                msg = f"{column} is none of {', '.join(allowed)}"
+                msg = f"{column} is not one of {', '.join(allowed)}"
                 raise ValueError(msg)
         vector = row.get(VECTORS)
         if vector is not None:
@@ -138,9 +136,9 @@ class RowReader:
             self._require_snapshot(row["content"])
         if self.table == "meta":
             _require_fact(row["name"], row["value"])
-        # What a lesson or an episode calls a node is one.
+        # Lessons and episodes must refer to nodes by ids or keys.
         if not all(isinstance(node, (str if self.by_id else int)) for node in self._nodes(row)):
-            msg = "it names a node that is none"
+            msg = "it refers to a node by a value of the wrong type"
             raise ValueError(msg)
 
     def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
@@ -149,7 +147,7 @@ class RowReader:
     def _require_vector(self, vector: bytes) -> None:
         numbers = np.frombuffer(vector, dtype=NUMBER)
         if self.dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
-            msg = "its vector is none"
+            msg = "its vector has another dimension or is not finite"
             raise ValueError(msg)
 
     def _require_snapshot(self, data: bytes) -> None:
@@ -170,7 +168,7 @@ class RowReader:
 @cache
 def _make_schema(column: sa.Column[Any]) -> CoreSchema:
     kind = column.type
-    schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values too, so far
+    schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values are still base64 text
     if isinstance(kind, sa.String):
         schema = core_schema.str_schema(strict=True, max_length=kind.length)
     elif column.name == VECTORS:
@@ -196,12 +194,12 @@ def _get_bounds(column: str) -> tuple[float | None, float | None]:
 
 
 def _parse_json(text: str) -> Any:
-    """JSON without numbers that are none, and no deeper than Python can go."""
+    """Parse JSON without NaN and infinity; deep nesting raises an error."""
     return from_json(text, allow_inf_nan=False)
 
 
 def _make_parser(kind: Any) -> Callable[[str], Any]:
-    """Reads JSON of this type, whose numbers and texts are not taken for each other."""
+    """Make a strict parser of JSON of a type."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
     def read(text: str) -> Any:
@@ -212,7 +210,7 @@ def _make_parser(kind: Any) -> Callable[[str], Any]:
 
 
 def _require_finite(value: Any) -> None:
-    """Refuse numbers that are too large to be stored or counted with, however deep they stand."""
+    """Refuse numbers that are too large and texts with NUL, at any depth."""
     if isinstance(value, dict):
         for item in value.values():
             _require_finite(item)
@@ -223,7 +221,7 @@ def _require_finite(value: Any) -> None:
         msg = f"{value!r:.40} is too large"
         raise ValueError(msg)
     elif isinstance(value, str) and "\x00" in value:
-        msg = "a text holds a NUL"
+        msg = "a text contains a NUL character"
         raise ValueError(msg)
 
 
@@ -238,7 +236,7 @@ class _NoteQuery:
 
 @dataclass
 class _Lesson:
-    """The record of a lesson."""
+    """The record of what one feedback changed."""
 
     outcomes: list[float]
     count: int
@@ -253,7 +251,7 @@ class _Lesson:
 
 @dataclass
 class _Tuning:
-    """What is known of turning knobs."""
+    """The tuning history of a namespace."""
 
     evidence: list[tuple[str, str, int, float, float]]
     pending: list[tuple[str, str, int, float]]
@@ -270,7 +268,7 @@ class _Embedder:
 
 @dataclass
 class _Inverse:
-    """What takes maintenance back, as far as it is read without being asked for."""
+    """The inverse of a maintenance run, as far as the store reads it unasked."""
 
     images: list[tuple[str, dict[str, Any] | None, dict[str, Any] | None]] | None = None
     episodes: list[tuple[str, str, str]] | None = None
@@ -314,9 +312,9 @@ def _check_lesson(text: str) -> None:
 
 
 def require_namespace(name: str) -> None:
-    """Refuse what is no name of a namespace; raises one of ``ODD``."""
+    """Refuse an invalid name of a namespace; raises one of ``ODD``."""
     if namespace_of(name) != name:
-        msg = "it is no name of a namespace"
+        msg = "it is not a name of a namespace"
         raise ValueError(msg)
 
 
@@ -330,20 +328,20 @@ def _check_mind(text: str) -> None:
     mind, size = Mind.from_json(text, _load_prior()), len(_load_prior().mean)
     mean, precision = mind.posterior.mean, mind.posterior.precision
     if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
-        msg = "what it knows of ranking has another shape"
+        msg = "its posterior of the ranker has another shape"
         raise ValueError(msg)
-    np.linalg.cholesky(precision)  # raises where it is no precision
+    np.linalg.cholesky(precision)  # raises if it is not positive definite
     for number in (mind.baseline.mean, *(n for pair in mind.trust.spoken.values() for n in pair)):
         _require_number(number)
     if mind.baseline.count < 0:
-        msg = "it counts below 0"
+        msg = "a count is below 0"
         raise ValueError(msg)
     _ = mind.weights()
 
 
 def _require_number(number: object) -> None:
     if not isinstance(number, (int, float)) or isinstance(number, bool) or number - number != 0:
-        msg = f"{number!r:.40} is no number"
+        msg = f"{number!r:.40} is not a finite number"
         raise ValueError(msg)
 
 
@@ -351,7 +349,7 @@ def _check_ranker(data: bytes) -> None:
     _inflate(data)
     gained = without(_load_prior(), data)
     if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
-        msg = "what the ranker learned is no number"
+        msg = "an update of the ranker is not finite"
         raise ValueError(msg)
 
 
@@ -362,24 +360,24 @@ def _check_knobs(text: str) -> None:
 
 def _check_words(codes: bytes) -> None:
     if len(codes) % 2:
-        msg = "the codes of its words are cut off"
+        msg = "the codes of its words are truncated"
         raise ValueError(msg)
 
 
 def _inflate(data: bytes) -> bytes:
-    """What is packed, unless it is far larger than what it is packed in."""
+    """Decompress a value; refuse one that expands too much."""
     unpacking = zlib.decompressobj()
     found = unpacking.decompress(data, max(_MAX_UNPACKED, _MAX_RATIO * len(data)))
     if not unpacking.eof:
-        msg = "it is cut off, or larger than anything that is written"
+        msg = "it is truncated, or larger than any value that an export writes"
         raise ValueError(msg)
     return found
 
 
 def _require_fact(name: str, value: str) -> None:
-    """Refuse a fact about the store itself that cannot be read."""
+    """Refuse a row of ``meta`` that cannot be read."""
     if name in OWN_META:
-        msg = f"{name} is of one store alone"
+        msg = f"{name} is local to one store"
         raise ValueError(msg)
     if name == "embedder":
         dimension_of(value)
@@ -393,15 +391,15 @@ def _require_fact(name: str, value: str) -> None:
 
 
 def dimension_of(embedder: str) -> int:
-    """The dimension of an embedder, as the store knows it.
+    """Return the dimension in the stored description of an embedder.
 
     Raises:
-        ODD: The text does not describe one.
+        ODD: The text does not describe an embedder.
     """
     known = _parse_embedder(embedder)
     probe = np.frombuffer(b64decode(known.probe, validate=True), dtype="<f4")
     if probe.size != known.dimension or not np.isfinite(probe).all():
-        msg = "its probe is no vector of its dimension"
+        msg = "its probe vector has another dimension or is not finite"
         raise ValueError(msg)
     return int(known.dimension)
 
@@ -424,4 +422,4 @@ _CHECKS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("feedback_effects", "record"): _check_lesson,
     ("turns", "record"): _check_turn,
 }
-"""How columns are read that hold more than a number or a text."""
+"""Checks of columns that hold more than a number or a text."""

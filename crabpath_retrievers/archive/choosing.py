@@ -1,4 +1,4 @@
-"""One namespace out of an archive: of its own, or of a whole store."""
+"""Selects one namespace from an archive of a namespace or of a whole store."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,10 +11,10 @@ from crabpath_retrievers.storage.portable import Naming, translated
 
 
 def chosen(archive: Archive, namespace: str | None) -> str | None:
-    """The namespace that is meant; None for the whole store.
+    """Return the namespace to import; None for the whole store.
 
     Raises:
-        InvalidInputError: The archive does not hold it.
+        InvalidInputError: The archive does not contain the namespace.
     """
     own = archive.manifest.namespace
     if namespace is None or namespace == own:
@@ -22,13 +22,13 @@ def chosen(archive: Archive, namespace: str | None) -> str | None:
     held = {own} if own is not None else {row["name"] for row in _iterate_namespaces(archive)}
     if namespace not in held:
         names = ", ".join(sorted(map(repr, held))) or "none"
-        msg = f"the archive does not hold namespace {namespace!r}: it holds {names}"
+        msg = f"the archive does not contain namespace {namespace!r}: it contains {names}"
         raise InvalidInputError(msg)
     return namespace
 
 
 def blocks_of(archive: Archive, namespace: str) -> Callable[[], Iterator[Block]]:
-    """Reads the rows of a namespace, by ids of nodes, as often as it is called."""
+    """Make a function that yields the rows of a namespace, with nodes by id, on every call."""
     if archive.manifest.namespace is not None:
         return lambda: archive.blocks(list(OF_NAMESPACES))
     return _NamespaceBlocks(archive, namespace)
@@ -40,7 +40,7 @@ def _iterate_namespaces(archive: Archive) -> Iterator[Row]:
 
 
 class _NamespaceBlocks:
-    """The rows of one namespace among those of a whole store."""
+    """Yields the rows of one namespace from the archive of a whole store."""
 
     def __init__(self, archive: Archive, namespace: str) -> None:
         self._archive, self._name = archive, namespace

@@ -1,4 +1,4 @@
-"""Exporting a store, or one namespace of it, beside whatever serves it."""
+"""Exports a store or a namespace, also while another process serves it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +15,13 @@ from crabpath_retrievers.storage.portable import Naming, nodes_in, translated
 
 
 class Exported(NamedTuple):
-    """What an archive holds now.
+    """Result of an export.
 
     Attributes:
-        namespace: Whose it is; None for the whole store.
-        rows: By table.
-        size: Bytes of the file.
+        path: Path of the archive.
+        namespace: The exported namespace; None for the whole store.
+        rows: Number of rows by table.
+        size: Size of the file, in bytes.
     """
 
     path: Path
@@ -33,7 +34,7 @@ def export(store: GraphStore, archive: str | Path, namespace: str | None = None)
     """Write an archive; see :meth:`CrabPath.export`."""
     path = Path(archive).expanduser()
     if path.exists() and not is_archive(path):
-        msg = f"{path} exists and is no archive: choose another name, so that it is not lost"
+        msg = f"{path} exists and is not an archive: choose another name, so that it is not lost"
         raise InvalidInputError(msg)
     with store.dumping() as dump:
         meta = dump.meta()

@@ -1,4 +1,4 @@
-"""Importing an archive: all of it in one transaction, or nothing."""
+"""Imports an archive in one transaction."""
 
 import base64
 import json
@@ -19,14 +19,15 @@ from crabpath_retrievers.storage import GraphStore
 
 
 class Imported(NamedTuple):
-    """What has come from elsewhere.
+    """Result of an import.
 
     Attributes:
-        namespace: Its name here; None for a whole store.
-        rows: What was written, by table.
-        left_out: What speaks of documents that do not exist here, by table: it was not written.
-        missing: How many these documents are.
-        before: True when it had come before, so that nothing was to do but to finish its vectors.
+        namespace: Name of the namespace in this store; None for a whole store.
+        rows: Number of rows written, by table.
+        left_out: Number of rows not written, by table: they refer to documents that do not exist
+            in this store.
+        missing: Number of these documents.
+        before: True if the archive had been imported before, so that only its vectors remained.
     """
 
     namespace: str | None
@@ -37,10 +38,10 @@ class Imported(NamedTuple):
 
 
 def fill_store(store: GraphStore, fill: FillStore, rows: Mapping[str, int]) -> Imported:
-    """Write a whole store into an empty one; its vectors then wait for the index.
+    """Write a whole store into an empty one; its vectors are indexed afterwards.
 
     Raises:
-        InvalidInputError: The store is not empty, and holds something else.
+        InvalidInputError: The store contains something else.
     """
     if store.catalog.meta().get("origin") == fill.origin:
         return Imported(None, dict(rows), before=True)
@@ -51,17 +52,17 @@ def fill_store(store: GraphStore, fill: FillStore, rows: Mapping[str, int]) -> I
 def fill_namespace(
     store: GraphStore, archive: Archive, former: str, name: str, *, replace: bool
 ) -> Imported:
-    """Write what a namespace has learned into a store with the same documents.
+    """Write the learned data of a namespace into a store with the same documents.
 
     Args:
-        store: Where.
-        archive: Holds it.
-        former: Its name in the archive.
-        name: Its name here.
-        replace: Whether to forget what it has learned here so far.
+        store: The store to write.
+        archive: Archive with the namespace.
+        former: Name of the namespace in the archive.
+        name: Name of the namespace in the store.
+        replace: Whether to forget the namespace of this name in the store first.
 
     Raises:
-        InvalidInputError: It has asked, learned or been taught here already.
+        InvalidInputError: The namespace exists in the store, and ``replace`` is False.
         EmbeddingMismatchError: The store was built with another embedder.
     """
     blocks = blocks_of(archive, former)
@@ -69,8 +70,8 @@ def fill_namespace(
     first += _check_embedder(store, archive.manifest.embedder)
     if not replace and store.walk.clock(name).key:
         msg = (
-            f"namespace {name!r} has asked, learned or been taught here already: "
-            "replace it, or import it under another name"
+            f"namespace {name!r} exists in this store already: replace it, or import it under "
+            "another name"
         )
         raise InvalidInputError(msg)
     survey = surveyed(store, blocks(), former, name)
@@ -80,7 +81,7 @@ def fill_namespace(
 
 
 def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
-    """Refuse vectors of another embedder; a store without any takes over that of the archive."""
+    """Refuse vectors of another embedder; a store without one adopts that of the archive."""
     if text is None:
         return []
     known = store.catalog.meta().get("embedder")

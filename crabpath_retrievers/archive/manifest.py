@@ -1,4 +1,4 @@
-"""What an archive says of itself: its version, where it comes from, what its members hold."""
+"""The manifest of an archive: version, origin and members."""
 
 import json
 import time
@@ -24,13 +24,13 @@ _Count = Annotated[int, Field(ge=0, le=MOST)]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of an archive.
+    """One member of an archive.
 
     Attributes:
-        rows: Lines, or vectors.
-        size: Bytes, before they are compressed.
-        sha256: Of these bytes.
-        columns: Names of the values in each line; none of vectors.
+        rows: Number of lines or vectors.
+        size: Uncompressed size, in bytes.
+        sha256: SHA-256 of the uncompressed bytes.
+        columns: Columns of each line; empty for vectors.
     """
 
     rows: _Count
@@ -41,15 +41,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an archive says of itself.
+    """The manifest of an archive.
 
     Attributes:
-        namespace: Whose it is; None for a whole store.
-        embedder: The embedder of its vectors as the store knows it; None where it has none.
-        last: The last key that each table has given; of a whole store.
-        members: By name.
-        schema_version: Schema version of the store that it comes from.
-        created: Seconds since the epoch.
+        namespace: The exported namespace; None for a whole store.
+        embedder: Stored description of the embedder; None without one.
+        last: Last autoincrement key of each table; only for a whole store.
+        members: Members by name.
+        schema_version: Schema version of the exported store.
+        created: Time of the export, in seconds since the epoch.
+        version: Version of the archive format.
+        format: Name of the archive format.
     """
 
     namespace: str | None
@@ -63,17 +65,17 @@ class Manifest:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows it holds of each table."""
+        """Number of rows by table."""
         lines = ((n, member.rows) for n, member in self.members.items() if n.endswith(".jsonl"))
         return {name.removesuffix(".jsonl"): rows for name, rows in lines}
 
     def to_bytes(self) -> bytes:
-        """As it stands in the archive."""
+        """Serialise the manifest."""
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
     @property
     def digest(self) -> str:
-        """Tells one archive from another."""
+        """SHA-256 of the manifest, which identifies the archive."""
         return sha256(self.to_bytes()).hexdigest()
 
     @classmethod
@@ -81,11 +83,11 @@ class Manifest:
         """The inverse of :meth:`to_bytes`.
 
         Args:
-            data: What stands in the archive.
-            name: Of the archive, for messages.
+            data: The serialised manifest.
+            name: Name of the archive, for messages.
 
         Raises:
-            InvalidInputError: It is the manifest of something else.
+            InvalidInputError: It is not the manifest of an archive.
             SchemaVersionError: A newer release has written it, or one before the first.
         """
         try:
@@ -114,21 +116,21 @@ class Manifest:
             manifest = _ADAPTER.validate_json(data, strict=True)
             manifest.require_sound()
         except ODD as error:
-            msg = f"{name} is damaged: what {NAME} says cannot be; get it anew, or export again"
+            msg = f"{name} is damaged: its {NAME} is invalid; copy the file again, or export again"
             raise InvalidInputError(msg) from error
         return manifest
 
     def require_sound(self) -> None:
-        """Refuse what no export says.
+        """Refuse values that no export writes.
 
         Raises:
-            ValueError: A version, name, key or embedder that cannot be.
+            ValueError: A version, name, key or embedder is invalid.
         """
         if min(self.version, self.schema_version) < 1 or self.last.keys() - tables().keys():
-            msg = "a version below 1, or keys of no table"
+            msg = "a version is below 1, or a table is unknown"
             raise ValueError(msg)
         if any(tables()[name].autoincrement_column is None for name in self.last):
-            msg = "last keys of a table that gives none"
+            msg = "a table without autoincrement has a last key"
             raise ValueError(msg)
         if self.namespace is not None:
             require_namespace(self.namespace)
@@ -137,4 +139,4 @@ class Manifest:
 
 
 _ADAPTER = TypeAdapter(Manifest)
-_NOT_AN_ARCHIVE = "{} is no archive of CrabPath: give a file that crabpath export has written"
+_NOT_AN_ARCHIVE = "{} is not a CrabPath archive: give a file that crabpath export has written"

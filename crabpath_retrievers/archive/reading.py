@@ -1,4 +1,4 @@
-"""Reading an archive: everything is checked before anything is handed out."""
+"""Reads an archive; all members are verified before any row is returned."""
 
 import re
 import zlib
@@ -20,13 +20,13 @@ from crabpath_retrievers.storage.dump import PREFIX, tables
 from crabpath_retrievers.storage.portable import LOCAL
 
 _BATCH_ROWS = 1000  # rows in memory
-_BATCH_BYTES = 1 << 23  # bytes of rows in memory, but for one that is longer
-# A line may be longer than this by what its member takes in the archive, a few times over: so a
+_BATCH_BYTES = 1 << 23  # bytes of rows in memory, unless one row is longer
+# Longest line: this many bytes, plus a multiple of the compressed size of its member, so that a
 # small archive cannot fill the memory.
 _MAX_LINE = 1 << 24
 _MAX_RATIO = 4
 _LARGEST_VECTOR = 1 << 16
-_HEADER_START = 10  # bytes before the header of vectors, whose length is in the last two
+_HEADER_START = 10  # bytes before the numpy header; the last two are its length
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '<f2', 'fortran_order': False, "
     rb"'shape': \((\d{1,15}), (\d{1,15})\), \} *\n",
@@ -34,31 +34,31 @@ _HEADER = re.compile(
 )
 _CHUNK_BYTES = 1 << 20
 _MAX_MANIFEST = 1 << 20
-# What zipfile and zlib make of damaged bytes.
+# Exceptions that zipfile and zlib raise for damaged bytes.
 _DAMAGE = (BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
 
 
 class Archive:
-    """An archive whose members are all there and as they were written."""
+    """A verified archive."""
 
     def __init__(self, file: ZipFile, manifest: Manifest, name: str) -> None:
-        """Read from ``file``, which was checked; ``name`` is for messages."""
+        """Read from a verified ``file``; ``name`` is used in messages."""
         self._file, self.manifest, self._name = file, manifest, name
         named = manifest.embedder
         self._dimension = None if named is None else dimension_of(named)
 
     def blocks(self, names: list[str] | None = None) -> Iterator[Block]:
-        """Rows of these tables, or of all, one table after the other.
+        """Yield the rows of some tables, or of all, table by table.
 
         Raises:
-            InvalidInputError: A row is not what this table holds.
+            InvalidInputError: A row is not valid for its table.
         """
         for name in list(self.manifest.rows) if names is None else names:
             if f"{name}.jsonl" in self.manifest.members:
                 yield from ((name, rows) for rows in _batch_rows(self._read_rows(name)))
 
     def _read_rows(self, name: str) -> Iterator[tuple[Row, int]]:
-        """The rows of a table, each with the bytes that it takes."""
+        """Yield the rows of a table, each with its size in bytes."""
         columns = self.manifest.members[f"{name}.jsonl"].columns
         reader = RowReader(name, columns, self.manifest.namespace is not None, self._dimension)
         parse = reader.make_parser()
@@ -85,17 +85,17 @@ class Archive:
                 yield line
 
     def _describe_bad_row(self, name: str, number: int) -> str:
-        return f"line {number} of {name}.jsonl in {self._name} is no row of it: export again"
+        return f"line {number} of {name}.jsonl in {self._name} is not a valid row: export again"
 
     def _require_embedder(self, name: str, row: Row) -> None:
-        """Refuse a store that calls its embedder otherwise than the manifest does."""
+        """Refuse a store whose embedder differs from that in the manifest."""
         named = name == "meta" and row["name"] == "embedder"
         if named and row["value"] != self.manifest.embedder:
             raise ValueError
 
     @contextmanager
     def _open_vectors(self, name: str) -> Iterator[Iterator[tuple[int, bytes]]]:
-        """The vectors of a table with their places, in order."""
+        """Open the vectors of a table: pairs of index and bytes, in order."""
         if f"{name}.npy" not in self.manifest.members:
             yield iter(())
             return
@@ -106,20 +106,20 @@ class Archive:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Archive]:
-    """An archive that was checked as a whole: each member is there, known and unchanged.
+    """Open an archive and verify that each member is present, known and unchanged.
 
     Raises:
-        InvalidInputError: It is missing, no archive, cut off or damaged.
+        InvalidInputError: The file is missing, not an archive, truncated or damaged.
         SchemaVersionError: A newer release has written it.
     """
     name = str(path)
     try:
         file = ZipFile(path)
     except OSError as error:
-        msg = f"{name} cannot be read ({error.strerror}): give what crabpath export has written"
+        msg = f"{name} cannot be read ({error.strerror}): give a file from `crabpath export`"
         raise InvalidInputError(msg) from error
     except _DAMAGE as error:
-        msg = f"{name} is no archive of CrabPath, or it is cut off: get it anew, or export again"
+        msg = f"{name} is not a CrabPath archive, or is truncated: copy it again, or export again"
         raise InvalidInputError(msg) from error
     with file:
         manifest = _read_manifest(file, name)
@@ -130,7 +130,7 @@ def opened(path: Path) -> Iterator[Archive]:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file looks like an archive; its members are not checked."""
+    """Whether a file looks like an archive; its members are not verified."""
     try:
         with ZipFile(path) as file:
             _read_manifest(file, str(path))
@@ -146,29 +146,29 @@ def _read_manifest(file: ZipFile, name: str) -> Manifest:
         with file.open(NAME) as member:
             data = member.read(_MAX_MANIFEST)
     except (KeyError, *_DAMAGE) as error:
-        msg = f"{name} is no archive of CrabPath: it has no readable {NAME}"
+        msg = f"{name} is not a CrabPath archive: it has no readable {NAME}"
         raise InvalidInputError(msg) from error
     return Manifest.from_bytes(data, name)
 
 
 def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
-    """Refuse members that are unknown, there twice, or missing."""
+    """Refuse members that are unknown, duplicate or missing."""
     known = tables()
     possible = {f"{table}.{kind}" for table in known for kind in ("jsonl", "npy")}
     listed, there = {*manifest.members, NAME}, file.namelist()
     odd = sorted({*there, *listed} - possible - {NAME})
     if odd:
-        msg = f"{name} holds {odd[0]!r}, which is no part of an archive: nothing was read from it"
+        msg = f"{name} contains {odd[0]!r}, which does not belong in an archive: nothing was read"
         raise InvalidInputError(msg)
     if sorted(there) != sorted(listed):
         wrong = sorted(set(there) ^ listed) or sorted(n for n in there if there.count(n) > 1)
-        msg = f"{name} is damaged: {wrong[0]} is missing, or there without being listed"
+        msg = f"{name} is damaged: {wrong[0]} is missing, or is not in the manifest"
         raise InvalidInputError(msg)
     for member, described in manifest.members.items():
         table = known[member.rpartition(".")[0]]
         unknown = set(described.columns) - set(table.c.keys())
         if unknown:
-            msg = f"{name} has a column {min(unknown)!r} in {member}, which no release knows"
+            msg = f"{name} has an unknown column {min(unknown)!r} in {member}"
             raise InvalidInputError(msg)
         if member.endswith(".jsonl"):
             _require_columns(table, described, name, manifest)
@@ -185,7 +185,7 @@ def _require_columns(table: sa.Table, member: Member, name: str, manifest: Manif
 
 
 def _require_unchanged(file: ZipFile, member: str, described: Member, name: str) -> None:
-    """Refuse a member that is not what was written."""
+    """Refuse a member whose size or hash differs from the manifest."""
     total, size = sha256(), 0
     try:
         with file.open(member) as stream:
@@ -195,10 +195,10 @@ def _require_unchanged(file: ZipFile, member: str, described: Member, name: str)
         if member.endswith(".npy"):
             _require_vectors(file, member, described)
     except _DAMAGE as error:
-        msg = f"{name} is damaged: {member} cannot be read; get it anew, or export again"
+        msg = f"{name} is damaged: {member} cannot be read; copy it again, or export again"
         raise InvalidInputError(msg) from error
     if (size, total.hexdigest()) != (described.size, described.sha256):
-        msg = f"{name} is damaged: {member} is not what was exported; get it anew, or export again"
+        msg = f"{name} is damaged: {member} was changed; copy it again, or export again"
         raise InvalidInputError(msg)
 
 
@@ -210,10 +210,12 @@ def _require_vectors(file: ZipFile, member: str, described: Member) -> None:
 
 
 def _read_shape(file: IO[bytes]) -> tuple[int, int]:
-    """Count and dimension of vectors, whose header is read.
+    """Read the numpy header of vectors: their count and dimension.
+
+    The header is matched, not evaluated.
 
     Raises:
-        ValueError: It is not as :func:`write_archive` writes it; nothing that it says is run.
+        ValueError: The header is not one that :func:`write_archive` writes.
     """
     start = file.read(_HEADER_START)
     size = int.from_bytes(start[-2:], "little")
@@ -240,7 +242,7 @@ def _decode_bytes(
 
 
 def _batch_rows(rows: Iterator[tuple[Row, int]]) -> Iterator[list[Row]]:
-    """Rows in parts that fit into memory."""
+    """Group rows in batches of bounded size."""
     part, size = list[Row](), 0
     for row, length in rows:
         part.append(row)

@@ -1,4 +1,4 @@
-"""What importing a namespace would do here, found out before anything is written."""
+"""Plans the import of a namespace before anything is written."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,19 +11,19 @@ from crabpath_retrievers.storage.portable import needed
 from crabpath_retrievers.storage.taken import Whose
 from crabpath_retrievers.text import question_id
 
-_AUTO = "auto:"  # how the ids of notes on probation begin
+_AUTO = "auto:"  # prefix of the ids of automatic notes
 
 
 @dataclass(slots=True)
 class Survey:
-    """What comes, and what it finds.
+    """Counts and id conflicts of an import.
 
     Attributes:
-        rows: How many come, by table.
-        left_out: How many of them speak of documents that do not exist here, by table.
-        missing: Ids of these documents.
-        taken: Ids by table that somebody else has here.
-        episodes: New ids of episodes.
+        rows: Number of rows in the archive, by table.
+        left_out: Number of rows that refer to missing documents, by table.
+        missing: Ids of documents that do not exist in this store.
+        taken: Ids, by table, that other namespaces of this store use.
+        episodes: New ids of episodes by old id.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class Survey:
     episodes: dict[str, str] = field(default_factory=dict)
 
     def make_renames(self, former: str, name: str) -> Renames:
-        """What is to be called otherwise here."""
+        """Return the renames that the import needs."""
         turns, feedback, notes = (
             {node: _make_id(node, name) for node in sorted(self.taken.get(table, ()))}
             for table in ("turns", "feedback", "nodes")
@@ -42,13 +42,13 @@ class Survey:
 
 
 def surveyed(store: GraphStore, blocks: Iterable[Block], former: str, name: str) -> Survey:
-    """Look at the rows of a namespace as they would stand here.
+    """Plan the import of a namespace.
 
     Args:
-        store: Where they are to come.
-        blocks: The rows, by ids of nodes.
+        store: The store to import into.
+        blocks: Rows of the namespace, with nodes by id.
         former: Name of the namespace in the archive.
-        name: Its name here; what stands under it here does not count.
+        name: Name of the namespace in the store; its own rows there are no conflict.
     """
     survey, notes = Survey(), set[str]()
     with store.reading() as connection:
@@ -78,7 +78,7 @@ def _count_left_out(
 
 
 def _rename_episodes(rows: Iterable[Row], former: str, name: str) -> Mapping[str, str]:
-    """New ids of episodes that are known by their question, and so by their namespace."""
+    """Return new ids of episodes whose id is derived from namespace and query."""
     return {
         row["id"]: question_id(name, row["query"])
         for row in rows

@@ -1,4 +1,4 @@
-"""Writing an archive: a zip file of lines of JSON, vectors and a manifest, row by row."""
+"""Writes an archive: a zip file of JSON lines, vectors and a manifest."""
 
 import os
 import tempfile
@@ -21,20 +21,23 @@ from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
 Table = tuple[str, Iterable[Sequence[Row]]]
-"""A table by name, with its rows block by block."""
+"""Name of a table, and its rows block by block."""
 
 
 def write_archive(path: Path, manifest: Manifest, tables: Iterable[Table]) -> Manifest:
-    """Write an archive under another name and give it its own when it is complete.
+    """Write an archive to a temporary file, and rename it when it is complete.
 
     Args:
-        path: Where; an archive that is there is replaced.
-        manifest: What it says of itself, without members.
-        tables: What it holds; read once, in order.
+        path: Path of the archive; an existing archive is replaced.
+        manifest: The manifest without members.
+        tables: Tables to write; read once, in order.
+
+    Returns:
+        The manifest with its members.
 
     Raises:
-        InvalidInputError: There is something else at ``path``, or nothing can be written there.
-        StoreError: Vectors of one table have several sizes.
+        InvalidInputError: The path cannot be written.
+        StoreError: The vectors of a table have different dimensions.
     """
     with _open_replacement(path) as file, ZipFile(file, "w") as archive:
         writer = _Writer(archive, path.parent)
@@ -48,11 +51,11 @@ def write_archive(path: Path, manifest: Manifest, tables: Iterable[Table]) -> Ma
 
 @contextmanager
 def _open_replacement(path: Path) -> Iterator[IO[bytes]]:
-    """A private file that takes its place once it is complete, or goes."""
+    """Open a private temporary file that replaces ``path`` on success and is deleted on errors."""
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        msg = f"{path} cannot be written ({error.strerror}): choose another place"
+        msg = f"{path} cannot be written ({error.strerror}): choose another path"
         raise InvalidInputError(msg) from error
     try:
         with os.fdopen(number, "w+b") as file:
@@ -62,7 +65,7 @@ def _open_replacement(path: Path) -> Iterator[IO[bytes]]:
         Path(name).replace(path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        msg = f"{path} cannot be written ({error.strerror}): choose another place"
+        msg = f"{path} cannot be written ({error.strerror}): choose another path"
         raise InvalidInputError(msg) from error
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -70,10 +73,10 @@ def _open_replacement(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Writer:
-    """Writes members one after the other, as a zip file wants them."""
+    """Writes the members of an archive one after the other."""
 
     def __init__(self, archive: ZipFile, place: Path) -> None:
-        """Write to ``archive``; vectors wait in ``place`` for their turn."""
+        """Write to ``archive``; vectors are buffered in a file in the folder ``place``."""
         self._archive, self._place = archive, place
         self.members: dict[str, Member] = {}
 
@@ -91,7 +94,7 @@ class _Writer:
 
     @contextmanager
     def _member(self, name: str, compression: int) -> Iterator["_HashedMember"]:
-        # No size is known yet, and one above 4 GiB is found out too late.
+        # The size is not known yet, and may exceed 4 GiB.
         with self._archive.open(_make_entry(name, compression), "w", force_zip64=True) as file:
             member = _HashedMember(file)
             yield member
@@ -99,7 +102,7 @@ class _Writer:
 
 
 class _HashedMember:
-    """A member that knows what was written."""
+    """A member that counts and hashes what is written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._sum = file, sha256()
@@ -119,29 +122,29 @@ class _HashedMember:
         self.write(to_json(row, inf_nan_mode="constants") + b"\n")
 
     def to_member(self) -> Member:
-        """What was written."""
+        """Return the description of the member for the manifest."""
         return Member(self.rows, self._size, self._sum.hexdigest(), self._columns)
 
 
 class _VectorBuffer:
-    """The vectors of a table, kept aside until its rows are written."""
+    """Buffers the vectors of a table in a file until its rows are written."""
 
     def __init__(self, table: str, file: IO[bytes]) -> None:
         self._table, self._file = table, file
         self.count, self._bytes = 0, 0
 
     def add(self, vector: bytes) -> int:
-        """Keep one; its place among the others."""
+        """Add a vector, and return its index."""
         self._bytes = self._bytes or len(vector)
         if len(vector) != self._bytes:
-            msg = f"the vectors of {self._table} have several sizes, so they cannot be archived"
+            msg = f"the vectors of {self._table} differ in dimension, so they cannot be exported"
             raise StoreError(msg)
         self._file.write(vector)
         self.count += 1
         return self.count - 1
 
     def write_to(self, member: _HashedMember) -> None:
-        """Write them as numpy does."""
+        """Write the vectors as a numpy array of shape ``[count, dimension]``."""
         shape = (self.count, self._bytes // NUMBER.itemsize)
         header = {"descr": NUMBER.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(member, header)
@@ -151,7 +154,7 @@ class _VectorBuffer:
 
 
 def _to_plain(row: Row, vectors: _VectorBuffer) -> dict[str, Any]:
-    """A row of texts and numbers: a vector by its place, other bytes as text."""
+    """Convert a row to JSON values: a vector to its index, other bytes to base64."""
     return {
         name: (vectors.add(value) if name == VECTORS else b64encode(value).decode())
         if isinstance(value, bytes)
@@ -161,6 +164,6 @@ def _to_plain(row: Row, vectors: _VectorBuffer) -> dict[str, Any]:
 
 
 def _make_entry(name: str, compression: int) -> ZipInfo:
-    entry = ZipInfo(name)  # without the time, so that the same content is the same file
+    entry = ZipInfo(name)  # without time, so that equal content makes equal files
     entry.compress_type, entry.external_attr = compression, 0o600 << 16
     return entry

@@ -1,4 +1,4 @@
-"""The autotuner: four knobs per namespace, turned within guard rails by what health says."""
+"""The autotuner: adjusts four knobs per namespace, within limits, by health metrics."""
 
 from crabpath_retrievers.autotune.autotuner import Autotuner, TuneReport
 from crabpath_retrievers.autotune.deciding import tune

@@ -1,4 +1,4 @@
-"""Looking at a namespace and turning its knobs: what is read, decided, and written at once."""
+"""Measures the health of a namespace, and adjusts its knobs in one transaction."""
 
 import logging
 import uuid
@@ -22,22 +22,22 @@ from crabpath_retrievers.storage import GraphStore
 _log = logging.getLogger(__name__)
 
 SNAPSHOT = "autotune: last good"
-"""Name of the snapshot that is kept of the last good state, where one is."""
+"""Name of the snapshot of the last good state, if the settings keep one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
-    """What a look at a namespace came to.
+    """Result of one run of the autotuner on a namespace.
 
     Attributes:
-        run: Id by which it can be undone, as a maintenance; empty where no knob was turned.
+        namespace: Name of the namespace.
+        run: Id for undoing the run as a maintenance run; empty if no knob was changed.
         dry_run: Whether nothing was changed.
-        adjustments: What was turned, or would be.
-        knobs: As they stand afterwards.
-        snapshot: The one that the last good state is in, where the brake was applied and there is
-            one.
-        restored: Whether the namespace knows again what it knew then.
-        note: Why nothing was looked at; empty where it was.
+        adjustments: Changes of knobs, made or planned.
+        knobs: Values of the knobs afterwards.
+        snapshot: If the brake was applied: id of the snapshot of the last good state, if any.
+        restored: Whether that snapshot was restored.
+        note: Why the run was skipped; empty if it was not.
     """
 
     namespace: str
@@ -51,35 +51,35 @@ class TuneReport:
 
     @property
     def brake_applied(self) -> bool:
-        """Whether the last good state was gone back to."""
+        """Whether the knobs went back to the last good state."""
         return any(one.metric == BRAKE for one in self.adjustments)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain, JSON-safe data."""
+        """Convert the report to plain, JSON-safe data."""
         return {**asdict(self), "braked": self.brake_applied}
 
 
 @dataclass(frozen=True, slots=True)
 class Autotuner:
-    """Turns the knobs of namespaces of one store."""
+    """Adjusts the knobs of the namespaces of one store."""
 
     store: GraphStore
     settings: Settings
 
     def knobs(self, namespace: str) -> Knobs:
-        """As they stand.
+        """Return the current knobs of a namespace.
 
         Raises:
-            StoreError: They are damaged.
+            StoreError: The stored knobs are damaged.
         """
         return knobs_of(self.store.learned.tuning(namespace)[0], self.settings)
 
     def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
-        """Set knobs by hand; returns the id by which it is taken back.
+        """Set knobs by hand, and return the id for undoing the change.
 
         Raises:
-            InvalidInputError: There is no such knob, or a value is beyond its rails.
-            StoreError: The others are damaged.
+            InvalidInputError: A knob does not exist, or a value is out of its limits.
+            StoreError: The stored knobs are damaged.
         """
         known = self.store.learned.tuning(namespace)
         checked = self.settings.autotune.checked(values)
@@ -89,7 +89,7 @@ class Autotuner:
     set = set_knobs  # until every caller uses the new name
 
     def reset(self, namespace: str) -> str:
-        """Have the knobs follow the settings again, and forget what is known of turning them."""
+        """Reset the knobs to the settings, and delete the tuning history."""
         return self._write(namespace, None, None, self.store.learned.tuning(namespace))
 
     def _write(
@@ -113,19 +113,19 @@ class Autotuner:
         record: bool = True,
         run: str = "",
     ) -> TuneReport:
-        """Measure the health of a namespace, and turn its knobs where that may mend it.
+        """Measure the health of a namespace, and adjust its knobs if a metric is out of range.
 
         Args:
-            namespace: By name.
-            asked: Whether somebody asked for it; else it waits for ``every`` lessons.
-            dry_run: Only look.
-            record: Whether the report on its health is kept.
-            run: Id of the maintenance that this is part of.
+            namespace: Name of the namespace.
+            asked: Whether a user asked for the run; else it waits for ``every`` lessons.
+            dry_run: Report what would change, and change nothing.
+            record: Whether to store the health report.
+            run: Id of the maintenance run that this belongs to; empty for none.
 
         Raises:
-            InvalidInputError: The settings that knobs start from are beyond their rails.
+            InvalidInputError: The knobs in the settings are out of their limits.
             StoreError: The stored knobs are damaged.
-            ConflictError: Somebody else has turned them in the meantime.
+            ConflictError: Another process changed the knobs meanwhile.
         """
         self.settings.autotune.checked(self.settings.knobs.to_dict())
         known = self.store.learned.tuning(namespace)
@@ -172,24 +172,24 @@ class Autotuner:
             _log.warning("the knobs of %r were not tuned: %s", namespace, error)
 
     def _find_skip_reason(self, namespace: str, past: Past, *, asked: bool) -> str:
-        """Why there is nothing to look at; empty where there is."""
+        """Return the reason to skip the run; empty for none."""
         self.store.settle()
         learned, turn = self.store.learned.learned(namespace), self.store.walk.clock(namespace).turn
         if learned.frozen:
-            return "it is frozen"
+            return "the namespace is frozen"
         if (learned.version, turn) in {(0, 0), (past.learned, past.turn)}:
-            return "nothing was asked or learned since the last look"
+            return "there were no queries and no feedback since the last run"
         if not asked and learned.version - max(0, past.learned) < self.settings.autotune.every:
-            return f"fewer than {self.settings.autotune.every} lessons since the last look"
+            return f"fewer than {self.settings.autotune.every} lessons since the last run"
         return ""
 
     def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
-        """On its health: those of late, and how it is now."""
+        """Load the latest health reports, and append a new one."""
         before = past_reports(self.store, namespace, self.settings.autotune.window)
         return [*before, checkup(self.store, namespace, self.settings, record=record)]
 
     def _with_snapshot(self, report: TuneReport, past: Past) -> TuneReport:
-        """With the snapshot that the last good state is in, where the brake is applied."""
+        """Add the snapshot of the last good state to a report with the brake applied."""
         if not report.brake_applied or past.good is None:
             return report
         known = self.store.history.snapshots(report.namespace)
@@ -199,11 +199,11 @@ class Autotuner:
         return replace(report, snapshot=then[0], restored=self.settings.autotune.restore)
 
     def _make_snapshot_changes(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
-        """Snapshots: the last good state is kept, and gone back to, where settings say so."""
+        """Make the changes that keep or restore the snapshot of the last good state."""
         namespace = report.namespace
         if not self.settings.autotune.restore:
             return []
-        if report.snapshot is not None:  # what it knows now is kept, so that this can be undone
+        if report.snapshot is not None:  # keep the current state, so that the restore can be undone
             now = TakeSnapshot(namespace, uuid.uuid4().hex)
             return [now, RestoreSnapshot(report.snapshot)]
         if left.good is None or left.good == past.good:

@@ -1,4 +1,4 @@
-"""What to turn: a pure function of reports, knobs and what is known of turning them."""
+"""Decides which knobs to change: a pure function of health reports, knobs and tuning history."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _DECIMALS = 6
 
 
 class _Wish(NamedTuple):
-    """A turn that a metric asks for; sorted, the best one comes first."""
+    """A candidate change of a knob; the most promising one sorts first."""
 
     doubt: float
     place: int
@@ -24,13 +24,13 @@ class _Wish(NamedTuple):
 def tune(
     reports: Sequence[HealthReport], knobs: Knobs, past: Past, settings: AutotuneSettings
 ) -> list[Adjustment]:
-    """Which knobs to turn, at most ``settings.most``; none while all that is judged is in range.
+    """Decide which knobs to change, at most ``settings.most``; none if all metrics are in range.
 
     Args:
-        reports: On the health of one namespace, oldest first; the last one is how it is now.
-        knobs: As they stand, within their rails.
-        past: What earlier looks have left, that of the last one judged.
-        settings: Rails, steps, and when to brake.
+        reports: Health reports of one namespace, oldest first, the current one last.
+        knobs: Current knobs, within their limits.
+        past: Tuning history, with the changes of the last run scored.
+        settings: Limits, steps, and when to apply the brake.
     """
     if not reports or past.rest:
         return []
@@ -47,14 +47,14 @@ def brake(
     past: Past,
     settings: AutotuneSettings,
 ) -> list[Adjustment]:
-    """Back to the last known good knobs, where a memory got much worse and that may mend it.
+    """Go back to the last good knobs, if health got much worse and that may help.
 
     Args:
-        now: How it is.
-        before: How it was lately.
-        knobs: As they stand.
-        past: Knows what was good.
-        settings: Rails, and what is much worse.
+        now: Current health report.
+        before: Earlier health reports.
+        knobs: Current knobs.
+        past: Tuning history with the last good state.
+        settings: Limits, and how much worse health must be.
     """
     dormant, lost = now["dormant_pct"], fallen(before, now)
     dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.death
@@ -69,7 +69,7 @@ def brake(
         if after != value:
             direction = 1 if after > value else -1
             found.append(Adjustment(BRAKE, name, direction, value, after, why))
-    # Where it would mend nothing, what was good is not what made the difference.
+    # If no metric asks for such a change, the old knobs did not make the difference.
     ailing = (dormant,) if dead else now.metrics
     asked = {wish.turn for wish in _rank_wishes(ailing, past)}
     return found if any((one.knob, one.direction) in asked for one in found) else []
@@ -78,7 +78,7 @@ def brake(
 def _choose_adjustments(
     now: HealthReport, knobs: Knobs, past: Past, settings: AutotuneSettings
 ) -> list[Adjustment]:
-    """The most promising turns, of each knob one at most."""
+    """Choose the most promising changes, at most one per knob."""
     found: dict[str, Adjustment] = {}
     for wish in _rank_wishes(now.metrics, past):
         knob, direction = wish.turn
@@ -93,7 +93,7 @@ def _choose_adjustments(
 
 
 def _rank_wishes(metrics: Sequence[Metric], past: Past) -> list[_Wish]:
-    """What the metrics that are out of range ask for: what helped before, then the most direct."""
+    """Rank changes for metrics out of range: those that helped before, then the most direct."""
     wishes = [
         _Wish(1.0 - past.help_probability((metric.name, *turn)), place, number, turn, metric)
         for number, metric in enumerate(metrics)
@@ -104,13 +104,13 @@ def _rank_wishes(metrics: Sequence[Metric], past: Past) -> list[_Wish]:
 
 
 def stepped(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
-    """The value one step further, at most to the rail; None where it would not move that way.
+    """Return the value of a knob after one step, within its limits; None if it cannot move.
 
     Args:
-        knob: Its name.
-        direction: 1 is up, -1 down.
-        value: As it stands.
-        settings: Steps and rails.
+        knob: Name of the knob.
+        direction: 1 for up, -1 for down.
+        value: Current value.
+        settings: Steps and limits.
     """
     low, high = settings.rails[knob]
     after = min(max(value + direction * _step_size(knob, direction, value, settings), low), high)

@@ -1,4 +1,4 @@
-"""What is known of turning the knobs of one namespace: what helped, and what was good."""
+"""Tuning history of a namespace: which changes helped, and the last good state."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,22 +9,23 @@ from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
 from crabpath_retrievers.health.report import HealthReport, Metric
 
 BRAKE = "brake"
-"""Stands for the metric where knobs went back to what was good."""
+"""Metric name of an adjustment that goes back to the last good state."""
 
 _SAME = 1e-9
 Triple = tuple[str, str, int]
-"""Metric, knob and direction."""
+"""Metric, knob and direction (1 or -1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A knob that is turned.
+    """A change of a knob.
 
     Attributes:
-        metric: For which; ``"brake"`` where the last good state is gone back to.
-        direction: 1 is up, -1 down.
-        before, after: Its values.
-        why: In words.
+        metric: Metric that it is to improve; ``"brake"`` when going back to the last good state.
+        knob: Name of the knob.
+        direction: 1 for up, -1 for down.
+        before, after: Values of the knob.
+        why: The reason in words.
     """
 
     metric: str
@@ -36,18 +37,18 @@ class Adjustment:
 
     @property
     def triple(self) -> Triple:
-        """By what its successes are counted."""
+        """Key by which successes are counted."""
         return self.metric, self.knob, self.direction
 
 
 @dataclass(frozen=True, slots=True)
 class Good:
-    """The last known good state.
+    """The last good state of a namespace.
 
     Attributes:
-        knobs: As they were.
-        ill: Metrics out of range then.
-        learned: How often the namespace had learned.
+        knobs: Knobs at that time.
+        ill: Number of metrics out of range.
+        learned: Number of lessons that the namespace had learned.
     """
 
     knobs: Knobs
@@ -57,15 +58,15 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier looks have left.
+    """Tuning history of a namespace.
 
     Attributes:
-        evidence: Successes and failures by triple; they fade.
-        pending: What the last look turned, with how far its metric was out of range.
-        ill: Metrics out of range at the last look.
-        turn, learned: Turns and lessons of the namespace then; -1 before the first look.
-        good: The last known good state.
-        rest: Looks at which nothing is to be turned yet.
+        evidence: Discounted successes and failures by triple.
+        pending: Changes of the last run, with the distance of their metric from its range.
+        ill: Number of metrics out of range at the last run.
+        turn, learned: Turns and lessons of the namespace at the last run; -1 before the first.
+        good: The last good state.
+        rest: Number of coming runs that change nothing.
     """
 
     evidence: Mapping[Triple, tuple[float, float]] = field(default_factory=dict)
@@ -77,15 +78,16 @@ class Past:
     rest: int = 0
 
     def help_probability(self, triple: Triple) -> float:
-        """Chance that it helps: the mean of its Beta posterior, one half before it was tried."""
+        """Return the chance that a change helps: mean of Beta(1 + successes, 1 + failures)."""
         successes, failures = self.evidence.get(triple, (0.0, 0.0))
         return (1.0 + successes) / (2.0 + successes + failures)
 
     def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "Past":
-        """After seeing what became of what was turned at the last look.
+        """Return the history with the changes of the last run scored by a new report.
 
-        A success has its metric nearer to its range, and no more metrics out of theirs than
-        before; what changed nothing counts half a failure, because much takes effect slowly.
+        A change is a success if its metric is nearer to its range and no more metrics are out of
+        range than before. A change without effect counts as half a failure, since many changes
+        take effect slowly.
         """
         kept = {
             t: (s * settings.fading, f * settings.fading) for t, (s, f) in self.evidence.items()
@@ -110,21 +112,21 @@ class Past:
         learned: int,
         settings: AutotuneSettings,
     ) -> "Past":
-        """What the next look is to know.
+        """Return the history after a run.
 
         Args:
-            report: What this look has found.
-            knobs: As they were at it.
-            adjusted: What it turned.
-            learned: How often the namespace has learned.
-            settings: How long to rest after a brake.
+            report: Health report of the run.
+            knobs: Knobs before the run.
+            adjusted: Changes that the run made.
+            learned: Number of lessons that the namespace has learned.
+            settings: How many runs to rest after a brake.
         """
         number, good = len(ill(report)), self.good
         braked = any(one.metric == BRAKE for one in adjusted)
         dormant = report["dormant_pct"]
         dead = dormant.in_range is False and side(dormant) == "high"
         if good is not None and dead and knobs == good.knobs and not self.rest:
-            good = None  # it did not last
+            good = None  # the good state did not last
         if not dead and report.judged_count and (good is None or number <= good.ill):
             good = Good(knobs, number, learned)
         return replace(
@@ -140,7 +142,7 @@ class Past:
         )
 
     def to_json(self) -> str:
-        """As it is stored."""
+        """Serialise the history for the store."""
         good = self.good and [self.good.knobs.to_dict(), self.good.ill, self.good.learned]
         parts = {
             "evidence": [[*triple, *counts] for triple, counts in self.evidence.items()],
@@ -152,7 +154,7 @@ class Past:
 
     @classmethod
     def from_json(cls, text: str | None) -> "Past":
-        """The inverse of :meth:`to_json`; what cannot be read is not known."""
+        """The inverse of :meth:`to_json`; an empty history if the text cannot be read."""
         if text is None:
             return cls()
         try:
@@ -172,23 +174,23 @@ class Past:
 
 
 def ill(report: HealthReport) -> list[str]:
-    """Metrics that are out of range; those that are not judged are not."""
+    """Return the names of metrics out of range; metrics that are not judged do not count."""
     return [metric.name for metric in report.metrics if metric.in_range is False]
 
 
 def outside(metric: Metric) -> float:
-    """How far a metric is out of its range, at least 0."""
+    """Return the distance of a metric from its range, at least 0."""
     value = metric.value
     return 0.0 if value is None else max(0.0, metric.low - value, value - metric.high)
 
 
 def side(metric: Metric) -> Side:
-    """At which end it has left its range."""
+    """Return the end at which a metric has left its range."""
     return "low" if metric.value is not None and metric.value < metric.low else "high"
 
 
 def fallen(reports: Iterable[HealthReport], now: HealthReport) -> int:
-    """How many metrics were in range in the best of some reports, and are out of range now."""
+    """Count metrics in range in the best earlier report and out of range now."""
     out = set(ill(now))
     known = ({m.name for m in one.metrics if m.in_range} & out for one in reports)
     return max(map(len, known), default=0)

@@ -1,17 +1,17 @@
-"""Which knob is turned which way for a metric that has left its range; docs/autotuner.md says why.
+"""Maps each metric that has left its range to the knob changes that may help.
 
-Of each, the knob that acts most directly comes first.
+The knob that acts most directly comes first; docs/autotuner.md gives the reasons.
 """
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Side = Literal["low", "high"]
-"""At which end a metric has left its range."""
+"""The end at which a metric has left its range."""
 
 
 class Turn(NamedTuple):
-    """A knob and a direction: 1 is up, -1 down."""
+    """A knob and a direction: 1 for up, -1 for down."""
 
     knob: str
     direction: int
@@ -23,24 +23,24 @@ _STRONGER, _WEAKER = Turn("hebbian_rate", 1), Turn("hebbian_rate", -1)
 _EARLIER, _LATER = Turn("reflex", -1), Turn("reflex", 1)
 
 SIGNS: Mapping[tuple[str, Side], tuple[Turn, ...]] = {
-    # A pointer is followed when it is strong enough: let what was learned last, and grow.
+    # Edges are followed when they are strong enough: slow their decay, strengthen learning.
     ("avg_nodes_fired_per_query", "low"): (_LONGER, _STRONGER, _EASIER, _EARLIER),
     ("avg_nodes_fired_per_query", "high"): (_LATER, _WEAKER, _SHORTER, _HARDER),
-    # Joint use is what learning joins documents by.
+    # Learning connects documents that are used together.
     ("cross_file_edge_pct", "low"): (_EASIER, _LONGER),
     ("cross_file_edge_pct", "high"): (_HARDER, _SHORTER),
     ("dormant_pct", "low"): (_SHORTER, _WEAKER),
     ("dormant_pct", "high"): (_LONGER, _STRONGER),
     ("reflex_pct", "low"): (_EARLIER, _STRONGER, _LONGER),
     ("reflex_pct", "high"): (_LATER, _WEAKER, _SHORTER),
-    # Fewer nodes are entered; where exactly k documents are returned, nothing can help.
+    # Enter fewer nodes; no knob helps where exactly k documents are returned.
     ("context_compression", "high"): (_LATER, _HARDER),
     ("context_compression", "low"): (_EARLIER, _EASIER),
     ("proto_promotion_rate", "low"): (_EASIER,),
     ("proto_promotion_rate", "high"): (_HARDER,),
-    # Pieces that point at each other again do so by joint use.
+    # Parts of a split node are connected again by joint use.
     ("reconvergence_rate", "high"): (_HARDER, _SHORTER, _WEAKER),
-    # A chunk that the vector index lacks: no knob brings it back, crabpath doctor tells of it.
+    # Chunks missing in the vector index: no knob helps; crabpath doctor reports them.
     ("orphan_nodes", "high"): (),
 }
-"""Turns to try, by metric and side; metrics that cannot leave their range there are left out."""
+"""Changes to try, by metric and side; sides that a metric cannot reach are left out."""

@@ -1,4 +1,4 @@
-"""What a chain answered and which documents it says it used, in the shapes that chains return."""
+"""Finds the answer and the cited documents in the output of a chain."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,11 +32,11 @@ _MAX_DEPTH = 4
 
 
 class Answered(NamedTuple):
-    """What the output of a chain says.
+    """Answer and citations of an output.
 
     Attributes:
-        text: What was answered; None when nothing in it looks like an answer.
-        cited: Ids, sources or places of documents that it names as used, as they stand there.
+        text: The answer; None if there is none.
+        cited: Ids, sources, titles or positions of the cited documents, unchanged.
     """
 
     text: str | None = None
@@ -44,14 +44,14 @@ class Answered(NamedTuple):
 
 
 def read(output: Any, depth: int = 0) -> Answered:
-    """Answer and citations in the output of a chain, a graph, an agent or a model.
+    """Find answer and citations in the output of a chain, graph, agent or model.
 
-    Texts, messages, lists of messages, mappings (``create_retrieval_chain``, states of LangGraph),
-    pydantic models and dataclasses (structured output), and results of models.
+    Understands texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
+    of LangGraph), pydantic models and dataclasses (structured output), and results of models.
 
     Args:
-        output: As the host's callback got it.
-        depth: How far inside of it this is.
+        output: The output that the host passed to the callback.
+        depth: Depth of ``output`` in the whole output, at least 0.
     """
     if isinstance(output, str):
         return Answered(output.strip() or None)
@@ -68,7 +68,7 @@ def read(output: Any, depth: int = 0) -> Answered:
 
 
 def _parse_model_result(generations: Any, depth: int) -> Answered:
-    """The first candidate that a model gave."""
+    """Parse the first generation of a model result."""
     while isinstance(generations, (list, tuple)) and generations:
         generations = generations[0]
     message = getattr(generations, "message", None)
@@ -76,7 +76,7 @@ def _parse_model_result(generations: Any, depth: int) -> Answered:
 
 
 def _parse_messages(messages: Sequence[Any]) -> Answered:
-    """The last message, where the model said it and does not wait for a tool."""
+    """Return the text of the last message, if it is from the model and calls no tool."""
     last = messages[-1] if messages else None
     if _get_role(last) not in {"ai", "AIMessageChunk", "assistant"} or _has_tool_calls(last):
         return Answered()
@@ -103,7 +103,7 @@ def _to_fields(output: Any) -> Mapping[str, Any] | None:
 
 
 def _get_role(message: Any) -> str | None:
-    """Who speaks, in a message or in its plain form; None for what is no message."""
+    """Return the role of a message or a message dict; None for anything else."""
     if isinstance(message, Mapping):
         role = message.get("role") or message.get("type")
         return role if isinstance(role, str) and "content" in message else None
@@ -131,7 +131,7 @@ def _get_part_text(part: Any) -> str:
 
 
 def _parse_ids(value: Any) -> tuple[str | int, ...]:
-    """What a field names; whole documents are what was given, not what was used."""
+    """Return the citations in a field; whole documents are the context, not citations."""
     if isinstance(value, str):
         parts = dict.fromkeys((value.strip(), *map(str.strip, value.split(","))))
         return tuple(filter(None, parts))

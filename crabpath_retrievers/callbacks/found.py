@@ -1,4 +1,4 @@
-"""The turns behind the documents of a retriever run, and what a chain may call them."""
+"""Finds the turns behind retrieved documents, and matches citations with the documents."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from crabpath_retrievers.metadata import block_of
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A turn, as the documents that came from it tell.
+    """A turn, as recorded in the metadata of its documents.
 
     Attributes:
-        turn_id: The turn.
-        namespace: Whose it is.
-        run_id: The host's retriever run that asked.
-        place: Task of LangGraph in which it was asked; empty elsewhere.
-        names: What every document may be called: id, source, title; in rank order.
+        turn_id: Id of the turn.
+        namespace: Namespace of the turn.
+        run_id: Id of the host's retriever run.
+        place: LangGraph task of the run; empty elsewhere.
+        names: Names of each document (id, sources, title), in rank order.
     """
 
     turn_id: str
@@ -31,13 +31,13 @@ class Found:
         return tuple(names[0] for names in self.names)
 
     def select_used(self, cited: Sequence[str | int], *, places: bool) -> tuple[str, ...] | None:
-        """Ids of the documents that are cited; None when that says nothing.
+        """Return the ids of the cited documents; None if the citations say nothing.
 
-        All of them are listed by chains that list what they were given.
+        Citations of all documents say nothing: some chains list their whole context.
 
         Args:
-            cited: Ids, sources, titles or places.
-            places: Whether places of documents are meant by numbers.
+            cited: Ids, sources, titles or positions.
+            places: Whether numbers may be positions of documents.
         """
         wanted = {str(item) for item in cited}
         ids = {names[0] for names in self.names if wanted.intersection(names)}
@@ -48,7 +48,7 @@ class Found:
         return tuple(name for name in self.ids if name in ids)
 
     def _find_at_positions(self, numbers: Iterable[str | int]) -> list[str]:
-        """Documents at places: counted from 0 or from 1, where the numbers themselves tell."""
+        """Return documents at positions, if it is clear whether they count from 0 or from 1."""
         given, count = {int(number) for number in numbers}, len(self.names)
         if 0 in given and max(given) < count:
             return [self.names[number][0] for number in given]
@@ -58,7 +58,7 @@ class Found:
 
 
 def found(documents: Any, run_id: str, place: str) -> list[Found]:
-    """The turns of what a retriever returned; none where they are not CrabPath's."""
+    """Find the turns of retrieved documents; none if another retriever returned them."""
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}
@@ -78,7 +78,7 @@ def found(documents: Any, run_id: str, place: str) -> list[Found]:
 
 
 def found_in(state: Any) -> list[Found]:
-    """The turns of the documents that stand in the state of a graph, or in its messages."""
+    """Find the turns of documents in the state of a graph, or in its messages."""
     if not isinstance(state, Mapping):
         return []
     lists = [value for value in state.values() if isinstance(value, list)]

@@ -1,4 +1,4 @@
-"""``CrabPathCallbackHandler``: LangChain tells it what becomes of a chain, and it learns."""
+"""``CrabPathCallbackHandler``: turns the events of LangChain runs into feedback."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ KEEP_SECONDS = 86_400.0
 
 
 class _Handler:
-    """What both handlers do; LangChain's events are in the classes below."""
+    """Common part of both handlers; LangChain's events are in the classes below."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class _Handler:
         most_runs: int = MOST_RUNS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
-        """Learn in the memory of ``source``.
+        """Record feedback in the memory of ``source``.
 
         Args:
             source: A ``CrabPathRetriever``, or its memory.
-            policy: What counts as an outcome; None for ``OutcomePolicy()``.
-            answer: Finds the answer in the output of a chain; None knows the common shapes.
-            on_receipt: Told of every feedback and its receipt, in the thread that recorded it.
-            most_runs: Chains that are remembered at most, at least 1.
-            keep_seconds: For how long, above 0.
+            policy: Which events count as feedback; None for ``OutcomePolicy()``.
+            answer: Finds the answer in the output of a chain; None handles common formats.
+            on_receipt: Called with every feedback and its receipt, in the recording thread.
+            most_runs: Largest number of chains to remember, at least 1.
+            keep_seconds: How long to remember a chain, in seconds, above 0.
 
         Raises:
-            InvalidInputError: An argument cannot be used.
+            InvalidInputError: An argument is not valid.
         """
         super().__init__()
         scribe = Scribe(memory_of(source), on_receipt)
@@ -58,23 +58,23 @@ class _Handler:
         thread_id: str | None = None,
         **fields: Any,
     ) -> list[Receipt]:
-        """Tell what would have been right; it becomes a note, and what was used is blamed.
+        """Correct an answer: the correction becomes a note, and the used documents are blamed.
 
         Args:
-            text: What is right.
-            run_id: Run of the chain or of the retriever, or a turn id.
-            thread_id: Instead: the last run of this thread.
+            text: The right answer.
+            run_id: Run id of the chain or of the retriever, or a turn id.
+            thread_id: Instead of ``run_id``: the last run of this thread.
             fields: ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and ``user`` of
                 :class:`~crabpath_retrievers.outcome.Feedback`. Give ``namespace`` where ids come
-                from users: what belongs to somebody else is then refused.
+                from users: feedback for turns of other namespaces is then refused.
 
         Returns:
             One receipt for every turn of the run.
 
         Raises:
-            InvalidInputError: An argument cannot be used.
-            NotFoundError: There is no such run.
-            StoreError: It could not be kept.
+            InvalidInputError: An argument is not valid.
+            NotFoundError: The run is not known.
+            StoreError: The feedback could not be stored.
         """
         return self._record_statement(
             {"correction": text, "run_id": run_id, "thread_id": thread_id, **fields}
@@ -89,13 +89,13 @@ class _Handler:
         thread_id: str | None = None,
         **fields: Any,
     ) -> list[Receipt]:
-        """Tell how good a run was, in [0, 1]; as :meth:`correct` otherwise.
+        """Score a run in [0, 1]; otherwise as :meth:`correct`.
 
         Args:
-            score: 0 is a failure, 1 a success; True and False do as well.
-            key: What was scored; the same key again changes nothing.
-            run_id: Run of the chain or of the retriever, or a turn id.
-            thread_id: Instead: the last run of this thread.
+            score: 0 for a failure, 1 for a success; True and False are accepted.
+            key: Name of the score; repeating a key changes nothing.
+            run_id: Run id of the chain or of the retriever, or a turn id.
+            thread_id: Instead of ``run_id``: the last run of this thread.
             fields: As for :meth:`correct`; ``source="human"`` for a user's thumb.
         """
         about = {"run_id": run_id, "thread_id": thread_id, **fields}
@@ -110,9 +110,9 @@ class _Handler:
         return await asyncio.to_thread(self.score, score, **fields)
 
     def on_interrupt(self, event: Any) -> None:
-        """A graph waits at a breakpoint.
+        """Handle a graph that waits at a breakpoint.
 
-        LangGraph calls it where its ``GraphCallbackHandler`` is a base of the handler as well.
+        LangGraph calls it if its ``GraphCallbackHandler`` is a base class of the handler, too.
         """
         self._listener.runs.pause(str(event.run_id))
 
@@ -124,7 +124,7 @@ class _Handler:
 
 
 def _make_handler(event: Callable[..., list[Feedback]]) -> Any:
-    """A method that hands an event to the listener, and records what follows."""
+    """Make a callback that passes an event to the listener and records its feedback."""
 
     def handle(self: _Handler, *given: Any, **about: Any) -> None:
         self._record(event(self._listener, *given, **about))
@@ -144,7 +144,7 @@ def _make_async_handler(event: Callable[..., list[Feedback]]) -> Any:
 
 
 class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
-    """Learns from what becomes of chains that use a ``CrabPathRetriever``.
+    """Records feedback from the events of chains that use a ``CrabPathRetriever``.
 
     ::
 
@@ -153,8 +153,8 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
         handler.correct("It was Paris.", run_id=run_id)
 
     Works in sync and async chains, where LangChain calls it in threads, and in LangGraph. Safe to
-    share between threads. It never breaks a chain: LangChain logs what fails here. What counts is
-    said by :class:`OutcomePolicy`.
+    share between threads. It never breaks a chain: LangChain logs its errors. The
+    :class:`OutcomePolicy` defines which events count.
     """
 
     on_chain_start = on_tool_start = _make_handler(Listener.on_start)
@@ -168,7 +168,7 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
 
 
 class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
-    """As :class:`CrabPathCallbackHandler`, for async chains alone: it needs no thread per event."""
+    """As :class:`CrabPathCallbackHandler`, for async chains only, without a thread per event."""
 
     on_chain_start = on_tool_start = _make_async_handler(Listener.on_start)
     on_retriever_start = on_llm_start = on_chat_model_start = _make_async_handler(Listener.on_start)
@@ -179,6 +179,6 @@ class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     on_tool_error = _make_async_handler(Listener.on_tool_error)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """A chain says what became of it, or of another one, which may be looked up."""
+        """Handle feedback that a chain sends for itself or, after a look-up, for another run."""
         due = await asyncio.to_thread(self._listener.on_custom_event, name, data, run_id=run_id)
         await asyncio.to_thread(self._record, due)

@@ -1,4 +1,4 @@
-"""What LangSmith's client raises, in words that say what to do."""
+"""Translates errors of LangSmith's client."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,14 +15,14 @@ _MAX_CHARS = 300
 
 @contextmanager
 def translated(project: str | None = None) -> Iterator[None]:
-    """Raise what LangSmith's client raises as errors of this library.
+    """Translate errors of LangSmith's client to errors of this library.
 
     Args:
-        project: The project that is asked for, for the message.
+        project: Name of the requested project, for the message.
 
     Raises:
-        ConfigurationError: The key is refused.
-        NotFoundError: There is no such project.
+        ConfigurationError: LangSmith refuses the API key.
+        NotFoundError: The project does not exist.
         ServiceError: LangSmith failed or cannot be reached.
     """
     try:

@@ -1,4 +1,4 @@
-"""Feedback that people and evaluators gave in LangSmith, learned from here."""
+"""Pulls feedback of people and evaluators from LangSmith."""
 
 import json
 import logging
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 class Pulled(NamedTuple):
-    """What became of the feedback of a project.
+    """Result of a pull: numbers of feedback records.
 
     Attributes:
-        learned: Feedback about turns that was learned from, or waits for it.
-        refused: That cannot be learned from, such as about turns that were learned from before.
-        known: That was pulled before.
+        learned: Applied, or waiting to be applied.
+        refused: Refused, for example because the turn was learned from before.
+        known: Pulled before.
         unmatched: Given to runs in which this memory retrieved nothing.
         unusable: Without a score in [0, 1] and without a correction.
     """
@@ -50,24 +50,24 @@ def pull(
     policy: OutcomePolicy | None = None,
     namespace: str | None = None,
 ) -> Pulled:
-    """Learn from the feedback of a LangSmith project; what was pulled before changes nothing.
+    """Record the feedback of a LangSmith project; feedback pulled before changes nothing.
 
-    A feedback counts for the turn of its run; else for all turns of its trace. What CrabPath
-    itself pushed is left out.
+    Feedback counts for the turn of its run, else for all turns of its trace. Feedback that
+    CrabPath itself pushed is skipped.
 
     Args:
         client: LangSmith's client.
-        memory: What learns: a :class:`CrabPath`.
+        memory: The memory that learns, a :class:`CrabPath`.
         project: Name of the project.
-        since: Only feedback that was created then or later; without zone it is meant as UTC.
+        since: Earliest creation time of the feedback; UTC if it has no time zone. None for all.
         policy: Which keys count, and how much.
-        namespace: Whose turns may learn; feedback for others is refused. None for all.
+        namespace: Only feedback for turns of this namespace is recorded; None for all.
 
     Raises:
         ConfigurationError: LangSmith refuses the key.
-        NotFoundError: There is no such project.
-        ServiceError: LangSmith failed or cannot be reached; what was learned until then stays, and
-            pulling again goes on from there.
+        NotFoundError: The project does not exist.
+        ServiceError: LangSmith failed or cannot be reached; feedback recorded until then stays,
+            and pulling again continues from there.
         StoreError: The memory failed.
     """
     pulling = _Pull(client, memory, policy or OutcomePolicy(), namespace)
@@ -75,12 +75,12 @@ def pull(
 
 
 def connected() -> "Client":
-    """LangSmith's client, by LANGSMITH_ENDPOINT and LANGSMITH_API_KEY, for reading alone."""
+    """Make a LangSmith client for reading, from LANGSMITH_ENDPOINT and LANGSMITH_API_KEY."""
     import warnings
 
     from langsmith import Client
 
-    with warnings.catch_warnings():  # without a key LangSmith itself answers what is wrong
+    with warnings.catch_warnings():  # without a key, LangSmith itself reports the error
         warnings.simplefilter("ignore")
         return Client(auto_batch_tracing=False)
 
@@ -96,7 +96,7 @@ class _Pull:
         self._traces: dict[str, list[Turn]] = {}
 
     def run(self, project: str, since: datetime | None) -> Pulled:
-        """Pull all of a project."""
+        """Pull the feedback of a project."""
         if not self._policy.langsmith.on:
             return Pulled()
         with translated(project):
@@ -107,12 +107,12 @@ class _Pull:
         return Pulled(*(found.count(name) for name in Pulled._fields))
 
     def _list_feedback(self, since: datetime | None) -> Iterator[Any]:
-        """Feedback of the project, by its keys, oldest first."""
+        """Yield the feedback of the project that counts, oldest first."""
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
             about["min_created_at"] = since.isoformat()
         with translated():
-            # All of it before anything is learned: learning may take longer than a page is valid.
+            # List everything first: learning may take longer than a page token is valid.
             keys = [*self._policy.feedback_keys]
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
         for given in sorted(listed, key=lambda item: str(_to_utc(item.created_at))):
@@ -121,7 +121,7 @@ class _Pull:
                 yield given
 
     def _learn(self, given: Any) -> list[str]:
-        """What became of one: a name of :class:`Pulled` for each turn that it is about."""
+        """Record one feedback, and return a field name of :class:`Pulled` for each of its turns."""
         try:
             outcome = outcome_of(given, self._policy)
             about = [] if outcome is None else self._make_feedback(given, outcome)
@@ -154,7 +154,7 @@ class _Pull:
         ]
 
     def _find_trace_turns(self, given: Any) -> list[Turn]:
-        """Turns of all retrievers of the trace in which feedback was given."""
+        """Find the turns of all retriever runs in the trace of a feedback."""
         trace = given.trace_id or given.run_id
         if trace is None:
             return []
@@ -167,9 +167,9 @@ class _Pull:
         return self._traces[name]
 
     def _list_retriever_runs(self, trace: str) -> Iterator[str]:
-        """Ids of the retriever runs of a trace.
+        """Yield the ids of the retriever runs of a trace.
 
-        Not by ``list_runs``, which the client is about to lose, and what follows it is async.
+        Uses the HTTP API: ``list_runs`` is deprecated, and its successor is async.
         """
         body = {"session": [self._project], "trace": trace, "run_type": "retriever"}
         query: dict[str, Any] = {**body, "select": ["id"]}
@@ -185,8 +185,10 @@ class _Pull:
 
     def _record(self, turn: Turn, feedback: Feedback) -> str:
         if self._namespace not in (None, turn.namespace):
-            # Not even kept: its id stays free for a pull in the name of whose turn it is.
-            _log.warning("%s is no feedback of namespace %r", feedback.feedback_id, self._namespace)
+            # Not stored: its id stays free for a pull for the namespace of the turn.
+            _log.warning(
+                "%s is not feedback for namespace %r", feedback.feedback_id, self._namespace
+            )
             return "refused"
         if self._store.history.feedback(feedback.feedback_id) is not None:
             return "known"

@@ -1,4 +1,4 @@
-"""What was learned, shown in LangSmith as feedback on the run that retrieved."""
+"""Pushes applied feedback to LangSmith, as feedback on the retriever run."""
 
 import logging
 import uuid
@@ -19,38 +19,38 @@ _log = logging.getLogger(__name__)
 
 
 class LangSmithPush:
-    """Gives LangSmith what a memory learns: pass it as ``on_receipt`` of a callback handler.
+    """Pushes applied feedback to LangSmith: pass it as ``on_receipt`` of a callback handler.
 
     The score is ``(outcome + 1) / 2``, under the key ``crabpath_outcome``, on the retriever's run.
-    It is sent by a thread of its own, so that no chain waits; what cannot be sent is logged.
+    A separate thread sends it, so that no chain waits; errors are logged.
     """
 
     def __init__(self, client: "Client", memory: Learns, project: str | None = None) -> None:
-        """Send what ``memory`` learned with ``client``.
+        """Push feedback of ``memory`` with ``client``.
 
         Args:
             client: LangSmith's client.
-            memory: What has the turns: a :class:`CrabPath`.
-            project: Project in which the runs are; LangSmith wants to know it from now on.
+            memory: The memory with the turns, a :class:`CrabPath`.
+            project: Name of the project of the runs; newer LangSmith servers require it.
         """
         self._client, self._memory, self._project = client, memory, project
         self._project_id: Any = None
         self._sending = ThreadPoolExecutor(1, thread_name_prefix="crabpath-langsmith")
 
     def __call__(self, feedback: Feedback, receipt: Receipt) -> None:
-        """Send feedback that was applied, soon."""
+        """Send applied feedback in the background."""
         if receipt.status == "applied":
             self._sending.submit(self._push_logging_errors, feedback)
 
     def push(self, feedback: Feedback) -> uuid.UUID | None:
-        """Send feedback now; the same again changes nothing.
+        """Send feedback now; sending it again changes nothing.
 
         Returns:
-            Its id in LangSmith; None when it came from there.
+            Its id in LangSmith; None if it came from LangSmith.
 
         Raises:
-            NotFoundError: Its turn is not known, or no run of LangChain asked; or there is no such
-                project.
+            NotFoundError: Its turn or the project does not exist, or the turn has no LangChain
+                run.
             ConfigurationError: LangSmith refuses the key.
             ServiceError: LangSmith failed or cannot be reached.
         """
@@ -58,7 +58,7 @@ class LangSmithPush:
             return None
         turn = self._memory.store.turns.get(str(feedback.turn_id), namespace=feedback.namespace)
         if turn.run_id is None:
-            msg = f"turn {turn.id!r} was asked by no run of LangChain: there is nothing to tell"
+            msg = f"turn {turn.id!r} has no LangChain run: there is no run to attach feedback to"
             raise NotFoundError(msg)
         pushed = uuid.uuid5(uuid.NAMESPACE_URL, f"crabpath:{feedback.feedback_id}")
         about: dict[str, Any] = {MARK: feedback.feedback_id, "source": feedback.source}
@@ -76,7 +76,7 @@ class LangSmithPush:
         return pushed
 
     def close(self) -> None:
-        """Wait until everything is sent."""
+        """Wait until all feedback is sent."""
         self._sending.shutdown(wait=True)
 
     def _find_project(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a feedback of LangSmith says: its score, and what it says would have been right."""
+"""Converts LangSmith feedback: its score, and its correction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,10 +7,10 @@ from crabpath_retrievers.outcome import Feedback, RewardSource
 from crabpath_retrievers.outcome_policy import OutcomePolicy
 
 KEY = "crabpath_outcome"
-"""Key of the feedback that CrabPath gives to LangSmith."""
+"""Key of the feedback that CrabPath pushes to LangSmith."""
 
 MARK = "crabpath"
-"""Where such feedback says so, in the metadata of its source."""
+"""Key in the source metadata of such feedback."""
 
 _DOCUMENTS = ("document_ids", "documents", "ids", "used")
 _TEXTS = ("correction", "text", "answer", "output", "value")
@@ -18,10 +18,10 @@ _MODELS = {"model", "auto_eval"}
 
 
 class Right(NamedTuple):
-    """What would have been right.
+    """The right answer in a correction.
 
     Attributes:
-        text: In words.
+        text: The answer in words; None without one.
         documents: Ids of the right documents.
     """
 
@@ -30,7 +30,7 @@ class Right(NamedTuple):
 
 
 def right(correction: object) -> Right:
-    """What a correction says: a text, or a mapping with a text or with ids of documents."""
+    """Parse a correction: a text, or a mapping with a text or with ids of documents."""
     if isinstance(correction, str):
         return Right(correction.strip() or None)
     if not isinstance(correction, Mapping):
@@ -42,10 +42,10 @@ def right(correction: object) -> Right:
 
 
 def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
-    """The outcome of a feedback, in [-1, 1]; None when it says nothing that can be learned from.
+    """Return the outcome of a feedback, in [-1, 1]; None without a score or correction.
 
     Raises:
-        InvalidInputError: Its score is outside [0, 1].
+        InvalidInputError: The score is outside [0, 1].
     """
     if given.score is not None:
         return policy.langsmith.convert_score(given.score)
@@ -53,7 +53,7 @@ def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
 
 
 def is_ours(given: Any) -> bool:
-    """Whether CrabPath gave it."""
+    """Whether CrabPath pushed the feedback."""
     metadata = getattr(given.feedback_source, "metadata", None)
     return given.key == KEY or (isinstance(metadata, Mapping) and MARK in metadata)
 
@@ -66,17 +66,17 @@ def about_turn(
     policy: OutcomePolicy,
     **fields: Any,
 ) -> Feedback:
-    """The feedback for one turn.
+    """Make the feedback for one turn.
 
-    Right documents that the turn returned are learned as used in a success, whatever the answer
-    was worth; where it returned none of them, it failed.
+    If the correction names documents, those that the turn returned count as used in a success,
+    whatever the score; if it returned none of them, the turn failed.
 
     Args:
-        given: As LangSmith gave it.
-        turn_id: The turn.
-        returned: Ids of the documents that it returned.
-        outcome: What its score says.
-        policy: Who is thought to say so.
+        given: Feedback from LangSmith.
+        turn_id: Id of the turn.
+        returned: Ids of the documents that the turn returned.
+        outcome: Outcome of the score, in [-1, 1].
+        policy: Reward sources and outcomes.
         fields: ``feedback_id`` and ``namespace``.
     """
     said = right(given.correction)

@@ -1,4 +1,4 @@
-"""From what is said of a chain to feedback about its turns: the most specific counts."""
+"""Makes feedback about the turns of a chain from its most specific signal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from crabpath_retrievers.outcome_policy import rank
 
 
 def most_specific(signals: Iterable[Signal]) -> Signal | None:
-    """The one that counts; of several that are equally specific, the last."""
+    """Return the most specific signal, the last one of several; None without signals."""
     found = None
     for signal in signals:
         if found is None or rank(signal.kind) <= rank(found.kind):
@@ -19,14 +19,14 @@ def most_specific(signals: Iterable[Signal]) -> Signal | None:
 
 
 def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[Feedback]:
-    """Feedback about every turn of a chain.
+    """Make feedback about every turn of a chain.
 
-    A correction becomes a note for the latest of them; of the others only the outcome is told.
+    A correction becomes a note of the latest turn; the other turns get the outcome only.
 
     Args:
         root: The chain.
-        signal: What is said of it; None for nothing.
-        only: The turn that is meant, or its retriever run; None for all.
+        signal: The signal that counts; None for no feedback.
+        only: Id of a turn or of its retriever run; None for all turns.
     """
     turns = [t for t in root.turns.values() if only in {None, t.turn_id, t.run_id}]
     if signal is None:

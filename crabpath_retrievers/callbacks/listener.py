@@ -1,4 +1,4 @@
-"""What the events of a chain come to. Both handlers, sync and async, listen with it."""
+"""Converts the events of chains to feedback, for the sync and the async handler."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -21,15 +21,16 @@ Read = Callable[[Any], str | None]
 
 
 class Listener:
-    """Follows chains, and says what is to be recorded.
+    """Follows chains, and returns the feedback to record.
 
-    Its first methods take what LangChain's events give. Only ``told`` and ``about`` may block.
+    Methods ``on_*`` take the arguments of LangChain's events. Only ``on_custom_event`` and
+    ``feedback_about`` may read the store, and so block.
     """
 
     def __init__(
         self, scribe: Scribe, policy: OutcomePolicy, runs: Runs, answer: Read | None
     ) -> None:
-        """Follow chains by ``policy``; ``answer`` finds the answer in an unusual output."""
+        """Count events by ``policy``; ``answer`` finds the answer in an unusual output."""
         self.scribe, self.policy, self.runs = scribe, policy, runs
         self._answer = answer
 
@@ -43,37 +44,37 @@ class Listener:
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> list[Feedback]:
-        """A run of any kind starts."""
+        """Handle the start of a run of any kind."""
         parent = None if parent_run_id is None else str(parent_run_id)
         self.runs.start(str(run_id), parent, metadata, given)
         return []
 
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A retriever ends."""
+        """Handle the end of a retriever."""
         self.runs.add_documents(str(run_id), documents)
         return self._finish(str(run_id), None)
 
     def on_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A chain or a tool ends."""
+        """Handle the end of a chain or a tool."""
         return self._finish(str(run_id), output)
 
     def on_llm_end(self, output: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A model ends; where it streamed, it did so to its end."""
+        """Handle the end of a model; a streamed answer is complete."""
         return self._finish(str(run_id), output, streamed=True)
 
     def on_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A run fails that is no tool's."""
+        """Handle the error of a run, except a tool."""
         return self._fail(str(run_id), error, "chain_error")
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A tool fails, whatever the chain makes of it."""
+        """Handle the error of a tool, whether or not the chain fails, too."""
         return self._fail(str(run_id), error, "tool_error")
 
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> list[Feedback]:
-        """A chain says what became of it, or of another one that it names.
+        """Handle feedback that a chain sends as a custom event, for itself or a named run.
 
         Raises:
-            InvalidInputError: It says nothing that can be learned from.
+            InvalidInputError: The data is not valid feedback.
             NotFoundError: The run is not known.
         """
         if name != EVENT:
@@ -86,11 +87,11 @@ class Listener:
         return []
 
     def feedback_about(self, data: Mapping[str, Any]) -> list[Feedback]:
-        """What is said of a run, a thread or a turn that is named; it may read the store.
+        """Make the feedback about a named run, thread or turn; may read the store.
 
         Raises:
-            InvalidInputError: It says nothing that can be learned from, or not of what.
-            NotFoundError: What it names is not known.
+            InvalidInputError: The data is not valid feedback, or names no single run.
+            NotFoundError: The named run, thread or turn is not known.
         """
         signal = most_specific(said(data, self.policy))
         named = {name: str(data[name]) for name in ABOUT if data.get(name) is not None}
@@ -117,7 +118,7 @@ class Listener:
             return []
         root.answered = self._parse_output(output)
         if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
-            # Another process may have retrieved; the state of a graph has what it found.
+            # Another process may have retrieved: the state of the graph has the documents.
             root.turns = {turn.turn_id: turn for turn in found_in(output)}
         if root.answered.text:
             root.signals += seen("silent_success", self.policy)
@@ -138,9 +139,9 @@ class Listener:
         return self._collect_feedback(root, counts=counts)
 
     def _collect_feedback(self, root: Root, *, counts: bool) -> list[Feedback]:
-        """What a chain that ended teaches.
+        """Make the feedback for a chain that ended.
 
-        What somebody said counts in any case; what was only seen once the chain is complete.
+        Explicit signals always count, observed ones only if the chain is complete.
         """
         explicit = [signal for signal in root.signals if signal.explicit]
         chosen = most_specific(root.signals if counts and not root.paused else explicit)
@@ -150,7 +151,7 @@ class Listener:
         if not root.turns and explicit:
             about = self.runs.find_last(root.thread or "") or root
             if not about.turns:
-                _log.warning("nothing was retrieved in run %s: its feedback is lost", root.id)
+                _log.warning("run %s retrieved nothing: its feedback is dropped", root.id)
         self.runs.keep(root)
         return lessons(about, chosen)
 

@@ -1,4 +1,4 @@
-"""Recording feedback so that the more specific takes the place of the less specific."""
+"""Records feedback; more specific feedback replaces less specific feedback."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -17,22 +17,22 @@ Told = Callable[[Feedback, Receipt], object]
 
 
 class Scribe:
-    """Records what chains taught. Every method may block."""
+    """Records the feedback of chains. Every method may block."""
 
     def __init__(self, memory: Learns, told: Told | None = None) -> None:
-        """Record in ``memory``, and tell ``told`` of every receipt."""
+        """Record in ``memory``, and call ``told`` with every feedback and receipt."""
         self.memory, self._on_receipt = memory, told
 
     def record(self, given: Iterable[Feedback]) -> list[Receipt]:
-        """Record feedback; what is less specific and was learned from the same turn is undone.
+        """Record feedback; less specific feedback about the same turn is undone.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The feedback could not be stored.
         """
         return [self._record_one(feedback) for feedback in given]
 
     def find_stored_turn(self, name: str) -> Root | None:
-        """A turn that no handler remembers, by its id or its retriever run; None without one."""
+        """Find a turn in the store by its id or its retriever run; None if there is none."""
         logged = self.memory.store.turns.find(storable(name))
         if logged is None:
             return None
@@ -47,7 +47,7 @@ class Scribe:
         return receipt
 
     def _notify(self, feedback: Feedback, receipt: Receipt) -> None:
-        """Tell who wants to know; what fails there must not lose the feedback that follows."""
+        """Call ``on_receipt``; its errors must not lose the feedback that follows."""
         if self._on_receipt is None:
             return
         try:
@@ -57,10 +57,10 @@ class Scribe:
 
 
 def memory_of(source: object) -> CrabPath:
-    """The memory of a retriever, or the memory itself.
+    """Return the memory of a retriever, or the memory itself.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: ``source`` is neither.
     """
     memory = getattr(source, "memory", source)
     if isinstance(memory, CrabPath):

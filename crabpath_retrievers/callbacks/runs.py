@@ -1,4 +1,4 @@
-"""Which retrievals belong to which run of a chain: bookkeeping only, nothing is learned here."""
+"""Keeps track of runs: which retrievals belong to which chain."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ _PLACE = "langgraph_checkpoint_ns"
 
 
 class Run(NamedTuple):
-    """A run that was seen to start."""
+    """A run that has started: its chain, its LangGraph task, and whether its output streams."""
 
     root: "Root"
     place: str
@@ -26,20 +26,20 @@ class Run(NamedTuple):
 
 @dataclass(slots=True)
 class Root:
-    """A run of a chain, with all that happened below it.
+    """A run of a chain, with all runs below it.
 
     Attributes:
         id: Run id of the topmost run that the handler saw.
-        thread: Conversation that it belongs to, if it has one.
-        since: When it started, on the monotonic clock.
-        turns: Its turns by id, in the order in which they were asked.
-        signals: What was said of it so far.
-        open: Runs below it, and itself, that have not ended.
-        streams: Whether its output was read while it came.
-        streamed: Whether a part of it was seen to stream to its end.
-        paused: Whether a person was asked, and it may go on under another run id.
-        resumed: Whether it goes on from there.
-        answered: What it answered.
+        thread: Conversation that it belongs to, if any.
+        since: Start time on the monotonic clock, in seconds.
+        turns: Turns by id, in order.
+        signals: Signals so far.
+        open: Ids of its runs, itself included, that have not ended.
+        streams: Whether its output is streamed.
+        streamed: Whether a part of the stream was complete.
+        paused: Whether it waits for a person and may continue under another run id.
+        resumed: Whether it continues a paused run.
+        answered: Its answer and citations.
         aliases: Run ids that it had before it was paused.
     """
 
@@ -58,21 +58,21 @@ class Root:
 
     @property
     def complete(self) -> bool:
-        """Whether its output was read to the end, as far as can be seen."""
+        """Whether all its runs ended and its stream, if any, was complete."""
         return not self.open and (self.streamed or not self.streams)
 
 
 class Runs:
-    """Runs that go on, and the last ones that ended. Safe to use from several threads.
+    """Open chains and the last ones that ended. Safe to use from several threads.
 
-    Nothing is kept for longer than ``seconds``, nor more than ``most`` runs of either.
+    At most ``most`` chains of either kind are kept, each for at most ``seconds``.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
-        """Keep ``most`` chains at most, each for ``seconds``.
+        """Keep at most ``most`` chains, each for at most ``seconds``.
 
         Raises:
-            InvalidInputError: It is nothing that could be kept.
+            InvalidInputError: ``most`` is below 1, or ``seconds`` is not above 0.
         """
         if most < 1 or not seconds > 0:
             msg = f"keep at least 1 run for more than 0 seconds, not {most!r} for {seconds!r}"
@@ -82,13 +82,13 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._going: OrderedDict[str, Root] = OrderedDict()
         self._ended: OrderedDict[str, Root] = OrderedDict()
-        self._by_name: dict[str, Root] = {}  # ended ones by run ids and turn ids
-        self._threads: dict[str, Root] = {}  # the last ended one of each thread
+        self._by_name: dict[str, Root] = {}  # ended chains by run ids and turn ids
+        self._threads: dict[str, Root] = {}  # last ended chain of each thread
 
     def start(
         self, run_id: str, parent: str | None, metadata: Mapping[str, Any] | None, given: Any
     ) -> None:
-        """A run starts."""
+        """Add a run that starts."""
         about = metadata or {}
         place = str(about.get(_PLACE) or "")
         streams = _is_streaming(given)
@@ -96,7 +96,7 @@ class Runs:
             above = self._runs.get(parent) if parent else None
             root = above.root if above else self._start_chain(run_id, about, given, streams=streams)
             if place and above and place != above.place:
-                # A task of a graph begins, perhaps anew: only its last attempt counts.
+                # A task of a graph starts, perhaps as a retry: only its last attempt counts.
                 root.turns = {t: turn for t, turn in root.turns.items() if turn.place != place}
             if root.thread is None:
                 root.thread = _find_thread(about)
@@ -104,7 +104,7 @@ class Runs:
             self._runs[run_id] = Run(root, place, streams)
 
     def add_documents(self, run_id: str, documents: Any) -> None:
-        """A retriever run returned documents."""
+        """Add the turns of the documents that a retriever run returned."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -112,7 +112,7 @@ class Runs:
                     run.root.turns.setdefault(turn.turn_id, turn)
 
     def add_signals(self, run_id: str, *signals: Signal) -> bool:
-        """Something is said of the chain of a run that goes on; False where there is none."""
+        """Add signals to the chain of an open run; False if the run is not known."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -120,14 +120,14 @@ class Runs:
             return run is not None
 
     def pause(self, run_id: str) -> None:
-        """The chain of a run waits for a person."""
+        """Mark the chain of a run as waiting for a person."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.root.paused = True
 
     def end(self, run_id: str, *, streamed: bool = False) -> Root | None:
-        """A run ends; the whole chain is returned when it ends with it, and may be changed."""
+        """End a run; return its chain, which the caller may change, if it ends with the run."""
         with self._lock:
             run = self._runs.pop(run_id, None)
             if run is None:
@@ -141,7 +141,7 @@ class Runs:
             return root
 
     def keep(self, root: Root) -> None:
-        """Keep a chain that ended, for what is said of it later."""
+        """Keep an ended chain for later feedback."""
         with self._lock:
             if root.turns:
                 self._ended[root.id] = root
@@ -151,28 +151,28 @@ class Runs:
             self._expire(self._ended, self._forget_ended)
 
     def find_ended(self, name: str) -> Root | None:
-        """The chain that ended with this run id, retriever's run id or turn id."""
+        """Find an ended chain by its run id, a retriever's run id or a turn id."""
         with self._lock:
             return self._by_name.get(name)
 
     def find_last(self, thread: str) -> Root | None:
-        """The chain of a thread that ended last."""
+        """Find the last ended chain of a thread."""
         with self._lock:
             return self._threads.get(thread)
 
     def find_open(self, run_id: str) -> Root | None:
-        """The chain of a run that goes on."""
+        """Find the chain of an open run."""
         with self._lock:
             run = self._runs.get(run_id)
             return None if run is None else run.root
 
     @property
     def retention(self) -> str:
-        """What is kept, in words."""
+        """Describe how many chains are kept, and for how long."""
         return f"{self._seconds:g} seconds, the last {self._most} of them"
 
     def __len__(self) -> int:
-        """How many runs go on."""
+        """Number of open runs."""
         with self._lock:
             return len(self._runs)
 
@@ -223,8 +223,8 @@ def _find_thread(about: Mapping[str, Any]) -> str | None:
 
 
 def _is_streaming(given: Any) -> bool:
-    """Whether LangChain starts what is read while it comes: its input is not known yet."""
-    # Compared as a whole, an input with arrays in it would raise.
+    """Whether a run streams: LangChain starts it before its input is known."""
+    # Comparing the whole input would raise if it contains arrays.
     return isinstance(given, dict) and [*given] == ["input"] and _is_empty(given["input"])
 
 
@@ -233,5 +233,5 @@ def _is_empty(text: Any) -> bool:
 
 
 def _is_resuming(given: Any) -> bool:
-    """Whether a graph goes on, rather than that something new is asked."""
+    """Whether a graph resumes a paused run."""
     return given is None or getattr(given, "resume", None) is not None

@@ -1,4 +1,4 @@
-"""What is said of a chain, before it is known which of it counts."""
+"""Signals about a chain, from which the most specific one becomes feedback."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from crabpath_retrievers.outcome import RewardSource, learnable
 from crabpath_retrievers.outcome_policy import SEEN, Kind, OutcomePolicy
 
 EVENT = "crabpath_feedback"
-"""Name of the custom event by which a chain says what became of it."""
+"""Name of the custom event by which a chain sends feedback."""
 
 ABOUT = ("run_id", "thread_id", "turn_id")
 _FIELDS = ("used", "unused", "answer", "source", "namespace", "user")
@@ -19,13 +19,13 @@ _ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *ABOUT}
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Something that is said of a chain.
+    """A signal about a chain.
 
     Attributes:
-        kind: What kind of event it is.
-        outcome: z in [-1, 1].
-        source: Who says so.
-        key: What tells it from others of its kind; the same again changes nothing.
+        kind: Kind of the event.
+        outcome: Outcome in [-1, 1].
+        source: Reward source.
+        key: Distinguishes signals of one kind; repeating a key changes nothing.
         correction, used, unused, answer, namespace, user: As in
             :class:`~crabpath_retrievers.outcome.Feedback`.
     """
@@ -43,46 +43,47 @@ class Signal:
 
     @property
     def explicit(self) -> bool:
-        """Whether somebody said it, rather than that it was seen."""
+        """Whether a person or program stated it; otherwise it was observed."""
         return self.kind not in SEEN
 
     def feedback_id(self, turn_id: str, owner: str) -> str:
-        """The same for the same signal about the same turn of ``owner``, a namespace.
+        """Return the id of the feedback: equal for the same signal about the same turn.
 
-        That of another namespace is part of it: nobody can use up the id of another one's turn.
+        The id contains the namespace of the signal if it is not ``owner``, the namespace of the
+        turn: so nobody can occupy the id of feedback for another namespace.
         """
         other = self.namespace is not None and self.namespace != owner
         return event_id(self.kind, turn_id, f"{self.key}\0{self.namespace}" if other else self.key)
 
 
 def seen(kind: Kind, policy: OutcomePolicy) -> list[Signal]:
-    """What a seen event says: nothing, where the policy does not count it."""
+    """Make the signal of an observed event; none if the policy does not count it."""
     rule = policy.rule(kind)
     return [Signal(kind, rule.outcome, rule.source)] if rule.on else []
 
 
 def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
-    """What a host says of a chain; nothing, where the policy does not count it.
+    """Parse feedback of a host about a chain; no signal if the policy does not count it.
 
     Args:
         data: ``correction`` (a text) or ``score`` in [0, 1], or ``outcome`` in [-1, 1]; ``key``
             tells scores apart; ``used``, ``unused``, ``answer``, ``source``, ``namespace`` and
             ``user`` are those of :class:`~crabpath_retrievers.outcome.Feedback`.
-        policy: What it counts.
+        policy: Which kinds count.
 
     Raises:
-        InvalidInputError: It is something else.
+        InvalidInputError: The data is not valid feedback.
     """
     if not isinstance(data, Mapping) or not _ALL_FIELDS.issuperset(data):
         allowed = ", ".join(sorted(_ALL_FIELDS))
         msg = f"feedback must be a mapping with some of {allowed}, not {data!r}"
         raise InvalidInputError(msg)
     if all(data.get(name) is None for name in ("correction", "score", "outcome")):
-        msg = "feedback must say correction (a text), score (0 to 1) or outcome (-1 to 1)"
+        msg = "feedback must have correction (a text), score (0 to 1) or outcome (-1 to 1)"
         raise InvalidInputError(msg)
     correction = data.get("correction")
     if correction is not None and not (isinstance(correction, str) and correction.strip()):
-        msg = f"a correction must be a text that says what is right, not {correction!r}"
+        msg = f"a correction must be a text with the right answer, not {correction!r}"
         raise InvalidInputError(msg)
     kind: Kind = "score" if correction is None else "correction"
     if not policy.rule(kind).on:

@@ -1,4 +1,4 @@
-"""What is wrong with a store, each finding with its fix; looking changes nothing."""
+"""Diagnoses a store without changing it; each finding comes with a fix."""
 
 from crabpath_retrievers.doctor.examine import examine
 from crabpath_retrievers.doctor.finding import Diagnosis, Finding

@@ -22,11 +22,11 @@ class _StoredIdentity(NamedTuple):
 
 
 def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
-    """Whether the stored identity fits the stored vectors, and the embedder at hand.
+    """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
     Args:
-        store: What was built with it.
-        embeddings: The embedder to be used with it; None for the one of the commands.
+        store: The store, opened for reading.
+        embeddings: The embedder to use with it; None for the default one of the commands.
     """
     meta = store.checks.meta()
     if not {"nodes", "notes"} & set(meta):  # nothing was ever embedded
@@ -34,12 +34,12 @@ def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     try:
         identity = _parse_identity(meta["embedder"])
     except (KeyError, TypeError, ValueError):
-        message = "the store does not say which embedder it was built with"
+        message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
         return
     if other := store.checks.other_sizes(identity.probe.size):
         message = (
-            f"{other} vectors have another dimension than {identity.probe.size} of "
+            f"the dimension of {other} vectors is not {identity.probe.size}, that of "
             f"{identity.model!r}"
         )
         yield Finding("embedder", "error", message, _REBUILD)
@@ -48,8 +48,8 @@ def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
             "embedder",
             "warning",
             f"the store was built with {identity.model!r}; `crabpath add` and `crabpath query` "
-            f"use {MODEL!r} and refuse it",
-            "use it from Python: CrabPath.open(path, embeddings=...)",
+            f"use {MODEL!r} and refuse this store",
+            "open it from Python: CrabPath.open(path, embeddings=...)",
         )
         return
     yield from _compare(identity, Embedder(embeddings))
@@ -73,7 +73,9 @@ def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
         fix = "open the store with the embedder that it was built with"
         yield Finding("embedder", "error", str(error), fix)
     except CrabPathError as error:
-        yield Finding("embedder", "info", f"the embedder was not compared: {error}", "see there")
+        yield Finding(
+            "embedder", "info", f"the embedder was not checked: {error}", "see the message"
+        )
     except Exception as error:
         message = f"the embedder does not answer ({type(error).__name__}: {error!s:.200})"
         yield Finding("embedder", "warning", message, "check its service and its key")

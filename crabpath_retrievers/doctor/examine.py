@@ -1,4 +1,4 @@
-"""The examination: one check after the other, each of which may find the store broken."""
+"""Runs all checks of the doctor, one after the other."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -31,13 +31,13 @@ _RESTORE = "restore the store from a backup, or add the documents again to a new
 
 
 def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None) -> Diagnosis:
-    """Look for all that is wrong with a memory. Nothing is created, migrated or written.
+    """Diagnose a memory. Nothing is created, migrated or written.
 
     Args:
         location: A directory or an SQLAlchemy URL.
-        vectors: Directory of the vectors, URL of a Chroma server or a Chroma client; None for the
-            directory in that of the memory.
-        embeddings: The embedder that is used with it; None for the default one.
+        vectors: Directory of the vectors, URL of a Chroma server, or a Chroma client; None for
+            the subdirectory ``vectors`` of the memory.
+        embeddings: The embedder to use with the memory; None for the default one.
 
     Raises:
         ConfigurationError: The location is empty.
@@ -47,10 +47,10 @@ def examine(location: str | Path, *, vectors: Any = None, embeddings: Any = None
 
 
 class _Examination:
-    """What was found so far."""
+    """State of a diagnosis: checks made and findings so far."""
 
     def __init__(self, where: str, vectors: Any, embeddings: Any) -> None:
-        """Begin with nothing."""
+        """Prepare the diagnosis of the memory at ``where``."""
         self._where, self._embeddings = where, embeddings
         directory = "://" not in where
         self._vectors = Path(where) / "vectors" if vectors is None and directory else vectors
@@ -58,7 +58,7 @@ class _Examination:
         self._findings: list[Finding] = []
 
     def run(self) -> Diagnosis:
-        """Make every check that can be made."""
+        """Run every check that is possible."""
         file, there = database_file(self._where), True
         if file is not None:
             there = self._check("place", place.there, file, self._directory)
@@ -89,15 +89,15 @@ class _Examination:
     def _look_at_vectors(self, store: ReadOnlyStore) -> None:
         wrapped = wrapped_store(store.catalog.meta())
         if wrapped is not None:
-            message = f"the vectors are in the wrapped {wrapped} and were not examined"
+            message = f"the vectors are in the wrapped {wrapped} and were not checked"
             fix = (
-                "open it with CrabPathRetriever.from_vectorstore(store, path=...): that takes over "
-                "what is new, changed and gone"
+                "open it with CrabPathRetriever.from_vectorstore(store, path=...): it takes over "
+                "added, changed and removed documents"
             )
             self._findings.append(Finding("vectors", "info", message, fix))
             return
         if self._vectors is None:
-            message = "the vectors were not looked at: a URL does not say where they are"
+            message = "the vectors were not checked: a database URL does not say where they are"
             fix = "give their directory or URL: --vectors, or CRABPATH_VECTORS"
             self._findings.append(Finding("vectors", "info", message, fix))
             return
@@ -112,21 +112,21 @@ class _Examination:
 
     @property
     def _directory(self) -> Path | None:
-        """Where the vectors are, if that is a directory."""
+        """Directory of the vectors; None if they are elsewhere."""
         return Path(self._vectors) if is_directory(self._vectors) else None
 
     @property
     def _reindex_advice(self) -> str:
-        """How the index is filled again."""
+        """The command that fills the index again."""
         inside = "://" not in self._where and self._vectors == Path(self._where) / "vectors"
         named = isinstance(self._vectors, (str, Path)) and not inside
         option = f" --vectors {self._vectors}" if named else ""
         return f"run `crabpath reindex {_hide_password(self._where)}{option}`"
 
     def _check(self, name: str, check: Callable[..., Iterator[Finding]], *given: Any) -> bool:
-        """Make a check, and tell whether it found nothing.
+        """Run a check, and return whether it found nothing.
 
-        What keeps it from being made is a finding, too.
+        An error that prevents the check is a finding, too.
         """
         before = len(self._findings)
         try:
@@ -143,7 +143,7 @@ def _format_error(error: Exception) -> str:
 
 
 def _hide_password(where: str) -> str:
-    """A place without password."""
+    """Return a location without its password."""
     if "://" not in where:
         return where
     try:

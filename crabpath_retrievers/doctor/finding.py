@@ -1,4 +1,4 @@
-"""What an examination finds."""
+"""Findings of the doctor."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -8,13 +8,13 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Attributes:
-        check: Which check found it.
-        severity: ``error`` is broken, ``warning`` should be mended, ``info`` is good to know.
-        message: What it is, in one sentence.
-        fix: What to do, in one sentence.
+        check: Name of the check.
+        severity: ``error`` is broken, ``warning`` should be fixed, ``info`` is good to know.
+        message: The problem, in one sentence.
+        fix: What to do about it, in one sentence.
     """
 
     check: str
@@ -25,12 +25,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All that was found of one store.
+    """All findings of one store.
 
     Attributes:
-        place: Where it is, without password.
-        checked: Names of the checks that were made; the others could not be.
-        findings: The worst first.
+        place: Location of the store, without password.
+        checked: Names of the checks that were completed.
+        findings: Findings, the worst first.
     """
 
     place: str
@@ -39,9 +39,9 @@ class Diagnosis:
 
     @property
     def broken(self) -> bool:
-        """Whether anything is."""
+        """Whether there is a finding of severity ``error``."""
         return any(finding.severity == "error" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as plain, JSON-safe data."""
+        """Convert the diagnosis to plain, JSON-safe data."""
         return {**asdict(self), "broken": self.broken}

@@ -1,4 +1,4 @@
-"""Checks of the graph store by itself."""
+"""Checks of the graph store."""
 
 import time
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ _REOPEN = "open the memory once, for example with `crabpath info`: it finishes t
 
 
 def version(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Whether this release can read the store at all; nothing else can be checked where not."""
+    """Check that this release can read the schema; if not, nothing else is checked."""
     with store.reading() as connection:
         found = stored_version(connection)
     if found is None:
         yield Finding(
             "schema",
             "error",
-            "the database holds no memory, or only half of one",
-            "check the path or URL; where a first `crabpath add` was killed, run it again",
+            "the database contains no memory, or an incomplete one",
+            "check the path or URL; if the first `crabpath add` was interrupted, run it again",
         )
     elif found > VERSION:
         yield Finding(
@@ -41,7 +41,7 @@ def version(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def sound(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Whether the file is whole and all tables are there."""
+    """Check that the database file is intact and has all tables."""
     if damage := store.checks.damage():
         yield Finding(
             "integrity",
@@ -59,7 +59,7 @@ def sound(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def references(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Whether everything refers to something that is there."""
+    """Check that no row refers to a missing node."""
     for table, count in store.checks.dangling().items():
         yield Finding(
             "references", "error", f"{count} rows of {table} belong to no document", _READD
@@ -67,31 +67,33 @@ def references(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Whether an ingest was interrupted."""
+    """Check for an interrupted ingest."""
     staged, trash = store.checks.staged(), store.catalog.trash()
     count = sum(map(len, staged.values())) + len(trash)
     if count:
-        message = f"an ingest was interrupted, or goes on: {count} chunks wait"
+        message = f"an ingest was interrupted or is still running: {count} chunks are waiting"
         yield Finding("unfinished", "warning", message, _REOPEN)
 
 
 def drift(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Whether indexes and counters of the graph store agree with its documents."""
+    """Check that indexes and counters of the graph store agree with its documents."""
     chunks, texts, meta = store.checks.chunks(), store.checks.texts(), store.checks.meta()
     if unread := sum(chunk.key not in texts for chunk in chunks):
-        message = f"{unread} chunks are not in the full-text index: no word finds them"
+        message = f"{unread} chunks are missing in the full-text index: no word finds them"
         yield Finding("full text", "error", message, _READD)
     counted = int(meta.get("nodes", 0))
     if counted != len(chunks):
-        message = f"{counted} chunks are counted, {len(chunks)} are there: words are weighed wrong"
+        message = (
+            f"the counter says {counted} chunks, there are {len(chunks)}: BM25 weights are wrong"
+        )
         yield Finding("statistics", "warning", message, _READD)
     wrong = sum(level_of(chunk.id) != chunk.level for chunk in chunks)
     if wrong:
-        message = f"{wrong} chunks have another level than their id gives them: regions are off"
+        message = f"{wrong} chunks have a level that does not match their id: regions are wrong"
         yield Finding("regions", "warning", message, _READD)
     if any(chunk.level for chunk in chunks) and not int(meta.get("hubs", 0)):
-        message = "there are hubs of regions, but queries are not told of them"
-        fix = "add a few more documents: the next hub among them makes all of them known"
+        message = "there are region hubs, but their counter is 0, so queries ignore them"
+        fix = "add a few more documents: the next hub among them corrects the counter"
         yield Finding("regions", "warning", message, fix)
 
 
@@ -107,7 +109,7 @@ def orphans(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Namespaces that do not learn."""
+    """List frozen namespaces, which do not learn."""
     frozen = store.checks.frozen()
     if frozen:
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
@@ -115,12 +117,12 @@ def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
             "namespaces",
             "info",
             f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
-            "run `crabpath unfreeze --namespace NAME` where one is to learn again",
+            "run `crabpath unfreeze --namespace NAME` if one should learn again",
         )
 
 
 def feedback(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Feedback that was not learned from."""
+    """Check for feedback that is waiting or was refused."""
     found = store.checks.feedback()
     if found.waiting:
         late = found.since is not None and time.time() - found.since > _DAY
@@ -128,15 +130,15 @@ def feedback(store: ReadOnlyStore) -> Iterator[Finding]:
         yield Finding(
             "feedback",
             "warning" if late else "info",
-            f"{found.waiting} pieces of feedback wait to be learned from{since}",
+            f"{found.waiting} feedback records wait to be applied{since}",
             "run `crabpath learn`",
         )
     if found.refused:
         yield Finding(
             "feedback",
             "info",
-            f"{found.refused} pieces of feedback were refused, each with a note that says why",
-            "read the note: tell the same feedback again (`crabpath feedback ... --id ID`)",
+            f"{found.refused} feedback records were refused, each with a note that says why",
+            "to read the note, send the same feedback again (`crabpath feedback ... --id ID`)",
         )
 
 
@@ -148,4 +150,4 @@ CHECKS = {
     "namespaces": namespaces,
     "feedback": feedback,
 }
-"""By name; each needs a store of this release's schema, whole."""
+"""Checks by name; each needs an intact store of this release's schema."""

@@ -1,4 +1,4 @@
-"""Checks of a directory: what is there, who may read it, how much room is left."""
+"""Checks of the directory of a memory: files, permissions, disk space."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ _CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
 
 
 def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
-    """Whether the file of the graph store is there and may be used.
+    """Check that the file of the graph store exists and is accessible.
 
     Args:
-        file: Of the graph store, in the directory of the memory.
-        vectors: Directory of the vectors, where they are in one.
+        file: File of the graph store, in the directory of the memory.
+        vectors: Directory of the vectors; None if they are not in a directory.
     """
     place = file.parent
     held = vectors_in(vectors) if vectors is not None else 0
@@ -37,23 +37,23 @@ def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
             + (f", among them {some}" if held else ""),
             _advise_restore(file, vectors)
             if held
-            else "check the path; where the file was lost, restore it, or add the documents again",
+            else "check the path; if the file was lost, restore it or add the documents again",
         )
     elif not os.access(file, os.R_OK | os.W_OK):
         yield _make_permission_error(file)
     elif file.stat().st_size == 0:
         if held:
             yield _make_error(
-                f"{file} is empty, and there are {some}", _advise_restore(file, vectors)
+                f"{file} is empty, but there are {some}", _advise_restore(file, vectors)
             )
         else:
             yield _make_error(
-                f"{file} is empty: a memory was begun here and never made", "add the documents"
+                f"{file} is empty: creating the memory was interrupted", "add the documents"
             )
 
 
 def permissions(place: Path) -> Iterator[Finding]:
-    """Whether others than the owner can come at a file."""
+    """Check that only the owner can open the files."""
     exposed = sorted(_find_exposed(place))
     if exposed:
         more = f" and {len(exposed) - 1} more" if exposed[1:] else ""
@@ -66,19 +66,19 @@ def permissions(place: Path) -> Iterator[Finding]:
 
 
 def disk(place: Path) -> Iterator[Finding]:
-    """Whether there is room to go on."""
+    """Check that there is enough disk space."""
     free = shutil.disk_usage(place).free
     if free < _LOW_SPACE:
         yield Finding(
             "disk",
             "error" if free < _CRITICAL_SPACE else "warning",
-            f"only {free / 2**20:.0f} MiB are free on the disk of {place}",
-            "make room, or move the memory to a larger disk",
+            f"only {free / 2**20:.0f} MiB of disk space are free at {place}",
+            "free some space, or move the memory to a larger disk",
         )
 
 
 def _find_exposed(path: Path) -> Iterator[Path]:
-    """Files under a path that others can open; a private directory keeps all that is in it."""
+    """Yield files that other users can open; a private directory protects its content."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
         if mode & (stat.S_IXGRP | stat.S_IXOTH) and os.access(path, os.R_OK):
@@ -90,7 +90,7 @@ def _find_exposed(path: Path) -> Iterator[Path]:
 
 def _advise_restore(file: Path, vectors: Path | None) -> str:
     return (
-        f"restore {file.name} from a backup; or, to begin anew, move {vectors} away and add the "
+        f"restore {file.name} from a backup; or, to start over, move {vectors} away and add the "
         "documents"
     )
 
@@ -101,4 +101,4 @@ def _make_error(message: str, fix: str) -> Finding:
 
 def _make_permission_error(path: Path) -> Finding:
     fix = "run as the user who owns it, or give that user its permissions back with chmod"
-    return _make_error(f"{path} cannot be read and written by this user", fix)
+    return _make_error(f"this user cannot read and write {path}", fix)

@@ -16,42 +16,44 @@ _NO_VECTORS = Vectors(None, set())
 
 
 def is_directory(vectors: Any) -> bool:
-    """Whether vectors are given as a directory, not as a URL or a client."""
+    """Whether the vectors are given as a directory, not as a URL or a client."""
     return isinstance(vectors, (str, Path)) and "://" not in str(vectors)
 
 
 def in_use(path: Path) -> Iterator[Finding]:
-    """Whether a process has the directory of the vectors open."""
+    """Check whether a process has the directory of the vectors open."""
     lock = path / "crabpath.lock"
     taken = _is_locked(lock) if lock.is_file() else False
     if taken is None:
         yield Finding(
             "vectors",
             "info",
-            f"whether a process uses {path} cannot be told on this system",
-            "where opening the memory is refused, close it elsewhere",
+            f"this system cannot tell whether a process uses {path}",
+            "if opening the memory is refused, close it in the other process",
         )
     elif taken:
         yield Finding(
             "vectors",
             "info",
-            f"{path} is in use by a process: others cannot open the memory",
-            "close it there when you need the memory elsewhere",
+            f"a process uses {path}: no other process can open the memory",
+            "close the memory there to use it elsewhere",
         )
 
 
 def files(path: Path, advice: str) -> Iterator[Finding]:
-    """Whether Chroma can read the files of the vectors, and what was set aside.
+    """Check that Chroma can read the files of the vectors, and list files that were set aside.
 
     Args:
         path: Directory of the vectors.
-        advice: How an index is filled again.
+        advice: The command that fills the index again.
     """
     if why := damage(path, COLLECTION, whole=True):
         lock = path / "crabpath.lock"
         if lock.is_file() and _is_locked(lock):
-            message = f"the vectors in {path} cannot be read just now ({why}): they may be written"
-            yield Finding("vectors", "warning", message, "look again once the process is done")
+            message = (
+                f"the vectors in {path} cannot be read now ({why}): a process may be writing them"
+            )
+            yield Finding("vectors", "warning", message, "check again when the process is done")
         else:
             message = f"the vectors in {path} cannot be read ({why})"
             fix = f"{advice}: they are set aside, and indexed again from the graph store"
@@ -62,7 +64,7 @@ def files(path: Path, advice: str) -> Iterator[Finding]:
 
 
 def known_vectors(vectors: Any) -> tuple[dict[str, Vectors], str]:
-    """The collections of a directory or behind a client or URL, and the name of the one meant.
+    """Load the collections of a directory, client or URL, and the name of the main collection.
 
     Raises:
         CrabPathError: They cannot be read.
@@ -89,20 +91,20 @@ def _load_from_client(client: Any, name: str) -> dict[str, Vectors]:
 
 
 def agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
-    """Whether graph store and vector index hold the same ids.
+    """Check that graph store and vector index hold the same ids.
 
     Args:
         store: The graph store.
         vectors: Directory, URL or client of the vectors.
-        advice: How an index is filled again.
+        advice: The command that fills the index again.
     """
     try:
         known, name = known_vectors(vectors)
     except CrabPathError as error:
         if ids := store.checks.chunks():
-            message = f"{error}: {len(ids)} chunks are found by their words alone"
+            message = f"{error}: {len(ids)} chunks are found by full-text search alone"
             own = is_directory(vectors)
-            fix = f"check the path; where it is right, {advice}" if own else "check the URL"
+            fix = f"check the path; if it is right, {advice}" if own else "check the URL"
             yield Finding("vectors", "error", message, fix)
         return
     yield from _compare_documents(
@@ -125,27 +127,27 @@ def _compare_documents(
     surplus = sorted(found.ids - (ids | trash | set().union(*staged.values())))
     if ids and not ids & found.ids and surplus:
         yield _make_mismatch(
-            f"{where} holds {len(surplus)} vectors, and none of the {len(ids)} chunks"
+            f"{where} holds {len(surplus)} vectors, but none of the {len(ids)} chunks"
         )
         return
     if missing:
-        message = f"{len(missing)} chunks are not in the vector index: {_format_ids(missing)}"
+        message = f"{len(missing)} chunks are missing in the vector index: {_format_ids(missing)}"
         if not found.ids:
-            message += f"; {where} is empty, or there is none"
-            advice = f"check where the vectors are; where that is right, {advice}"
+            message += f"; {where} is empty or missing"
+            advice = f"check where the vectors are; if that is right, {advice}"
         yield Finding("vectors", "error", message, advice)
     if surplus and not ids:
-        yield _make_mismatch(f"{where} holds {len(surplus)} vectors, and the database no documents")
+        yield _make_mismatch(f"{where} holds {len(surplus)} vectors, but the database no documents")
     elif surplus:
         some = _format_ids(surplus)
-        message = f"{len(surplus)} vectors belong to no chunk and take the place of hits: {some}"
+        message = f"{len(surplus)} vectors belong to no chunk and displace search results: {some}"
         yield Finding("vectors", "warning", message, f"{advice}: it deletes them")
 
 
 def _make_mismatch(message: str) -> Finding:
     fix = (
         "check where database and vectors are, and restore the one that was lost from a backup; or "
-        "index the vectors elsewhere: `crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
+        "index the vectors again elsewhere: `crabpath reindex PATH --vectors DIRECTORY_OR_URL`"
     )
     return Finding("vectors", "error", message, fix)
 
@@ -157,11 +159,11 @@ def _compare_companions(
     for kind in ("episodes", "notes"):
         lost = sum(len(ids - known.get(name, set())) for name, ids in _select_kind(kind, wanted))
         if lost:
-            message = f"{lost} {kind} are not in their vector index and are not recalled"
+            message = f"{lost} {kind} are missing in their vector index and are not retrieved"
             yield Finding("vectors", "warning", message, advice)
         surplus = sum(len(ids - own.get(name, set())) for name, ids in _select_kind(kind, known))
         if surplus:
-            message = f"{surplus} vectors of {kind} belong to none of them"
+            message = f"{surplus} vectors of {kind} belong to no stored item"
             yield Finding("vectors", "warning", message, f"{advice}: it deletes them")
 
 
@@ -176,7 +178,7 @@ def _format_ids(ids: list[str]) -> str:
 
 
 def _is_locked(lock: Path) -> bool | None:
-    """Whether somebody holds a lock file; None where that cannot be told without writing."""
+    """Whether a process holds the lock file; None if that is unknown without writing."""
     try:
         import fcntl
     except ImportError:  # not on Windows

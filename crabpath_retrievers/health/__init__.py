@@ -1,1 +1,1 @@
-"""How well a memory is: eight metrics, the ranges in which they are well, and their history."""
+"""Health of a memory: eight metrics, their ranges, and their history."""

@@ -1,4 +1,4 @@
-"""Measuring a namespace of a store, and keeping what was found."""
+"""Measures the health of a namespace, and stores the reports."""
 
 import math
 import time
@@ -25,14 +25,14 @@ def checkup(
     *,
     record: bool = True,
 ) -> HealthReport:
-    """How well a namespace is.
+    """Measure the health of a namespace.
 
     Args:
-        store: Where it is.
-        namespace: By name.
-        settings: Ranges, sizes of samples, bars between tiers.
-        held: Asks the vector index; None where there is none at hand.
-        record: Whether the report is kept; of a namespace that was never used none is.
+        store: The graph store.
+        namespace: Name of the namespace.
+        settings: Ranges, sample sizes and tier thresholds.
+        held: Asks the vector index which of some nodes it holds; None without an index.
+        record: Whether to store the report; none is stored for a namespace without turns.
     """
     store.settle()
     clock = store.walk.clock(namespace)
@@ -50,14 +50,14 @@ def checkup(
 def foreseen(
     store: GraphStore, namespace: str, settings: Settings, report: HealthReport, turns: int
 ) -> HealthReport:
-    """The report with the dormant share that is to come, where that would be out of range.
+    """Replace the dormant share of a report by its projection, if that leaves its range.
 
     Args:
-        store: Where the namespace is.
-        namespace: By name.
+        store: The graph store.
+        namespace: Name of the namespace.
         settings: As for :func:`checkup`.
-        report: How it is now.
-        turns: How far ahead; what is not used until then fades so long.
+        report: The current report.
+        turns: How many turns to project; edges decay meanwhile as if they were not used.
     """
     clock = store.walk.clock(namespace)
     own = tuned(settings, clock.knobs)
@@ -72,18 +72,18 @@ def foreseen(
     )["dormant_pct"]
     if report["dormant_pct"].in_range is False or then.in_range is not False:
         return report
-    told = replace(then, note=f"{then.note}; in {turns} turns, of what is not used until then")
-    metrics = (told if metric.name == told.name else metric for metric in report.metrics)
+    projected = replace(then, note=f"{then.note}; in {turns} turns, of what is not used until then")
+    metrics = (projected if m.name == projected.name else m for m in report.metrics)
     return replace(report, metrics=tuple(metrics))
 
 
 def past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:
-    """The latest reports that were kept of a namespace, oldest first."""
+    """Load the latest stored reports of a namespace, oldest first."""
     return [HealthReport.from_dict(kept) for kept in store.health.history(namespace, limit)]
 
 
 def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | None) -> Measured:
-    """The numbers that health is judged by, for the namespace of ``clock``."""
+    """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
     corpus, keys = store.health.corpus(), store.health.sample(health.nodes)
     nodes = store.health.sampled(keys, clock.key)
@@ -117,7 +117,7 @@ def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | No
 def _find_rejoined(
     store: GraphStore, clock: Clock, pieces: Mapping[int, str], habitual: float
 ) -> set[str]:
-    """Split nodes of which one piece is left, or two are used together again."""
+    """Find split nodes with only one part left, or with two parts used together again."""
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
         pieces[joint.source]

@@ -1,4 +1,4 @@
-"""The numbers that health is judged by, as a store gives them."""
+"""Measurements of a namespace, as read from the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from crabpath_retrievers.storage.health_queries import TurnFacts
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Edges that were looked at, counted.
+    """Counts of a sample of edges.
 
     Attributes:
-        tiers: By tier.
-        fading: Those that forgetting can take below the habitual bar.
-        faded: Those of them that are dormant.
-        within: Those between two document chunks.
-        crossing: Those of them that lead from one document to another.
-        share: Which share of all such edges was looked at, in (0, 1].
+        tiers: Edges by tier.
+        fading: Edges that decay can take below the habitual threshold.
+        faded: Dormant edges among ``fading``.
+        within: Edges between two document chunks.
+        crossing: Edges among ``within`` that lead from one document to another.
+        share: Sampled share of all such edges, in (0, 1].
     """
 
     tiers: Mapping[Tier, int] = field(default_factory=dict)
@@ -31,27 +31,27 @@ class Tally:
 
     @property
     def edges(self) -> int:
-        """How many were looked at."""
+        """Number of sampled edges."""
         return sum(self.tiers.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was found of one namespace.
+    """Measurements of one namespace.
 
     Attributes:
-        turns: The latest ones.
-        nodes, tokens: Document chunks of the corpus, and the words of their titles and texts.
-        sampled: Chunks that were looked at.
-        documents: How many documents these are chunks of.
-        isolated: Chunks among them that no pointer leads to or away from.
-        missing: Chunks among them that the vector index lacks; None where nobody could tell.
-        structure: Edges of the text that leave them, about which nothing was learned.
+        turns: The latest turns.
+        nodes, tokens: Number of document chunks, and of words in their titles and texts.
+        sampled: Number of sampled chunks.
+        documents: Number of documents with sampled chunks.
+        isolated: Sampled chunks without any edge.
+        missing: Sampled chunks that the vector index lacks; None if the index was not asked.
+        structure: Text edges of the sampled chunks that have no learned weight.
         learned: Edges whose weight the namespace has learned.
-        pairs: Pairs that were counted as used together.
-        promoted: Those of them that have become an edge.
+        pairs: Pairs of chunks counted as used together.
+        promoted: Pairs that have become an edge.
         splits: Nodes that were split.
-        rejoined: Those of them of which one piece is left, or two are used together again.
+        rejoined: Split nodes with only one part left, or with two parts used together again.
     """
 
     turns: Sequence[TurnFacts] = ()
@@ -72,13 +72,13 @@ class Measured:
 def tally(
     rows: Iterable[EdgeRow], exponent: float, tiers: TierSettings, share: float = 1.0
 ) -> Tally:
-    """Count edges as a namespace sees them now.
+    """Count edges by their effective weights in a namespace.
 
     Args:
         rows: The edges.
         exponent: Accumulated decay exponent of the namespace.
-        tiers: Bars between the tiers.
-        share: Which share of all such edges they are.
+        tiers: Thresholds between the tiers.
+        share: Sampled share of all such edges, in (0, 1].
     """
     by_tier = dict.fromkeys(Tier, 0)
     fading = faded = within = crossing = 0

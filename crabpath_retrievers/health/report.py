@@ -1,4 +1,4 @@
-"""From measured numbers to a report: pure, and safe to write as JSON."""
+"""Computes a health report from measurements."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,15 +15,15 @@ _DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric of document 000 §5.1.
+    """One health metric, see docs/health.md.
 
     Attributes:
-        name: As in the document.
-        value: A share in [0, 1], or a count; None where there is nothing to measure.
-        low, high: The range in which it is well, both ends included.
-        in_range: Whether it is; None where it is not judged.
-        sampled: On how many observations it rests.
-        note: What was counted, and why it is not judged.
+        name: Name of the metric.
+        value: A share in [0, 1], or a count; None if there is nothing to measure.
+        low, high: Bounds of the healthy range, both inclusive.
+        in_range: Whether the value is in range; None if it is not judged.
+        sampled: Number of observations.
+        note: What was counted, and why the value is not judged.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """How well a namespace of a memory is.
+    """Health of one namespace.
 
     Attributes:
-        namespace: By name.
-        turn: How many turns it had.
-        created: When it was measured, in seconds since the epoch.
-        metrics: All eight, in the order of the document.
-        edges: Edges by tier, ``structure`` (of the text) and ``learned``; estimated beyond the
-            size of the sample.
+        namespace: Name of the namespace.
+        turn: Number of turns that it had.
+        created: Time of measurement, in seconds since the epoch.
+        metrics: All eight metrics, in a fixed order.
+        edges: Number of edges by tier, for ``structure`` (from the text) and ``learned`` edges;
+            extrapolated from a sample in a large corpus.
     """
 
     namespace: str
@@ -55,31 +55,31 @@ class HealthReport:
     edges: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Metric:
-        """A metric by its name.
+        """Return a metric by name.
 
         Raises:
-            InvalidInputError: There is none.
+            InvalidInputError: There is no metric of this name.
         """
         for metric in self.metrics:
             if metric.name == name:
                 return metric
-        msg = f"{name!r:.100} is no metric of health: use {', '.join(METRICS)}"
+        msg = f"{name!r:.100} is not a health metric: use one of {', '.join(METRICS)}"
         raise InvalidInputError(msg)
 
     @property
     def healthy(self) -> int:
-        """Metrics that are in range."""
+        """Number of metrics that are in range."""
         return sum(metric.in_range is True for metric in self.metrics)
 
     @property
     def judged_count(self) -> int:
-        """Metrics that are in range or not: there is enough to judge them by."""
+        """Number of metrics with enough observations to judge them."""
         return sum(metric.in_range is not None for metric in self.metrics)
 
     judged = judged_count  # until every caller uses the new name
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain, JSON-safe data."""
+        """Convert the report to plain, JSON-safe data."""
         return {**asdict(self), "healthy": self.healthy, "judged": self.judged_count}
 
     @classmethod
@@ -91,7 +91,7 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A metric before it is judged; ``told`` says why it is not to be."""
+    """A metric before it is judged; if ``excluded``, ``note`` says why it is not judged."""
 
     value: float | None
     sampled: int
@@ -102,14 +102,14 @@ class _Value:
 def assess(
     measured: Measured, settings: HealthSettings, *, namespace: str, turn: int, created: float
 ) -> HealthReport:
-    """Judge what was measured.
+    """Compute the metrics, and judge them by their ranges.
 
     Args:
-        measured: The numbers.
-        settings: Ranges, and how many observations are enough.
-        namespace: By name.
-        turn: How many turns it had.
-        created: When, in seconds since the epoch.
+        measured: The measurements.
+        settings: Ranges, and the least number of observations.
+        namespace: Name of the namespace.
+        turn: Number of turns that it had.
+        created: Time of measurement, in seconds since the epoch.
     """
     metrics = tuple(_judge(name, _METRICS[name](measured), settings) for name in METRICS)
     edges = {
@@ -198,8 +198,8 @@ def _measure_orphans(measured: Measured) -> _Value:
     return _Value(float(round(measured.missing * scale)), measured.sampled, note)
 
 
-_MIN_ANSWERS = 5  # a corpus of fewer answers than these cannot be compressed to a fifth
-_ALWAYS_JUDGED = frozenset({"orphan_nodes", "reconvergence_rate"})  # one is one too many
+_MIN_ANSWERS = 5  # in a corpus of fewer answers, the ratio says nothing
+_ALWAYS_JUDGED = frozenset({"orphan_nodes", "reconvergence_rate"})  # a single one is out of range
 _METRICS: Mapping[str, Callable[[Measured], _Value]] = {
     "avg_nodes_fired_per_query": _measure_fired,
     "cross_file_edge_pct": _measure_cross_file,
@@ -220,7 +220,7 @@ def _measure_ratio(both: tuple[Tally, ...], part: str, whole: str, what: str) ->
 
 
 def _estimate(both: tuple[Tally, ...], name: str) -> float:
-    """A count in all edges, from those that were looked at."""
+    """Extrapolate a count from the sampled edges to all edges."""
     return sum(float(getattr(of, name)) / of.share for of in both)
 
 

@@ -177,7 +177,7 @@ def test_settings_that_cannot_be(given):
 
 
 def test_the_papers_numbers():
-    """Document 002 §5.4, as data."""
+    """Default sizes and fail rule of the design."""
     settings = TrialSettings()
     assert (settings.directional, settings.decisive) == (500, 2000)
     assert (settings.fail_ratio, settings.fail_checkpoints) == (1.2, 2)

@@ -157,6 +157,6 @@ def test_the_command(memory, tmp_path):
     assert "correction_rate_by_lag" in shown
     ran("--name", "nobody", code=2)
     ran("--name", "cli", "--promote", "--roll-back", code=2)
-    assert "roll back: it has ended: by hand" in ran("--name", "cli", "--roll-back")
+    assert "roll back: the trial has ended: by hand" in ran("--name", "cli", "--roll-back")
     ran("--name", "cli", "--roll-back", code=2)
     assert json.loads(ran("--json"))["trials"][0]["status"] == "rolled_back"

@@ -190,15 +190,15 @@ def test_what_comes_after_the_end_does_not_count(trial, ask, store):
     store.apply([KeepFeedback(Feedback(turn, -1.0))])
     report = trial.report()
     assert (report.control.turns, report.control.corrected) == (1, 1)
-    assert report.reason == "it has ended: too slow"
+    assert report.reason == "the trial has ended: too slow"
 
 
 def test_begun_twice_it_is_one(store, trial):
     """With the same share; another one would move sessions between arms."""
     assert Trial.start(store, "t").state == trial.state
-    with pytest.raises(InvalidInputError, match=r"was begun with share 0\.5"):
+    with pytest.raises(InvalidInputError, match=r"was started with share 0\.5"):
         Trial.start(store, "t", share=0.6)
-    with pytest.raises(InvalidInputError, match="was begun with"):
+    with pytest.raises(InvalidInputError, match="was started with"):
         Trial.start(store, "t", settings=TrialSettings())
 
 

@@ -154,25 +154,29 @@ def odd_value(path):
 
 
 CASES = [
-    (cut_off, InvalidInputError, "is no archive of CrabPath, or it is cut off"),
+    (cut_off, InvalidInputError, "is not a CrabPath archive, or is truncated"),
     (one_byte, InvalidInputError, "is damaged: nodes.npy"),
-    (text, InvalidInputError, "is no archive of CrabPath, or it is cut off"),
-    (empty, InvalidInputError, "is no archive of CrabPath, or it is cut off"),
+    (text, InvalidInputError, "is not a CrabPath archive, or is truncated"),
+    (empty, InvalidInputError, "is not a CrabPath archive, or is truncated"),
     (gone, InvalidInputError, "cannot be read .No such file"),
     (folder, InvalidInputError, "cannot be read .Is a directory"),
     (foreign, InvalidInputError, "it has no readable manifest.json"),
-    (of_another_program, InvalidInputError, "is no archive of CrabPath: give a file"),
-    (no_json, InvalidInputError, "is no archive of CrabPath: give a file"),
+    (of_another_program, InvalidInputError, "is not a CrabPath archive: give a file"),
+    (no_json, InvalidInputError, "is not a CrabPath archive: give a file"),
     (newer_format, SchemaVersionError, "archive version 2 .* upgrade crabpath-retrievers"),
     (newer_schema, SchemaVersionError, "schema version 99, .* upgrade crabpath-retrievers"),
-    (climbing, InvalidInputError, r"holds '../../evil.jsonl', which is no part of an archive"),
-    (unlisted, InvalidInputError, "holds 'trash.jsonl', which is no part"),
+    (
+        climbing,
+        InvalidInputError,
+        r"contains '../../evil.jsonl', which does not belong in an archive",
+    ),
+    (unlisted, InvalidInputError, "contains 'trash.jsonl', which does not belong"),
     (hidden, InvalidInputError, "is damaged: usage.jsonl is missing"),
-    (replaced, InvalidInputError, "is damaged: overlay.jsonl is not what was exported"),
+    (replaced, InvalidInputError, "is damaged: overlay.jsonl was changed"),
     (pickled, InvalidInputError, "is damaged: nodes.npy cannot be read"),
     (short_vectors, InvalidInputError, "is damaged: nodes.npy cannot be read"),
-    (odd_column, InvalidInputError, "a column 'secret' in overlay.jsonl"),
-    (odd_row, InvalidInputError, r"line \d+ of overlay.jsonl in .* is no row"),
+    (odd_column, InvalidInputError, "an unknown column 'secret' in overlay.jsonl"),
+    (odd_row, InvalidInputError, r"line \d+ of overlay.jsonl in .* is not a valid row"),
     (odd_value, StoreError, "the store refused an operation"),
 ]
 
@@ -229,5 +233,5 @@ def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
     text(tmp_path / "letter")
     result = CliRunner().invoke(app, ["import", str(tmp_path / "letter"), str(tmp_path / "there")])
     assert result.exit_code == 2
-    assert "is no archive of CrabPath" in " ".join(result.stderr.split())
+    assert "is not a CrabPath archive" in " ".join(result.stderr.split())
     assert not (tmp_path / "there").exists()

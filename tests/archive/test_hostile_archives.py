@@ -154,7 +154,9 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
     row = json.dumps({**json.loads(first), column: value}).encode()
     write(tmp_path / "archive", {**held, f"{table}.jsonl": row + b"\n" + rest})
     memory = opens(tmp_path / "there")
-    with pytest.raises(InvalidInputError, match=f"line 1 of {table}.jsonl in .* is no row of it"):
+    with pytest.raises(
+        InvalidInputError, match=f"line 1 of {table}.jsonl in .* is not a valid row"
+    ):
         memory.import_archive(tmp_path / "archive")
     assert memory.info()["nodes"] == 0
 
@@ -177,7 +179,7 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
 def test_manifests_that_nobody_writes(sound, opens, tmp_path, manifest):
     """They are refused before any member is read."""
     write(tmp_path / "archive", sound["whole"], **manifest)
-    with pytest.raises(InvalidInputError, match=r"manifest\.json says cannot be"):
+    with pytest.raises(InvalidInputError, match=r"its manifest\.json is invalid"):
         opens(tmp_path / "there").import_archive(tmp_path / "archive")
 
 
@@ -186,7 +188,7 @@ def test_manifests_that_are_none(sound, opens, tmp_path, text):
     """Also those that are deeper than Python can read."""
     with zipfile.ZipFile(tmp_path / "archive", "w") as file:
         file.writestr("manifest.json", text)
-    with pytest.raises(InvalidInputError, match="is no archive of CrabPath"):
+    with pytest.raises(InvalidInputError, match="is not a CrabPath archive"):
         opens(tmp_path / "there").import_archive(tmp_path / "archive")
 
 

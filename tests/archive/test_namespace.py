@@ -115,7 +115,7 @@ def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
         there.add_documents(corpus(), split=False)
         teach(there, name="other", turns=3)
         before = numbers(there, "default")
-        with pytest.raises(InvalidInputError, match="here already: replace it, or import it under"):
+        with pytest.raises(InvalidInputError, match="already: replace it, or import it under"):
             there.import_archive(mind)
         there.import_archive(mind, rename="guest")
         assert numbers(there, "default") == before
@@ -204,7 +204,7 @@ def test_one_of_a_whole_memory(learned, opens, tmp_path):
     assert numbers(there, "alice") == numbers(own, "alice") == numbers(learned, "alice")
     assert there.info()["namespaces"] == {"alice": 6}
     with pytest.raises(
-        InvalidInputError, match="does not hold namespace 'carol': it holds 'alice'"
+        InvalidInputError, match="does not contain namespace 'carol': it contains 'alice'"
     ):
         there.import_archive(whole, namespace="carol")
     with pytest.raises(InvalidInputError, match="say which namespace of it is meant"):

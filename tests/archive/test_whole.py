@@ -172,7 +172,7 @@ def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypat
     assert path.read_bytes() != before
     other = tmp_path / "thesis.txt"
     other.write_text("Ten years of work.")
-    with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is no archive"):
+    with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is not an archive"):
         learned.export(other)
     with pytest.raises(InvalidInputError, match="cannot be written"):
         learned.export(tmp_path / "no" / "such" / "folder")
@@ -218,7 +218,7 @@ def test_vectors_go_to_another_index(tmp_path):
         memory.add_documents(corpus(), split=False)
         teach(memory)
         before = answered(memory)
-    with pytest.raises(InvalidInputError, match="say with vectors where"):
+    with pytest.raises(InvalidInputError, match="the new location of the vectors"):
         migrate(tmp_path / "here", tmp_path / "x" / ".." / "here")
     other = str(tmp_path / "other")
     assert migrate(tmp_path / "here", tmp_path / "here", vectors=other).rows == {"vectors": 40}

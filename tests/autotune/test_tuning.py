@@ -40,7 +40,7 @@ AUTOTUNE = AutotuneSettings(enabled=True)
 
 
 def test_brain_death_is_seen_before_it_comes(opens):
-    """Document 000 §5.4: a half-life of 20 kills a memory; this one never dies.
+    """A half-life of 20 makes a memory dormant ([CrabPath]); the autotuner prevents it.
 
     Answers are never worse than plain search.
     """
@@ -133,7 +133,7 @@ def test_a_dry_run_changes_nothing(opens):
         assert everything() == before
         assert step.changed == len(dry.adjustments) == 2
         assert memory.run_maintenance(["autotune"]).steps[0].changed == 2
-        assert memory.tune("ann").note.startswith("nothing was asked or learned")
+        assert memory.tune("ann").note.startswith("there were no queries and no feedback")
 
 
 def test_in_maintenance(opens):
@@ -173,7 +173,7 @@ def test_a_frozen_namespace_stays_as_it_is(opens):
     with opens(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
         memory.freeze("ann")
-        assert memory.tune("ann").note == "it is frozen"
+        assert memory.tune("ann").note == "the namespace is frozen"
         assert memory.tune("nobody").adjustments == ()
         assert "nobody" not in memory.info()["namespaces"]
 

@@ -164,7 +164,7 @@ def test_an_unknown_run_is_told(handler):
         (lambda h: h.score(7, run_id="r"), "score must be a number from 0 to 1, not 7"),
         (lambda h: h.score(float("nan"), run_id="r"), "score must be a number from 0 to 1"),
         (lambda h: h.score("good", run_id="r"), "score must be a number from 0 to 1"),
-        (lambda h: h.score(None, run_id="r"), "feedback must say correction"),
+        (lambda h: h.score(None, run_id="r"), "feedback must have correction"),
         (lambda h: h.score(1, run_id="r", sorce="human"), "feedback must be a mapping with some"),
     ],
 )

@@ -68,18 +68,18 @@ def test_again_it_changes_nothing(memory, sessions, host):
 
 
 BAD = {
-    "no JSON": ("{", "it is no JSON"),
-    "no object": ("[1]", "it is no object"),
-    "no text": ("\xff\xfe".encode("latin-1"), "it is no JSON"),
+    "no JSON": ("{", "it is not JSON"),
+    "no object": ("[1]", "it is not a JSON object"),
+    "no text": ("\xff\xfe".encode("latin-1"), "it is not JSON"),
     "no query": ('{"outcome": 1}', "the query is empty"),
     "query of a wrong kind": ('{"query": 5}', "the query must be a text, not int"),
     "outcome out of range": ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
     "outcome not a number": ('{"query": "x", "outcome": NaN}', "outcome must be a number from -1"),
     "outcome as text": ('{"query": "x", "outcome": "good"}', "outcome must be a number from -1"),
-    "misspelt": ('{"query": "x", "outcom": 1}', "it has a field 'outcom': use session, query"),
+    "misspelt": ('{"query": "x", "outcom": 1}', "an unknown field 'outcom': use session, query"),
     "used without outcome": (
         '{"query": "x", "used": ["a"]}',
-        "it says what was used or right, and no outcome",
+        "it has used or correction, but no outcome",
     ),
     "used of a wrong kind": ('{"query": "x", "outcome": 1, "used": 5}', "used must be a list"),
     "answer of a wrong kind": (
@@ -168,7 +168,7 @@ def test_a_checkpoint_of_something_else(memory, opens, sessions, tmp_path):
         memory.replay(sessions, checkpoint=kept)
     for text in ("", "{", "[]", '{"line": "x"}', '{"page": 1}'):
         kept.write_text(text)
-        with pytest.raises(InvalidInputError, match="is no checkpoint of a replay"):
+        with pytest.raises(InvalidInputError, match="is not a checkpoint of a replay"):
             memory.replay(sessions, checkpoint=kept)
     with pytest.raises(InvalidInputError, match=r"checkpoint .* cannot be written"):
         memory.replay(sessions, checkpoint=tmp_path / "no" / "folder")
@@ -205,7 +205,7 @@ def test_the_command(tmp_path, monkeypatch, sessions):
     run = CliRunner().invoke
     refused = run(app, ["replay", "memory", str(sessions)])
     assert refused.exit_code == 2
-    assert "it is no JSON" in " ".join(refused.stderr.split())
+    assert "it is not JSON" in " ".join(refused.stderr.split())
     done = run(
         app, ["replay", "memory", str(sessions), "--skip-bad", "--json", "--checkpoint", "c"]
     )

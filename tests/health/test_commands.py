@@ -136,7 +136,7 @@ def test_doctor_finds_something_broken(place):
     assert [one["severity"] for one in found["findings"]] == ["error", "warning"]
     shown = run("doctor", place.path)
     assert shown.exit_code == 1
-    assert shown.stdout.startswith("broken vectors: 1 chunks are not in the vector index: d1")
+    assert shown.stdout.startswith("broken vectors: 1 chunks are missing in the vector index: d1")
     assert "run `crabpath reindex" in shown.stdout
     with place.open() as memory:
         memory.reindex()

@@ -66,8 +66,8 @@ def test_a_memory_that_is_in_use(place):
         ("vectors", "error"),
         ("vectors", "info"),
     ]
-    assert findings[0].message == "1 chunks are not in the vector index: d5"
-    assert "is in use by a process" in findings[1].message
+    assert findings[0].message == "1 chunks are missing in the vector index: d5"
+    assert "a process uses" in findings[1].message
 
 
 class TestPlace:
@@ -93,7 +93,7 @@ class TestPlace:
         """A kill between making the file and its tables."""
         tmp_path.chmod(0o700)
         (tmp_path / "graph.sqlite").touch(0o600)
-        assert "was begun here and never made" in only(tmp_path, "place", "error").message
+        assert "creating the memory was interrupted" in only(tmp_path, "place", "error").message
 
     def test_unreadable(self):
         """Another user looks."""
@@ -111,7 +111,7 @@ class TestPlace:
         finally:
             made.chmod(0o700)
             shutil.rmtree(made)
-        assert told == f"{made} cannot be read and written by this user\n"
+        assert told == f"this user cannot read and write {made}\n"
 
     def test_others_may_read(self, place):
         """A file is exposed when the directories above it are, too."""
@@ -127,7 +127,7 @@ class TestPlace:
         """Little room, and none."""
         usage = shutil.disk_usage(place.path)._replace(free=free)
         monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-        assert f"{free / 2**20:.0f} MiB are free" in only(place, "disk", severity).message
+        assert f"{free / 2**20:.0f} MiB of disk space are" in only(place, "disk", severity).message
 
     def test_no_path(self):
         """An empty path is no finding but unusable input."""
@@ -156,7 +156,7 @@ class TestDatabase:
     def test_without_tables(self, place):
         """Half of a memory: no table says its version."""
         place.sql("DROP TABLE crabpath_meta")
-        assert "holds no memory, or only half" in only(place, "schema", "error").message
+        assert "contains no memory, or an incomplete one" in only(place, "schema", "error").message
 
     def test_a_table_is_lost(self, place):
         """Each is named."""
@@ -202,29 +202,29 @@ class TestDatabase:
         with place.open() as memory:
             memory.index.upsert(["late"], [memory.embedder.query("x")], ["x"], [{}])
         place.sql("INSERT INTO crabpath_staging(id, operation) VALUES ('late', 'put')")
-        assert "1 chunks wait" in only(place, "unfinished", "warning").message
+        assert "1 chunks are waiting" in only(place, "unfinished", "warning").message
 
     def test_a_text_that_no_word_finds(self, place):
         """It is lost from the full-text index."""
         place.sql("DELETE FROM crabpath_fulltext WHERE rowid = 3")
-        assert "1 chunks are not in the full-text" in only(place, "full text", "error").message
+        assert "1 chunks are missing in the full-text" in only(place, "full text", "error").message
 
     def test_counters_that_are_off(self, place):
         """Words are weighed by them."""
         place.sql("UPDATE crabpath_meta SET value = '7' WHERE name = 'nodes'")
         message = only(place, "statistics", "warning").message
-        assert message.startswith("7 chunks are counted, 40 are there")
+        assert message.startswith("the counter says 7 chunks, there are 40")
 
     def test_levels_that_are_off(self, place):
         """A hub that is none."""
         hub = next(f"d{n}" for n in range(40) if level_of(f"d{n}"))
         place.sql(f"UPDATE crabpath_nodes SET level = 0 WHERE id = '{hub}'")
-        assert "1 chunks have another level" in only(place, "regions", "warning").message
+        assert "1 chunks have a level that does not" in only(place, "regions", "warning").message
 
     def test_hubs_that_nobody_is_told_of(self, place):
         """Queries read the count, not the hubs."""
         place.sql("DELETE FROM crabpath_meta WHERE name = 'hubs'")
-        assert "not told of them" in only(place, "regions", "warning").message
+        assert "queries ignore them" in only(place, "regions", "warning").message
 
     def test_chunks_without_pointers(self, place):
         """They are no fault."""
@@ -250,9 +250,7 @@ class TestDatabase:
         """The note says why."""
         with place.open() as memory:
             memory.record(Feedback("nobody's turn", 1.0))
-        assert only(place, "feedback", "info").message.startswith(
-            "1 pieces of feedback were refused"
-        )
+        assert only(place, "feedback", "info").message.startswith("1 feedback records were refused")
 
 
 class TestVectors:
@@ -280,7 +278,7 @@ class TestVectors:
         findings = found(place)
         assert set(findings) == {("vectors", "error"), ("vectors", "warning")}
         missing, surplus = findings["vectors", "error"], findings["vectors", "warning"]
-        assert missing.message == "5 chunks are not in the vector index: d0, d1, d2 and 2 more"
+        assert missing.message == "5 chunks are missing in the vector index: d0, d1, d2 and 2 more"
         assert surplus.message.startswith("1 vectors belong to no chunk")
         assert surplus.message.endswith(": stranger")
 
@@ -290,7 +288,7 @@ class TestVectors:
         client = chromadb.PersistentClient(str(place.path / "vectors"))
         client.create_collection("other")
         client.close()
-        assert "40 chunks are not in the vector index" in only(place, "vectors", "error").message
+        assert "40 chunks are missing in the vector" in only(place, "vectors", "error").message
 
     @pytest.mark.parametrize("kind", ["episodes", "notes"])
     def test_what_is_remembered_is_not_found(self, place, kind):
@@ -304,7 +302,7 @@ class TestVectors:
             if collection.name.startswith(f"crabpath-{kind}"):
                 client.delete_collection(collection.name)
         client.close()
-        assert f"1 {kind} are not in their vector" in only(place, "vectors", "warning").message
+        assert f"1 {kind} are missing in their vector" in only(place, "vectors", "warning").message
 
     def test_elsewhere(self, place, tmp_path):
         """The directory that is given is looked at, or a client is asked."""
@@ -404,12 +402,12 @@ class TestEmbedder:
     def test_unknown(self, place, said):
         """No identity is stored, or none that can be read."""
         place.sql(said)
-        assert "does not say which embedder" in only(place, "embedder", "error").message
+        assert "does not record which embedder" in only(place, "embedder", "error").message
 
     def test_vectors_of_another_size(self, place):
         """Some of the nodes were embedded by something else."""
         place.sql("UPDATE crabpath_nodes SET embedding = x'0000' WHERE id IN ('d1', 'd2')")
-        assert "2 vectors have another dimension" in only(place, "embedder", "error").message
+        assert "the dimension of 2 vectors is not" in only(place, "embedder", "error").message
 
 
 class TestUrl:
@@ -423,12 +421,12 @@ class TestUrl:
         findings = found(postgres_url, vectors=tmp_path / "v")
         assert set(findings) == {("orphans", "info"), ("namespaces", "info")}
         findings = found(postgres_url)
-        assert "a URL does not say" in findings["vectors", "info"].message
+        assert "a database URL does not say" in findings["vectors", "info"].message
 
     def test_a_schema_without_memory(self, postgres_url):
         """No table is made in it."""
         for _ in range(2):
-            assert "holds no memory" in only(postgres_url, "schema", "error").message
+            assert "contains no memory" in only(postgres_url, "schema", "error").message
 
     def test_nobody_there(self):
         """The database is down."""

@@ -178,7 +178,7 @@ def test_a_lost_database(place, how):
         (place / "graph.sqlite").touch(0o600)
     (finding,) = found(place)
     assert f"{MANY} vectors" in finding.message
-    assert finding.fix.startswith("restore graph.sqlite from a backup; or, to begin anew, move")
+    assert finding.fix.startswith("restore graph.sqlite from a backup; or, to start over, move")
     shutil.copy(kept, place / "graph.sqlite")
     assert found(place) == []
     (place / "graph.sqlite").unlink()

@@ -161,7 +161,7 @@ def test_tiers_are_told_for_all_edges():
 
 def test_an_unknown_metric():
     """It is told which there are."""
-    with pytest.raises(InvalidInputError, match="no metric of health: use avg_nodes"):
+    with pytest.raises(InvalidInputError, match="is not a health metric: use one of avg_nodes"):
         report(Measured())["bounce_rate"]
 
 

@@ -1,6 +1,6 @@
 """CrabPath in LlamaIndex: a retriever, a node post-processor and outcome events."""
 
-from crabpath_retrievers.errors import MissingExtraError
+from crabpath_retrievers import MissingExtraError
 
 try:
     import llama_index.core  # noqa: F401  only to say which extra is missing

@@ -6,11 +6,8 @@ from typing import Any
 import numpy as np
 from llama_index.core.schema import QueryBundle
 
-from crabpath_retrievers.driver import Steps, perform, perform_either
-from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.seeds.embedder import Embedder
+from crabpath_retrievers import CrabPath
+from crabpath_retrievers.integration import Answer, Embedder, Steps, Vector, perform, perform_either
 
 
 def asked(memory: CrabPath, bundle: QueryBundle, options: Mapping[str, Any]) -> Steps[Answer]:

@@ -18,7 +18,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.utils import get_tokenizer
 from pydantic import PrivateAttr
 
-from crabpath_retrievers.routing.limited import alimited
+from crabpath_retrievers.integration import alimited
 from llama_index.retrievers.crabpath.messages import from_response, to_messages
 from llama_index.retrievers.crabpath.tools import OfferedTool
 

@@ -11,8 +11,8 @@ from llama_index.core.schema import BaseNode, MetadataMode, TextNode
 from llama_index.core.schema import Document as LlamaDocument
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.metadata import own_metadata
+from crabpath_retrievers import InvalidInputError
+from crabpath_retrievers.integration import own_metadata
 from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 
 BLOCK = "llama_index"

@@ -7,7 +7,7 @@ from llama_index.core import Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import resolve_embed_model
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 
 EmbedModel = BaseEmbedding | Embeddings | str | None
 

@@ -10,7 +10,7 @@ from llama_index.core.vector_stores.types import (
     MetadataFilters,
 )
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 
 _OPERATORS = {
     FilterOperator.EQ: "$eq",

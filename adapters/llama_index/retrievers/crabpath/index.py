@@ -6,7 +6,7 @@ from typing import Any
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers import ConfigurationError, InvalidInputError
 
 _PAGE = 1000
 

@@ -10,9 +10,13 @@ from llama_index.core.node_parser.text.sentence_window import (
 )
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
-from crabpath_retrievers.metadata import CRABPATH, own_metadata
-from crabpath_retrievers.retrieval import Answer, RetrievedDocument
-from crabpath_retrievers.retriever import to_documents
+from crabpath_retrievers.integration import (
+    CRABPATH,
+    Answer,
+    RetrievedDocument,
+    own_metadata,
+    to_documents,
+)
 from llama_index.retrievers.crabpath.documents import BLOCK
 
 _WINDOWS = (DEFAULT_WINDOW_METADATA_KEY, DEFAULT_OG_TEXT_METADATA_KEY)

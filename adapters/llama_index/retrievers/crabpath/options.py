@@ -9,9 +9,8 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.integration import Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
 from llama_index.retrievers.crabpath.filters import Filters

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from crabpath_retrievers.outcome_policy import Kind, OutcomePolicy, names_of
+from crabpath_retrievers import OutcomePolicy
+from crabpath_retrievers.integration import Kind, names_of
 from llama_index.retrievers.crabpath.responses import STREAMS, answer_of
 from llama_index.retrievers.crabpath.runs import Run
 

@@ -8,13 +8,17 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from crabpath_retrievers.driver import Steps, arun, run
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.metadata import CRABPATH, block_of
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
-from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.text import is_blank
+from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers.integration import (
+    CRABPATH,
+    DEFAULT_NAMESPACE,
+    Answer,
+    Steps,
+    arun,
+    block_of,
+    is_blank,
+    run,
+)
 from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
 
