@@ -1,4 +1,4 @@
-"""How each change record is carried out. The only module that writes to the graph store."""
+"""The writer: applies change records with the writers of this package."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -41,21 +41,24 @@ from crabpath_retrievers.storage.waiting import drop_vectors, want_edges
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 from crabpath_retrievers.text import storable
 
-_TICK = (
+_ADVANCE_CLOCK = (
     s.namespaces.update()
     .where(s.namespaces.c.name == sa.bindparam("ticking"))
     .values(turn=s.namespaces.c.turn + 1)
     .returning(s.namespaces.c.key, s.namespaces.c.turn)
 )
-_RECORD = s.turns.insert()
-_NAMED = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
+_INSERT_TURN = s.turns.insert()
+_SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where(
     s.namespaces.c.name == sa.bindparam("name")
 )
-_NAMESPACE, _LOCKED = HotSelect(_NAMED), HotSelect(_NAMED.with_for_update())
+_NAMESPACE, _NAMESPACE_LOCKED = (
+    HotSelect(_SELECT_NAMESPACE),
+    HotSelect(_SELECT_NAMESPACE.with_for_update()),
+)
 
 
 class Writer:
-    """Applies changes on one open transaction."""
+    """Applies change records on one open transaction."""
 
     def __init__(self, connection: sa.Connection, fulltext: FullText) -> None:
         """Write on ``connection``; the caller commits."""
@@ -64,57 +67,59 @@ class Writer:
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
         self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
-        self._replacing = Replacing(connection, self._insert, self._nodes)
-        self._upkeep = UpkeepWriter(connection, self._insert, self.apply, self._replacing)
+        self._aliases = Replacing(connection, self._insert, self._nodes)
+        self._maintenance = UpkeepWriter(connection, self._insert, self.apply, self._aliases)
         self._archives = ArchiveWriter(connection, fulltext, self.apply)
 
     def apply(self, change: c.Change) -> None:
-        """Carry out one change."""
+        """Apply one change."""
         self._apply(change)
 
     @singledispatchmethod
     def _apply(self, change: object) -> None:
         if isinstance(change, MaintenanceChange):
-            self._upkeep.apply(change)
+            self._maintenance.apply(change)
         elif isinstance(change, ArchiveChange):
             self._archives.apply(change)
         elif isinstance(change, RestoreSnapshot):
-            self._notes.restore(change.id)  # what was learned of notes is restored after these
+            self._notes.restore(change.id)  # before the learned state, which refers to notes
             self._learned.apply(change)
         else:
             (self._notes if isinstance(change, NoteChange) else self._learned).apply(change)
         if isinstance(change, (RestoreSnapshot, FillNamespace)):
-            self._replacing.tidy()
+            self._aliases.move_learned()
 
     @_apply.register
     def _(self, change: c.StageNodes) -> None:
-        rows = {node: _waiting(node, "move", str(to)) for node, to in change.positions}
-        rows |= {node: _waiting(node, "remove") for node in change.removed}
-        rows |= {node: _waiting(node, "retire") for node in change.retired}
-        rows |= {node.id: _staged(node) for node in change.nodes}
-        rows |= {whole: _waiting(whole, "split", parts) for whole, parts in _splits(change)}
-        self._delete(s.staging.c.id, rows)
+        rows = {node: _build_queue_row(node, "move", str(to)) for node, to in change.positions}
+        rows |= {node: _build_queue_row(node, "remove") for node in change.removed}
+        rows |= {node: _build_queue_row(node, "retire") for node in change.retired}
+        rows |= {node.id: _build_staged_row(node) for node in change.nodes}
+        rows |= {
+            whole: _build_queue_row(whole, "split", parts) for whole, parts in _build_splits(change)
+        }
+        self._delete_where(s.staging.c.id, rows)
         if rows:
             self._connection.execute(s.staging.insert(), list(rows.values()))
 
     @_apply.register
     def _(self, _change: c.PublishStaged) -> None:
         operations = ("put", "remove", "retire", "move", "split")
-        waiting = self._connection.execute(
+        queued = self._connection.execute(
             sa.select(s.staging).where(s.staging.c.operation.in_(operations))
         ).all()
-        if not waiting:
+        if not queued:
             return
-        put, removed, retired, moved, split = (
-            [row for row in waiting if row.operation == operation] for operation in operations
+        added, removed, retired, moved, split = (
+            [row for row in queued if row.operation == operation] for operation in operations
         )
-        self._delete(s.staging.c.id, [row.id for row in (*removed, *retired, *moved, *split)])
-        leaving = [row.id for row in (*removed, *retired)]
-        self._replacing.release([row.id for row in put], leaving)
+        self._delete_where(s.staging.c.id, [row.id for row in (*removed, *retired, *moved, *split)])
+        hidden = [row.id for row in (*removed, *retired)]
+        self._aliases.release([row.id for row in added], hidden)
         self._remove([row.id for row in removed])
         self._retire([row.id for row in retired])
-        beside = self._nodes.write_nodes(
-            [(row.id, json.loads(row.payload), row.embedding) for row in put]
+        siblings = self._nodes.write_nodes(
+            [(row.id, json.loads(row.payload), row.embedding) for row in added]
         )
         self._connection.execute(
             s.staging.update()
@@ -122,11 +127,11 @@ class Writer:
             .values(operation="link", payload=None, embedding=None)
         )
         for row in split:
-            self._replacing.split(row.id, **json.loads(row.payload))
-        self._wait_for_edges(beside)
+            self._aliases.split(row.id, **json.loads(row.payload))
+        self._queue_linking(siblings)
         self._apply(c.MoveNodes(tuple((row.id, int(row.payload)) for row in moved)))
-        names = {"put": put, "removed": removed, "retired": retired}
-        self._journal("publish", {n: [row.id for row in rows] for n, rows in names.items()})
+        names = {"put": added, "removed": removed, "retired": retired}
+        self._write_journal("publish", {n: [row.id for row in rows] for n, rows in names.items()})
 
     @_apply.register
     def _(self, change: c.MoveNodes) -> None:
@@ -139,39 +144,39 @@ class Writer:
                 [{"moved": node, "to": position} for node, position in change.positions],
             )
             moved = [node for node, _ in change.positions]
-            self._replacing.follow(moved)
-            self._wait_for_edges([*moved, *self._nodes.siblings(moved)])
+            self._aliases.move_parts(moved)
+            self._queue_linking([*moved, *self._nodes.siblings(moved)])
 
     @_apply.register
     def _(self, change: c.RemoveNodes) -> None:
-        self._replacing.release((), change.ids)
+        self._aliases.release((), change.ids)
         self._remove(change.ids)
-        # The text itself never enters the journal: what is forgotten must be gone.
-        self._journal("remove", {"ids": list(change.ids)})
+        # The journal must not hold texts, which could not be forgotten then.
+        self._write_journal("remove", {"ids": list(change.ids)})
 
     def _remove(self, ids: Sequence[str]) -> None:
         for part in parts(ids):
-            self._wait_for_edges(self._nodes.remove(part))
-            self._without_vectors(part)
+            self._queue_linking(self._nodes.remove(part))
+            self._queue_index_deletion(part)
 
     def _retire(self, ids: Sequence[str]) -> None:
         for part in parts(ids):
-            self._wait_for_edges(self._nodes.retire(part))
-            self._without_vectors(part)
+            self._queue_linking(self._nodes.retire(part))
+            self._queue_index_deletion(part)
 
-    def _without_vectors(self, ids: Sequence[str]) -> None:
+    def _queue_index_deletion(self, ids: Sequence[str]) -> None:
         drop_vectors(self._connection, self._insert, ids)
 
-    def _wait_for_edges(self, ids: Sequence[str]) -> None:
+    def _queue_linking(self, ids: Sequence[str]) -> None:
         want_edges(self._connection, self._insert, ids)
 
     @_apply.register
     def _(self, change: c.PutEdges) -> None:
         ends = {key for e in change.edges for key in (e.source, e.target)}
-        alive = alive_of(self._connection, ends)
-        # What leads to a node that others stand for leads to them; they have edges of their own.
-        stands = standing_keys(self._connection, ends)
-        edges = [replace(e, target=stands.get(e.target, e.target)) for e in change.edges]
+        existing = alive_of(self._connection, ends)
+        # An edge to a replaced node leads to its target; edges from it are dropped.
+        targets = standing_keys(self._connection, ends)
+        edges = [replace(e, target=targets.get(e.target, e.target)) for e in change.edges]
         decay_at = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
         rows = [
             {
@@ -183,8 +188,8 @@ class Writer:
                 "decay_at": decay_at,
             }
             for e in edges
-            if e.source in alive - stands.keys()
-            and e.target in {*alive, *stands.values()}
+            if e.source in existing - targets.keys()
+            and e.target in {*existing, *targets.values()}
             and e.source != e.target
         ]
         if rows:
@@ -209,11 +214,11 @@ class Writer:
 
     @_apply.register
     def _(self, change: c.EmptyTrash) -> None:
-        self._delete(s.index_deletions.c.id, change.ids)
+        self._delete_where(s.index_deletions.c.id, change.ids)
 
     @_apply.register
     def _(self, change: c.AdjustWeights) -> None:
-        # One writer per namespace at a time: on an untouched edge there is no row to lock yet.
+        # Locks the namespace: an edge without learned weight has no row to lock.
         namespace, exponent = self._namespace(change.namespace, lock=True)
         WeightWriter(self._connection, namespace, exponent).adjust(change.deltas, change.cause)
 
@@ -233,14 +238,14 @@ class Writer:
     def _(self, change: c.RecordTurn) -> None:
         turn = change.turn
         name = {"ticking": turn.namespace}
-        ticked = self._connection.execute(_TICK, name).one_or_none()
-        if ticked is None:
+        advanced = self._connection.execute(_ADVANCE_CLOCK, name).one_or_none()
+        if advanced is None:
             self._namespace(turn.namespace)
-            ticked = self._connection.execute(_TICK, name).one()
-        namespace, clock = ticked
+            advanced = self._connection.execute(_ADVANCE_CLOCK, name).one()
+        namespace, clock = advanced
         record = to_json(replace(turn.described(), clock=clock, query=storable(turn.query)))
         self._connection.execute(
-            _RECORD,
+            _INSERT_TURN,
             {
                 "id": turn.id,
                 "namespace": namespace,
@@ -278,7 +283,7 @@ class Writer:
             s.journal.delete().where(s.journal.c.namespace == change.namespace)
         )
         scrub(self._connection, key)
-        self._journal("forget_namespace", {"namespace": change.namespace})
+        self._write_journal("forget_namespace", {"namespace": change.namespace})
 
     @_apply.register
     def _(self, change: c.PutMeta) -> None:
@@ -296,7 +301,7 @@ class Writer:
     def _(self, change: KeepTrial) -> None:
         keep_trial(self._connection, change, self._insert)
         payload = {"trial": change.name, "state": json.loads(change.after)}
-        self._journal("trial", payload)
+        self._write_journal("trial", payload)
 
     @_apply.register
     def _(self, change: SetKnobs) -> None:
@@ -304,7 +309,7 @@ class Writer:
         set_knobs(self._connection, change)
 
     def _namespace(self, name: str, *, lock: bool = False) -> tuple[int, float]:
-        select = _LOCKED if lock else _NAMESPACE
+        select = _NAMESPACE_LOCKED if lock else _NAMESPACE
         rows = select.rows(self._connection, {"name": name})
         if not rows:
             insert = self._insert(s.namespaces).values(name=name, turn=0, exponent=0.0)
@@ -313,25 +318,25 @@ class Writer:
         ((key, exponent),) = rows
         return key, exponent
 
-    def _delete(self, column: sa.Column[str], values: Iterable[str]) -> None:
+    def _delete_where(self, column: sa.Column[str], values: Iterable[str]) -> None:
         for part in parts(values):
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
-    def _journal(self, change: str, payload: dict[str, Any]) -> None:
+    def _write_journal(self, change: str, payload: dict[str, Any]) -> None:
         write_down(self._connection, change, payload)
 
 
-def _waiting(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
+def _build_queue_row(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
     return {"id": node, "operation": operation, "payload": payload, "embedding": None}
 
 
-def _splits(change: c.StageNodes) -> Iterable[tuple[str, str]]:
-    """Nodes to be split, with what is to be done as JSON."""
+def _build_splits(change: c.StageNodes) -> Iterable[tuple[str, str]]:
+    """Nodes to split, with the arguments of the split as JSON."""
     for one in change.splits:
         yield one.whole, json.dumps({"pieces": one.pieces, "run": one.run})
 
 
-def _staged(node: Node) -> dict[str, Any]:
+def _build_staged_row(node: Node) -> dict[str, Any]:
     payload = {
         "document": node.document,
         "source": node.source,
@@ -344,7 +349,7 @@ def _staged(node: Node) -> dict[str, Any]:
         "metadata": dict(node.metadata),
         "digest": node.digest,
     }
-    assert node.vector is not None, "staged nodes carry their vector"  # noqa: S101
+    assert node.vector is not None, "staged nodes must have a vector"  # noqa: S101
     return {
         "id": node.id,
         "operation": "put",

@@ -1,4 +1,4 @@
-"""How rows that come from another store are written."""
+"""Writer of imports, and of requests to fill the vector index."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -22,13 +22,13 @@ from crabpath_retrievers.storage.renaming import renamed
 from crabpath_retrievers.storage.replaced import WHOLES
 
 INDEX = "index"
-"""The staged operation of nodes that stand in the store, and not yet in the index."""
+"""Staging operation of published nodes that the vector index does not hold yet."""
 
-_AT_ONCE = 500  # texts that are cut into words at once
+_AT_ONCE = 500  # texts that are tokenised at once
 
 
 class ArchiveWriter:
-    """Writes rows of archives on one open transaction."""
+    """Applies the changes of ``changes.archive`` on one open transaction."""
 
     def __init__(
         self, connection: sa.Connection, fulltext: FullText, then: Callable[[c.Change], None]
@@ -38,7 +38,7 @@ class ArchiveWriter:
 
     @singledispatchmethod
     def apply(self, change: object) -> None:
-        """Carry out one change."""
+        """Apply one change."""
         msg = f"unknown change {type(change).__name__}"
         raise TypeError(msg)
 
@@ -50,13 +50,15 @@ class ArchiveWriter:
             if name == "meta":
                 self._then(c.PutMeta(tuple((row["name"], row["value"]) for row in rows)))
             else:
-                self._connection.execute(known[name].insert(), [_given(name, r) for r in rows])
+                self._connection.execute(
+                    known[name].insert(), [_complete_row(name, r) for r in rows]
+                )
         for name, last in change.last.items():
-            self._go_on_after(known[name], last)
+            self._set_last_key(known[name], last)
         self._index_texts()
         self._then(a.IndexAgain())
         self._then(c.PutMeta((("origin", change.origin),)))
-        self._journal("import", None, {"origin": change.origin})
+        self._write_journal("import", None, {"origin": change.origin})
 
     def _require_empty(self) -> None:
         for table in (s.nodes, s.namespaces, s.feedback, s.staging):
@@ -64,13 +66,13 @@ class ArchiveWriter:
                 msg = "this store holds a memory already: choose an empty place for another one"
                 raise InvalidInputError(msg)
 
-    def _go_on_after(self, table: sa.Table, last: int) -> None:
-        """Let no key be given a second time, also of rows that are gone."""
+    def _set_last_key(self, table: sa.Table, last: int) -> None:
+        """Continue the sequence of a table, so that keys of deleted rows are not reused either."""
         if last == 0:
             return
         if self._connection.dialect.name == "postgresql":
             column = table.autoincrement_column
-            assert column is not None  # noqa: S101  only such tables have a last key
+            assert column is not None  # noqa: S101  only tables with generated keys have a last key
             sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
             self._connection.execute(sa.select(sa.func.setval(sequence, last)))
         elif table.dialect_options["sqlite"]["autoincrement"]:
@@ -81,7 +83,7 @@ class ArchiveWriter:
             self._connection.execute(sa.text(text), values)
 
     def _index_texts(self) -> None:
-        """Full text of all documents; notes are found by similarity alone."""
+        """Fill the full-text index with all visible documents; notes are not in it."""
         query = (
             sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
             .join(s.contents, s.contents.c.node == s.nodes.c.key)
@@ -120,25 +122,25 @@ class ArchiveWriter:
         blocks, to = iter(change.blocks), change.renames
         table, own = next(blocks, ("", []))
         if table != "namespaces" or len(own) != 1:
-            msg = f"the archive does not say what namespace {to.former!r} is: export again"
+            msg = f"the archive lacks the row of namespace {to.former!r}: export again"
             raise InvalidInputError(msg)
         (first,) = own
-        key = self._begin(first, to)
+        key = self._create_namespace(first, to)
         for name, rows in blocks:
-            self._put(name, self._arrived(name, rows, key, to), to.namespace)
+            self._insert_rows(name, self._translate_rows(name, rows, key, to), to.namespace)
         if first["note_count"]:
             self._then(c.PutMeta((("notes", "1"),)))
-        self._journal("import_namespace", to.namespace, {"former": to.former})
+        self._write_journal("import_namespace", to.namespace, {"former": to.former})
 
-    def _put(self, table: str, rows: list[dict[str, Any]], namespace: str) -> None:
-        if table == "transitions":  # two that led to regions missing here may have the same key now
+    def _insert_rows(self, table: str, rows: list[dict[str, Any]], namespace: str) -> None:
+        if table == "transitions":  # keys may coincide where regions are missing here
             steps = (Step(*(row[field] for field in Step._fields)) for row in rows)
             self._then(CountSteps(namespace, tuple(steps)))
         elif rows:
             self._connection.execute(tables()[table].insert(), rows)
 
-    def _begin(self, row: a.Row, to: a.Renames) -> int:
-        """Key of the namespace, which is new here."""
+    def _create_namespace(self, row: a.Row, to: a.Renames) -> int:
+        """Create the namespace; returns its key."""
         name = s.namespaces.c.name == to.namespace
         if self._connection.scalar(sa.select(sa.exists(sa.select(s.namespaces).where(name)))):
             msg = (
@@ -150,40 +152,45 @@ class ArchiveWriter:
         made = s.namespaces.insert().values(values).returning(s.namespaces.c.key)
         return int(self._connection.execute(made).scalar_one())
 
-    def _arrived(
+    def _translate_rows(
         self, table: str, rows: Iterable[a.Row], namespace: int, to: a.Renames
     ) -> list[dict[str, Any]]:
-        """Rows as they stand here; those of nodes that do not exist here are left out."""
+        """Translate rows to this store; rows of nodes that do not exist here are left out."""
         block = (table, list(rows))
-        naming = Naming.coming(self._keys(nodes_in(block, str), namespace, to.notes))
-        here = _local(table, namespace, to.namespace)
-        arrived = translated(block, naming)
-        return [{**_given(table, renamed(table, row, to)), **here} for row in arrived]
+        naming = Naming.coming(self._find_keys(nodes_in(block, str), namespace, to.notes))
+        local = _get_local_columns(table, namespace, to.namespace)
+        rows_here = translated(block, naming)
+        return [{**_complete_row(table, renamed(table, row, to)), **local} for row in rows_here]
 
-    def _keys(self, ids: Iterable[str], namespace: int, notes: Mapping[str, str]) -> dict[str, int]:
-        """Keys by former id of the nodes that exist here, for this namespace to see."""
+    def _find_keys(
+        self, ids: Iterable[str], namespace: int, notes: Mapping[str, str]
+    ) -> dict[str, int]:
+        """Keys, by id in the archive, of the existing nodes that the namespace can see."""
         former = {notes.get(node, node): node for node in ids}
-        seen = s.nodes.c.owner.in_((*WHOLES, namespace))  # what is replaced is handed on later
+        # Rows of replaced nodes are moved to their targets afterwards.
+        seen = s.nodes.c.owner.in_((*WHOLES, namespace))
         found: dict[str, int] = {}
         for part in parts(former):
             query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part), seen)
             found |= {former[node]: key for node, key in self._connection.execute(query)}
         return found
 
-    def _journal(self, change: str, namespace: str | None, payload: Mapping[str, Any]) -> None:
+    def _write_journal(
+        self, change: str, namespace: str | None, payload: Mapping[str, Any]
+    ) -> None:
         write_down(self._connection, change, payload, namespace)
 
 
-def _given(table: str, row: a.Row) -> dict[str, Any]:
-    """A row as it is written; user and source of feedback are those of its payload."""
+def _complete_row(table: str, row: a.Row) -> dict[str, Any]:
+    """A row to insert; user and source of feedback are taken from its payload."""
     if table != "feedback":
         return dict(row)
     said = json.loads(row["payload"])
     return {**row, "user": said.get("user"), "source": said.get("source")}
 
 
-def _local(table: str, key: int, name: str) -> dict[str, Any]:
-    """The columns that say whose a row is, and that no index knows it yet."""
+def _get_local_columns(table: str, key: int, name: str) -> dict[str, Any]:
+    """Values of the columns that are not in an archive: namespace, owner, indexed."""
     if table == "feedback":
         return {"namespace": name}
     columns = tables()[table].c

@@ -115,10 +115,10 @@ class Folding:
         overwritten: list[tuple[Any, ...]] = []
         for key, (incoming, former) in regrouped.items():
             candidates = (
-                [Pull(existing[key], decay.remaining(existing[key]))] if key in existing else []
+                [Pull(existing[key], decay.get_effective(existing[key]))] if key in existing else []
             )
             candidates += [
-                Pull(decay.at(row, was), decay.remaining(was), key_of("overlay", was))
+                Pull(decay.at(row, was), decay.get_effective(was), key_of("overlay", was))
                 for row, was in zip(incoming, former, strict=True)
             ]
             best = stronger(candidates)
@@ -176,7 +176,7 @@ class _DecayState(NamedTuple):
             ranks |= {key: rank for key, rank in found}
         return cls(exponents, ranks, floors)
 
-    def remaining(self, row: Row, amount: str = "weight") -> float:
+    def get_effective(self, row: Row, amount: str = "weight") -> float:
         """Effective value of a weight, or of one weight change."""
         floor, rate = self._decay_parameters(row)
         exponent = self.exponents.get(row["namespace"], 0.0)
@@ -188,7 +188,7 @@ class _DecayState(NamedTuple):
         if self._decay_parameters(row) == self._decay_parameters(was):
             return row
         decay_at = max(was["decay_at"], self.exponents.get(was["namespace"], 0.0))
-        return {**row, amount: self.remaining(was, amount), "decay_at": decay_at}
+        return {**row, amount: self.get_effective(was, amount), "decay_at": decay_at}
 
     def _decay_parameters(self, row: Row) -> tuple[float, float]:
         floor = self.floors.get(tuple(row[name] for name in _EDGE), 0.0)

@@ -39,7 +39,7 @@ class HistoryWriter(LearnedWriter):
         self._require_unchanged(effects is not None, change.feedback_id)
         assert effects is not None  # noqa: S101
         last = self._last_effect(key) == effects.sequence
-        WeightWriter(self._connection, key, exponent).take_back(change.feedback_id)
+        WeightWriter(self._connection, key, exponent).undo(change.feedback_id)
         if last:
             exponent = max(0.0, exponent - effects.exponent)
         self._update_namespace(key, exponent=exponent, model=change.mind)

@@ -171,4 +171,4 @@ def _get_note_of_episode(episode: str) -> str:
 def _translate_episode_id(episode: str, naming: Naming) -> str:
     if not (note := _get_note_of_episode(episode)):
         return episode
-    return f"{_NOTED}{naming.of(naming.read(note))}-{episode.rpartition('-')[2]}"
+    return f"{_NOTE_EPISODE_PREFIX}{naming.of(naming.read(note))}-{episode.rpartition('-')[2]}"

@@ -70,7 +70,7 @@ def sqlite_uri(file: Path) -> str:
     Without a write-ahead log no process has the file open, so no shared-memory file is needed.
     """
     has_log = file.with_name(f"{file.name}-wal").exists()
-    return f"{file.resolve().as_uri()}?mode=ro{'' if whole else '&immutable=1'}"
+    return f"{file.resolve().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
 
 
 def _open_readonly_engine(file: Path) -> sa.Engine:

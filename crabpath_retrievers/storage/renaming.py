@@ -48,8 +48,8 @@ def _episode(row: Row, to: Renames) -> Row:
     new = {**row, "id": _episode_id(row["id"], to)}
     new["documents"] = json.dumps(_credit(json.loads(row["documents"]), to))
     if row["credit_by_user"]:
-        payload = json.loads(row["credit_by_user"]).items()
-        new["credit_by_user"] = json.dumps({user: _credit(credit, to) for user, credit in payload})
+        users = json.loads(row["credit_by_user"]).items()
+        new["credit_by_user"] = json.dumps({user: _credit(credit, to) for user, credit in users})
     return new
 
 
@@ -97,8 +97,8 @@ def _feedback(row: Row, to: Renames) -> Row:
             payload[name] = [to.notes.get(node, node) for node in payload[name]]
     turn = to.turns.get(payload["turn_id"], payload["turn_id"])
     payload |= {"feedback_id": identity, "turn_id": turn, "namespace": to.namespace}
-    payload = json.dumps(payload, ensure_ascii=False)
-    return {**row, "id": identity, "namespace": to.namespace, "payload": payload}
+    text = json.dumps(payload, ensure_ascii=False)
+    return {**row, "id": identity, "namespace": to.namespace, "payload": text}
 
 
 def _consumed_turn(row: Row, to: Renames) -> Row:

@@ -1,4 +1,4 @@
-"""How others come to stand for a node, and how it comes back: merged, split, taken back."""
+"""Writer of aliases: merging, splitting, and their undo."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -21,29 +21,29 @@ from crabpath_retrievers.storage.replaced import ANSWERING
 from crabpath_retrievers.storage.waiting import drop_vectors, want_edges, want_vectors
 
 MERGED_FROM = "merged_from"
-"""Metadata of a keeper: ids and sources of what it stands for."""
+"""Metadata field of a kept node: ids and sources of the nodes merged into it."""
 
 _R, _N = s.aliases.c, s.nodes.c
 
 
 class Replacing:
-    """Writes on one open transaction."""
+    """Merges and splits nodes on one open transaction."""
 
     def __init__(
         self, connection: sa.Connection, insert: Callable[..., Any], nodes: NodeWriter
     ) -> None:
-        """Write on ``connection``; ``nodes`` writes rows of nodes on the same."""
+        """Write on ``connection``; ``nodes`` is a writer of nodes on the same transaction."""
         self._connection, self._insert, self._nodes = connection, insert, nodes
 
     def merge(self, change: MergeNodes) -> None:
-        """Let keepers stand for near-duplicates, unless something forbids it by now."""
-        self._learn_again()
+        """Merge near-duplicates; skips pairs that must not be merged, see ``MergeNodes``."""
+        self._increment_versions()
         for pair in change.pairs:
-            if self._may(pair):
+            if self._is_mergeable(pair):
                 self._merge(change.run, pair)
 
-    def _may(self, pair: Merged) -> bool:
-        """Whether both are seen by all, and the keeper is no less above learning."""
+    def _is_mergeable(self, pair: Merged) -> bool:
+        """Whether both nodes are visible, and the kept one has at least as much authority."""
         query = sa.select(_N.key, _N.authority).where(_N.key.in_(pair), _N.owner == 0)
         ranks = {key: rank for key, rank in self._connection.execute(query.with_for_update())}
         if len(ranks) < len(set(pair)) or pair.absorbed == pair.keeper:
@@ -54,132 +54,134 @@ class Replacing:
         return above and not fixed and not self._connection.scalar(whole)
 
     def _merge(self, run: str, pair: Merged) -> None:
-        names = self._ids(pair)
+        names = self._get_ids(pair)
         images = Folding(self._connection).images(
             pair.absorbed, lambda _: pair.keeper, textual=True
         )
         self._nodes.hide([pair.absorbed])
-        self._write(images)
-        recalled = hand_over(self._connection, names[pair.absorbed], lambda _: names[pair.keeper])
+        self._write_changes(images)
+        episodes = hand_over(self._connection, names[pair.absorbed], lambda _: names[pair.keeper])
         mine = _R.target == pair.absorbed
         before = list(self._connection.scalars(sa.select(_R.node).where(mine)))
         self._connection.execute(s.aliases.update().where(mine).values(target=pair.keeper))
-        self._stand(pair.absorbed, [pair.keeper], "merge", run)
-        self._tell([pair.keeper])
+        self._insert_aliases(pair.absorbed, [pair.keeper], "merge", run)
+        self._update_merged_from([pair.keeper])
         drop_vectors(self._connection, self._insert, [names[pair.absorbed]])
         inverse = {"node": pair.absorbed, "target": pair.keeper, "before": before}
-        inverse |= {"images": images, "episodes": recalled}
+        inverse |= {"images": images, "episodes": episodes}
         payload = {"run": run, "node": names[pair.absorbed], "keeper": names[pair.keeper]}
         write_down(self._connection, "merge_nodes", payload, inverse=inverse)
 
     def undo_merge(self, run: str, inverse: dict[str, Any]) -> None:
-        """Let a node stand for itself again, with what was known of it then."""
+        """Undo a merge: show the node again, with what was learned about it before."""
         node, keeper = inverse["node"], inverse["target"]
         own = sa.and_(_R.node == node, _R.kind == "merge", _R.run == run)
         stands = self._connection.scalar(sa.select(_R.target).where(own))
         if stands is None:
-            return  # it came back by itself, or is gone
-        self._forget_standing([node])
-        again = sa.and_(_R.node.in_(inverse["before"]), _R.target == keeper)
-        self._connection.execute(s.aliases.update().where(again).values(target=node))
-        self._back(node, inverse)
-        self._tell({keeper, stands, node})
+            return  # restored by another change, or deleted
+        self._delete_aliases([node])
+        former = sa.and_(_R.node.in_(inverse["before"]), _R.target == keeper)
+        self._connection.execute(s.aliases.update().where(former).values(target=node))
+        self._restore_node(node, inverse)
+        self._update_merged_from({keeper, stands, node})
 
     def split(self, node: str, pieces: Sequence[str], run: str) -> None:
-        """Let parts stand for a node; edges go to the part that is nearest to their other end."""
+        """Replace a node by its parts; each edge moves to the part nearest to its other end."""
         keys = self._nodes.keys([node, *pieces])
         order = [keys[piece] for piece in pieces if piece in keys]
         old = keys.get(node)
         whole = sa.select(_N.authority).where(_N.key == old, _N.owner == 0)
         rank = self._connection.scalar(whole)
-        if rank is None or old is None or not order:  # it has changed in the meantime
+        if rank is None or old is None or not order:  # the node changed in the meantime
             self._remove(order)
             return
-        self._learn_again()
+        self._increment_versions()
         self._connection.execute(s.nodes.update().where(_N.key.in_(order)).values(authority=rank))
-        beside = self._nodes.siblings([node])
-        vectors = self._vectors(order)
-        images = Folding(self._connection).images(old, self._nearest(vectors), textual=False)
+        siblings = self._nodes.siblings([node])
+        vectors = self._get_vectors(order)
+        images = Folding(self._connection).images(old, self._choose_nearest(vectors), textual=False)
         own = (s.edges.c.source == old) | (s.edges.c.target == old)
         query = sa.select(s.edges).where(own, s.edges.c.kind.in_(TEXTUAL))
         images += [("edges", dict(row), None) for row in self._connection.execute(query).mappings()]
         self._nodes.hide([old])
-        self._write(images)
+        self._write_changes(images)
         ids = {key: name for name, key in keys.items()}
-        recalled = hand_over(
-            self._connection, node, lambda vector: ids[_nearest_of(vectors, vector)]
+        episodes = hand_over(
+            self._connection, node, lambda vector: ids[_find_nearest(vectors, vector)]
         )
-        self._stand(old, order, "split", run)
+        self._insert_aliases(old, order, "split", run)
         drop_vectors(self._connection, self._insert, [node])
-        want_edges(self._connection, self._insert, beside)
-        inverse = {"node": old, "parts": order, "images": images, "episodes": recalled}
+        want_edges(self._connection, self._insert, siblings)
+        inverse = {"node": old, "parts": order, "images": images, "episodes": episodes}
         payload = {"run": run, "node": node, "parts": list(pieces)}
         write_down(self._connection, "split_node", payload, inverse=inverse)
 
     def undo_split(self, inverse: dict[str, Any]) -> None:
-        """Let a whole stand for itself again; what its parts have learned since goes to it."""
+        """Undo a split: show the node again, and move to it what was learned about its parts."""
         node, order = inverse["node"], inverse["parts"]
         own = sa.and_(_R.node == node, _R.target.in_(order), _R.kind == "split")
         if not self._connection.execute(s.aliases.delete().where(own)).rowcount:
             return
-        self._back(node, inverse)
-        self._rejoin(node, order)
+        self._restore_node(node, inverse)
+        self._merge_parts(node, order)
 
-    def _back(self, node: int, inverse: dict[str, Any]) -> None:
-        """Show a node again as it was; it waits for the index."""
-        self._learn_again()
+    def _restore_node(self, node: int, inverse: dict[str, Any]) -> None:
+        """Show a node again and undo row changes; it is queued for the index."""
+        self._increment_versions()
         self._nodes.show([node])
-        want_vectors(self._connection, self._insert, self._ids([node]).values(), "index")
+        want_vectors(self._connection, self._insert, self._get_ids([node]).values(), "index")
         given: list[Image] = [(table, before, after) for table, before, after in inverse["images"]]
-        self._recount(restore(self._connection, self._insert, given))
+        self._recount_mentions(restore(self._connection, self._insert, given))
         take_back(self._connection, inverse["episodes"])
 
     def release(self, kept: Sequence[str], gone: Sequence[str]) -> None:
-        """Let nodes stand for nobody, and nobody for them: they change, or go.
+        """Dissolve the aliases of nodes that are about to change, to be removed or to retire.
 
-        Parts give back to the whole what was learned. Near-duplicates of a node that changes come
-        back without it; of one that goes, the oldest inherits all that was learned.
+        What was learned about parts moves to the split node. Near-duplicates of a changed node are
+        shown again; of a removed one, the oldest takes over what was learned.
 
         Args:
             kept: Ids of nodes that are about to be written.
-            gone: Of those that are about to be removed or to retire.
+            gone: Ids of nodes that are about to be removed or to retire.
         """
         keys, going = self._nodes.keys([*kept, *gone]), self._nodes.keys(gone)
-        rows = self._related(keys.values())
+        rows = self._find_relations(keys.values())
         if not rows:
             return
-        self._learn_again()
+        self._increment_versions()
         busy = set(keys.values())
         for node in sorted({row.node for row in rows if row.kind == "split" and row.node in busy}):
             order = [row.target for row in rows if row.node == node]
-            self._forget_standing([node])
-            self._rejoin(node, order)
+            self._delete_aliases([node])
+            self._merge_parts(node, order)
         merged = [row for row in rows if row.kind == "merge"]
         absorbed = {row.node for row in merged} & busy
-        self._forget_standing(absorbed)
-        self._tell({row.target for row in merged if row.node in absorbed} - busy)
+        self._delete_aliases(absorbed)
+        self._update_merged_from({row.target for row in merged if row.node in absorbed} - busy)
         for keeper in sorted({row.target for row in merged} & busy):
             left = [r.node for r in merged if r.target == keeper and r.node not in busy]
             if left:
-                self._succeed(keeper, sorted(left), inherit=keeper in going.values())
+                self._restore_merged(keeper, sorted(left), inherit=keeper in going.values())
 
-    def _succeed(self, keeper: int, left: Sequence[int], *, inherit: bool) -> None:
-        """What a keeper stood for comes back: all of it, or the oldest in its place."""
+    def _restore_merged(self, keeper: int, left: Sequence[int], *, inherit: bool) -> None:
+        """Show the nodes merged into another one again: all, or with ``inherit`` the oldest."""
         back = left[:1] if inherit else left
-        self._forget_standing(back)
+        self._delete_aliases(back)
         self._nodes.show(back)
-        ids = self._ids([keeper, *back])
+        ids = self._get_ids([keeper, *back])
         if inherit:
             heir = back[0]
-            self._write(Folding(self._connection).images(keeper, lambda _: heir, textual=False))
+            self._write_changes(
+                Folding(self._connection).images(keeper, lambda _: heir, textual=False)
+            )
             hand_over(self._connection, ids[keeper], lambda _: ids[heir])
             mine = _R.target == keeper
             self._connection.execute(s.aliases.update().where(mine).values(target=heir))
-            self._tell([heir])
+            self._update_merged_from([heir])
         want_vectors(self._connection, self._insert, [ids[key] for key in back], "return")
 
-    def tidy(self) -> None:
-        """Hand on what was learned about nodes that others stand for, such as by a snapshot."""
+    def move_learned(self) -> None:
+        """Move learned rows of replaced nodes to their targets, after a restore or an import."""
         columns = [
             TABLES[table].c[name]
             for table in ("overlay", "pair_counts", "usage")
@@ -188,12 +190,12 @@ class Replacing:
         ]
         found = [sa.exists().where(column == _R.node) for column in columns]
         query = sa.select(_R.node, _R.target).where(ANSWERING, sa.or_(*found))
-        for node, standing in self._connection.execute(query.order_by(_R.node)).all():
-            heir: Heir = lambda _, standing=standing: standing  # type: ignore[misc] # noqa: E731
-            self._write(Folding(self._connection).images(node, heir, textual=False))
+        for node, target in self._connection.execute(query.order_by(_R.node)).all():
+            heir: Heir = lambda _, target=target: target  # type: ignore[misc] # noqa: E731
+            self._write_changes(Folding(self._connection).images(node, heir, textual=False))
 
-    def follow(self, moved: Sequence[str]) -> None:
-        """Parts stand where their whole does."""
+    def move_parts(self, moved: Sequence[str]) -> None:
+        """Set the positions of parts to those of the split nodes that moved."""
         mine = s.aliases.join(s.contents, s.contents.c.node == _R.node)
         place = (
             sa.select(s.contents.c.position)
@@ -212,23 +214,23 @@ class Replacing:
             update = s.contents.update().where(s.contents.c.node == sa.bindparam("part"))
             self._connection.execute(update.values(position=place), rows)
 
-    def _rejoin(self, node: int, order: Sequence[int]) -> None:
-        """Give a whole what its parts have learned, and remove them."""
-        ids = self._ids([node, *order])
+    def _merge_parts(self, node: int, order: Sequence[int]) -> None:
+        """Move what was learned about parts to the split node, and remove them."""
+        ids = self._get_ids([node, *order])
         for part in order:
             images = Folding(self._connection).images(part, lambda _: node, textual=False)
-            self._write(images)
+            self._write_changes(images)
             if part in ids:
                 hand_over(self._connection, ids[part], lambda _: ids[node])
         self._remove(order)
 
     def _remove(self, keys: Sequence[int]) -> None:
-        ids = list(self._ids(keys).values())
+        ids = list(self._get_ids(keys).values())
         self._nodes.remove(ids)
         drop_vectors(self._connection, self._insert, ids)
 
-    def _related(self, keys: Iterable[int]) -> Sequence[sa.Row[Any]]:
-        """All rows of nodes that are among these, or that these stand for."""
+    def _find_relations(self, keys: Iterable[int]) -> Sequence[sa.Row[Any]]:
+        """Aliases whose node or target is among these nodes."""
         query = sa.select(s.aliases)
         found = {
             (row.node, row.target): row
@@ -239,22 +241,22 @@ class Replacing:
         }
         return sorted(found.values(), key=lambda row: (row.node, row.position))
 
-    def _forget_standing(self, keys: Iterable[int]) -> None:
+    def _delete_aliases(self, keys: Iterable[int]) -> None:
         for part in parts(keys):
             self._connection.execute(s.aliases.delete().where(_R.node.in_(part)))
 
-    def _stand(self, node: int, order: Sequence[int], kind: str, run: str) -> None:
+    def _insert_aliases(self, node: int, order: Sequence[int], kind: str, run: str) -> None:
         rows = [
             {"node": node, "target": key, "position": place, "kind": kind, "run": run}
             for place, key in enumerate(order)
         ]
         self._connection.execute(s.aliases.insert(), rows)
 
-    def _tell(self, keepers: Iterable[int]) -> None:
-        """Bring the metadata of keepers to name what they stand for now."""
+    def _update_merged_from(self, keepers: Iterable[int]) -> None:
+        """Update the ``merged_from`` metadata of kept nodes."""
         for keeper in keepers:
-            held = sa.select(s.contents.c.metadata).where(s.contents.c.node == keeper)
-            text = self._connection.scalar(held)
+            metadata_query = sa.select(s.contents.c.metadata).where(s.contents.c.node == keeper)
+            text = self._connection.scalar(metadata_query)
             if text is None:
                 continue
             query = (
@@ -264,51 +266,53 @@ class Replacing:
                 .where(_R.target == keeper, _R.kind == "merge")
                 .order_by(_N.key)
             )
-            told = [{"id": i, "source": source} for i, source in self._connection.execute(query)]
+            merged_from = [
+                {"id": i, "source": source} for i, source in self._connection.execute(query)
+            ]
             metadata = json.loads(text)
             metadata.pop(MERGED_FROM, None)
-            new = {**metadata, MERGED_FROM: told} if told else metadata
+            new = {**metadata, MERGED_FROM: merged_from} if merged_from else metadata
             update = s.contents.update().where(s.contents.c.node == keeper)
             text = json.dumps(new, ensure_ascii=False)
             self._connection.execute(update.values(metadata=text))
 
-    def _write(self, images: Sequence[Image]) -> None:
+    def _write_changes(self, images: Sequence[Image]) -> None:
         write(self._connection, self._insert, images)
-        self._recount(images)
+        self._recount_mentions(images)
 
-    def _recount(self, images: Iterable[Image]) -> None:
-        """Mentions are counted by their edges."""
+    def _recount_mentions(self, images: Iterable[Image]) -> None:
+        """Update the mention counts after changes of edges."""
         rows = [row for table, *both in images if table == "edges" for row in both if row]
         mention = EdgeKind.MENTION.value
         self._nodes.recount({row["target"] for row in rows if row["kind"] == mention})
 
-    def _learn_again(self) -> None:
-        """Whoever keeps what namespaces know notices, and who learns just now begins again."""
+    def _increment_versions(self) -> None:
+        """Invalidate caches of all namespaces, and make concurrent learning start again."""
         known = s.namespaces.c.version + 1
         self._connection.execute(s.namespaces.update().values(version=known))
 
-    def _ids(self, keys: Iterable[int]) -> dict[int, str]:
+    def _get_ids(self, keys: Iterable[int]) -> dict[int, str]:
         query = sa.select(_N.key, _N.id).where(_N.key.in_(list(keys)))
         return {key: name for key, name in self._connection.execute(query)}
 
-    def _vectors(self, keys: Sequence[int]) -> dict[int, Vector]:
-        """Unit vectors of nodes, shape ``[d]``, in their order."""
+    def _get_vectors(self, keys: Sequence[int]) -> dict[int, Vector]:
+        """Unit vectors of nodes, shape ``[d]``, by key in the given order."""
         query = sa.select(_N.key, _N.embedding).where(_N.key.in_(keys))
         found = {key: unpack(vector) for key, vector in self._connection.execute(query)}
         return {key: found[key] for key in keys}
 
-    def _nearest(self, vectors: dict[int, Vector]) -> Heir:
-        """The nearest of some nodes to another one; the first of them to none."""
+    def _choose_nearest(self, vectors: dict[int, Vector]) -> Heir:
+        """Choose for another node the nearest of these; the first of them for key 0."""
         first = next(iter(vectors))
 
         def heir(other: int) -> int:
-            found = self._vectors([other]) if self._ids([other]) else {}
-            return _nearest_of(vectors, found[other]) if found else first
+            found = self._get_vectors([other]) if self._get_ids([other]) else {}
+            return _find_nearest(vectors, found[other]) if found else first
 
         return heir
 
 
-def _nearest_of(vectors: dict[int, Vector], other: Vector) -> int:
-    """Key of the vector with the highest cosine; of equals the first."""
+def _find_nearest(vectors: dict[int, Vector], other: Vector) -> int:
+    """Key of the vector with the highest cosine; the first of equals."""
     single = np.asarray(other, dtype=np.float32)
     return max(vectors, key=lambda key: float(vectors[key].astype(np.float32) @ single))

@@ -1,4 +1,4 @@
-"""The graph store: opening, reading connections, and the one place where anything changes."""
+"""The graph store: opening, connections, and ``apply``, through which everything is written."""
 
 import logging
 import threading
@@ -45,23 +45,23 @@ _log = logging.getLogger(__name__)
 
 
 class GraphStore:
-    """Nodes, edges, what each namespace learned, and the turn log, in one SQL database.
+    """Nodes, edges, learned state of each namespace, and turn records, in one SQL database.
 
     Attributes:
-        walk: Reads of the hot path.
+        walk: Reads of every query.
         fulltext: Searches of the full-text index.
         links: Reads of the linkers.
-        catalog: Documents, staged work, statistics.
-        turns: Turn records and the change journal.
-        learned: What namespaces have learned, and feedback.
-        history: What of it can be taken back, and snapshots.
+        catalog: Documents, the ingest queue, statistics.
+        turns: Turn records and the journal.
+        learned: Learned state of namespaces, and feedback.
+        history: Feedback and its effects, for undo; snapshots.
         notes: Notes of namespaces.
-        regions: Hubs of regions, and what became of steps.
-        typed: Edges by their kind.
-        health: What health is measured on, and what was found before.
-        upkeep: What maintenance looks at.
-        twins: Texts that may be merged or split.
-        trials: Turns and feedback of A/B trials, and where these stand.
+        regions: Hubs of regions, and transition counts.
+        typed: Edges by kind.
+        health: Samples and counters for health reports, and stored reports.
+        upkeep: Reads of maintenance.
+        twins: Candidates for merging and splitting.
+        trials: State, turns and feedback of A/B trials.
     """
 
     def __init__(self, location: str | Path, *, time_limit: float = TIME_LIMIT) -> None:
@@ -69,19 +69,19 @@ class GraphStore:
 
         Args:
             location: A directory (SQLite inside, files private to the user) or an SQLAlchemy URL.
-            time_limit: Seconds that connecting, and writing turns behind answers, may take.
+            time_limit: Seconds to connect, and to write queued turn records, > 0.
 
         Raises:
             StoreReadOnlyError: The directory or database cannot be written.
             StoreUnavailableError: The database cannot be reached.
-            SchemaVersionError: The store was written by a newer release.
+            SchemaVersionError: The store has another schema version than this release.
         """
         self._time_limit = time_limit
         self._engine = open_engine(location, time_limit=time_limit)
         self._reader = open_engine(location, reading=True, time_limit=time_limit)
         self._fulltext = full_text(self._engine.dialect.name)
         self._ingest = threading.RLock()
-        self._recorder = TurnWriter(self._keep_turns)
+        self._recorder = TurnWriter(self._write_turns)
         self._ingesting = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
@@ -108,7 +108,7 @@ class GraphStore:
 
     @property
     def name(self) -> str:
-        """Where the store is, without password."""
+        """URL of the database, without password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     @property
@@ -120,7 +120,7 @@ class GraphStore:
     def reading(self) -> Iterator[sa.Connection]:
         """A connection for reads; each statement sees the latest commit.
 
-        Within another ``reading()`` of the same context the outer connection serves.
+        Nested calls in the same context share the outer connection.
         """
         current = self._current.get()
         if current is not None:
@@ -136,10 +136,10 @@ class GraphStore:
 
     @contextmanager
     def dumping(self) -> Iterator[Dump]:
-        """The store as it is now, however long it takes to read and whatever changes meanwhile.
+        """One consistent state of the store, which later changes do not affect.
 
         Raises:
-            StoreError: Documents are half added.
+            StoreError: An ingest is unfinished.
         """
         self.settle()
         with translated_errors(self._engine), moment(self._reader) as connection:
@@ -148,46 +148,46 @@ class GraphStore:
             yield dump
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Apply all changes in one transaction, or none of them, and journal them.
+        """Apply and journal all changes in one transaction, or none of them.
 
-        Once it returns they survive a loss of power, but for what nobody was promised or what is
-        done again: turn records, and what was learned from feedback that is kept.
+        Afterwards they survive a power failure, except turn records, and learning from stored
+        feedback, which is repeated.
 
         Raises:
-            StoreError: The database failed; nothing of this call is kept.
+            StoreError: The database failed, and no change was applied.
         """
         if not changes:
             return
         self.settle()
-        opened = connected(self._engine, lazy=_may_be_late(changes))
+        opened = connected(self._engine, lazy=_allows_lazy_commit(changes))
         with translated_errors(self._engine), opened as connection, connection.begin():
             writer = Writer(connection, self._fulltext)
             for change in changes:
                 writer.apply(change)
 
-    def _keep_turns(self, records: Sequence[RecordTurn]) -> None:
+    def _write_turns(self, records: Sequence[RecordTurn]) -> None:
         with limited(self._time_limit):
             self.apply(records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
-        """Keep a turn record: it is written behind the answer, see :mod:`turn_writer`."""
-        self._recorder.put(RecordTurn(turn, vector))
+        """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
+        self._recorder.add(RecordTurn(turn, vector))
 
     def settle(self) -> None:
-        """Wait until all turn records that were handed over are written."""
+        """Wait until all queued turn records are written."""
         self._recorder.settle()
 
     @contextmanager
     def ingesting(self, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the right to ingest: one writer of documents per store at a time.
+        """Hold the ingest lock: one thread of one process ingests into a store at a time.
 
-        The thread that holds it may ask again.
+        Reentrant within its thread.
 
         Args:
-            wait: Whether to wait while somebody else ingests.
+            wait: Whether to wait for the lock.
 
         Yields:
-            Whether the right is held; always True with ``wait``.
+            Whether the lock is held; always True with ``wait``.
         """
         if not self._ingest.acquire(blocking=wait):
             yield False
@@ -206,7 +206,7 @@ class GraphStore:
             self._ingest.release()
 
     def close(self) -> None:
-        """Close all connections; turn records that cannot be written in time are given up."""
+        """Close all connections; turn records that cannot be written in time are lost."""
         try:
             with limited(self._time_limit):
                 self.settle()
@@ -216,8 +216,8 @@ class GraphStore:
         self._engine.dispose()
 
 
-def _may_be_late(changes: Sequence[Change]) -> bool:
-    """Whether the disk need not hold changes yet; whatever is committed later syncs them too."""
+def _allows_lazy_commit(changes: Sequence[Change]) -> bool:
+    """Whether the commit need not be synced to disk; the next synced commit includes it."""
     kinds = {type(change) for change in changes}
     learned_again = ConsumeFeedback in kinds and KeepFeedback not in kinds
     return learned_again or kinds == {RecordTurn}

@@ -1,4 +1,4 @@
-"""Turn records and the change journal."""
+"""Reads of turn records and of the journal."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ from crabpath_retrievers.trajectory import Turn
 
 
 class Logged(NamedTuple):
-    """A turn as feedback meets it.
+    """A stored turn, with what learning from it depends on.
 
     Attributes:
         turn: Its record.
-        vector: Unit query vector, shape ``[d]``; None when it is not kept.
-        consumed: Id of the feedback that consumed it; None while none did.
-        frozen: Whether its namespace may learn no more.
+        vector: Unit query vector, shape ``[d]``; None if it is not stored.
+        consumed: Id of the feedback that consumed it; None while there is none.
+        frozen: Whether learning in its namespace is stopped.
     """
 
     turn: Turn
@@ -36,8 +36,8 @@ class Logged(NamedTuple):
 _ONE, _NONE = (sa.literal_column(number, sa.Integer) for number in "10")
 
 
-def _logged_of(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """Turns that are joined to their namespace by this expression."""
+def _select_turns(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
+    """Select turns, newest first; ``namespace`` is the expression that joins their namespace."""
     joined = turns.join(namespaces, namespaces.c.key == namespace)
     columns = (turns.c.record, turns.c.embedding, consumed_turns.c.feedback, namespaces.c.frozen)
     return (
@@ -48,51 +48,51 @@ def _logged_of(namespace: sa.ColumnElement[int]) -> sa.Select[Any]:
 
 
 _NAMED = namespaces.c.name == sa.bindparam("namespace")
-_ASKED = (
-    # As a sum, lest the index of namespaces be used, which leads to all of their turns.
-    _logged_of(turns.c.namespace + _NONE)
+_SELECT_TURN = (
+    # The sum keeps the planner from the index on namespaces, which leads to all their turns.
+    _select_turns(turns.c.namespace + _NONE)
     .where(sa.or_(turns.c.id == sa.bindparam("asked"), turns.c.run_id == sa.bindparam("asked")))
     .limit(_ONE)
     .offset(_NONE)
 )
-_FIND, _FIND_IN = HotSelect(_ASKED), HotSelect(_ASKED.where(_NAMED))
+_FIND, _FIND_IN = HotSelect(_SELECT_TURN), HotSelect(_SELECT_TURN.where(_NAMED))
 
 
 def _window() -> HotSelect:
     until: sa.BindParameter[float] = sa.bindparam("until")
     since: sa.BindParameter[float] = sa.bindparam("since")
-    whose, past = namespaces.alias(), turns.alias()
+    namespace, earlier = namespaces.alias(), turns.alias()
     last = (
-        sa.select(past.c.clock)
-        .join(whose, whose.c.key == past.c.namespace)
-        .where(whose.c.name == sa.bindparam("namespace"), past.c.created <= until)
-        .order_by(past.c.clock.desc())
+        sa.select(earlier.c.clock)
+        .join(namespace, namespace.c.key == earlier.c.namespace)
+        .where(namespace.c.name == sa.bindparam("namespace"), earlier.c.created <= until)
+        .order_by(earlier.c.clock.desc())
         .limit(_ONE)
         .offset(_NONE)
         .scalar_subquery()
     )
     within = turns.c.created.between(since, until)
-    # As a range of the clock, which is indexed.
+    # A range of the clock, which is indexed.
     near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
-    return HotSelect(_logged_of(turns.c.namespace).where(_NAMED, near, within))
+    return HotSelect(_select_turns(turns.c.namespace).where(_NAMED, near, within))
 
 
 _WINDOW = _window()
 
 
 class TurnLog:
-    """Reads of what happened."""
+    """Reads of turn records and of the journal."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def get(self, turn_id: str, *, namespace: str | None = None) -> Turn:
-        """The record of a turn, by its id or by the run id of the host that asked.
+        """The record of a turn, by its id or by the run id of the host.
 
         Args:
-            turn_id: Turn id, or LangChain run id.
-            namespace: Only turns of this namespace are found; None looks in all.
+            turn_id: Turn id, or run id of LangChain.
+            namespace: Name of the namespace to search; None for all.
 
         Raises:
             NotFoundError: There is no such turn in that namespace.
@@ -104,37 +104,37 @@ class TurnLog:
         return found.turn
 
     def find(self, turn_id: str, *, namespace: str | None = None) -> Logged | None:
-        """A turn with all that feedback needs to know of it; None when there is none.
+        """A turn with what learning needs; None for an unknown id.
 
         Args:
-            turn_id: Turn id, or the host's run id: then the last turn of that run.
-            namespace: Only turns of this namespace are found; None looks in all.
+            turn_id: Turn id, or run id of the host for the last turn of that run.
+            namespace: Name of the namespace to search; None for all.
         """
         self._store.settle()
-        select, asked = _FIND, {"asked": turn_id}
+        select, parameters = _FIND, {"asked": turn_id}
         if namespace is not None:
-            select, asked = _FIND_IN, {"asked": turn_id, "namespace": namespace}
+            select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
         with self._store.reading() as connection:
-            found = _logged(select.rows(connection, asked), connection)
+            found = _decode_turns(select.rows(connection, parameters), connection)
         return found[0] if found else None
 
     def window(self, namespace: str, *, until: float, turns: int, seconds: float) -> list[Logged]:
-        """The last turns of a namespace as of a moment, newest first, consumed or not.
+        """The last turns of a namespace before a time, newest first, consumed or not.
 
         Args:
-            namespace: Whose turns.
-            until: The moment, in seconds since the epoch.
-            turns: How many turns back, the latest one counting as the first.
-            seconds: How long back.
+            namespace: Name of the namespace.
+            until: The time, in seconds since the epoch.
+            turns: Length of the window in turns, with the latest one.
+            seconds: Length of the window in seconds.
         """
         self._store.settle()
         bounds = {"until": until, "since": until - seconds, "turns": turns}
         with self._store.reading() as connection:
             rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
-            return _logged(rows, connection)
+            return _decode_turns(rows, connection)
 
     def latest(self, namespace: str) -> str | None:
-        """Id of the namespace's last turn."""
+        """Id of the last turn of a namespace; None without turns."""
         self._store.settle()
         with self._store.reading() as connection:
             return connection.scalar(
@@ -146,7 +146,7 @@ class TurnLog:
             )
 
     def journal(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The last changes, newest first, each with its inverse where it has one."""
+        """The last rows of the journal, newest first."""
         self._store.settle()
         with self._store.reading() as connection:
             rows = connection.execute(
@@ -162,34 +162,34 @@ class TurnLog:
             ]
 
 
-def _logged(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[Logged]:
-    """Turns with the nodes that stand for theirs by now."""
-    read = list(readable("a turn", rows, _with_nodes))
+def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[Logged]:
+    """Decode rows to turns, with replaced nodes resolved."""
+    read = list(readable("a turn", rows, _parse_record))
     to = standing_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
 
-    def logged(row: Sequence[Any]) -> Logged:
+    def decode(row: Sequence[Any]) -> Logged:
         _, record, embedding, by, frozen = row
-        turn = Turn.from_dict(_standing(record, to) if to else record)
+        turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
         return Logged(turn, None if embedding is None else unpack(embedding), by, bool(frozen))
 
-    return list(readable("a turn", read, logged))
+    return list(readable("a turn", read, decode))
 
 
-def _with_nodes(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row with its record read, behind the ids of the nodes in it."""
+def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
+    """Parse the record of a row; returns ids of its nodes, the record, and the other columns."""
     record = json.loads(row[0])
-    return set(_nodes(record)), record, *row[1:]
+    return set(_iterate_nodes(record)), record, *row[1:]
 
 
-def _nodes(record: dict[str, Any]) -> Iterator[str]:
-    """Ids of the nodes that a turn came by or weighed."""
+def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
+    """Yield the ids of the nodes that a turn visited, returned or considered."""
     yield from record["visited"]
     yield from (item["node"] for item in record["returned"])
     yield from (one["target"] for step in record["steps"] for one in step["candidates"])
 
 
-def _standing(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
-    """A record that speaks of those that stand for its nodes; what was returned, once each."""
+def _replace_aliases(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
+    """A record with replaced nodes resolved; each returned node is kept once."""
     new: dict[str, Any] = with_nodes(record, to)
-    once = {item["node"]: item for item in reversed(new["returned"])}
-    return {**new, "returned": list(reversed(once.values()))}
+    distinct = {item["node"]: item for item in reversed(new["returned"])}
+    return {**new, "returned": list(reversed(distinct.values()))}

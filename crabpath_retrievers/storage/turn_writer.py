@@ -1,8 +1,8 @@
-"""Turn records are written behind the answers, several in one transaction.
+"""Write-behind queue of turn records: several are written in one transaction after the answers.
 
-An answer must not wait for the one writer that a database has. Whoever reads turns, or changes
-anything, waits for what was handed over before; so does closing. A process that is killed loses at
-most the turns of its last milliseconds, which nobody has acted on.
+Answers do not wait for the write lock of the database. Reads of turns, all changes, and closing
+wait until the queue is empty. A killed process loses at most the turns of its last milliseconds,
+which nothing refers to yet.
 """
 
 import logging
@@ -20,113 +20,113 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.time_limit import waiting
 
 _log = logging.getLogger(__name__)
-_PASSING = (StoreUnavailableError, StoreLockedError, StoreFullError)
-_MOST = 256  # turns that may wait before answers do
-_BEHIND = "turn records are still being written: is the database answering?"
+_TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
+_MAX_WAITING = 256  # turn records in the queue before answers wait
+_TIMEOUT = "turn records are still being written: is the database answering?"
 
 
 class TurnWriter:
-    """A queue of turn records with one thread that empties it.
+    """A queue of turn records, with one thread that writes them.
 
-    While the database is away, or its disk full, records wait, 256 at most, and are tried again
-    with the next one.
+    While the database is unavailable, or its disk is full, at most 256 records wait; the next
+    record starts another attempt.
     """
 
     def __init__(self, write: Callable[[Sequence[RecordTurn]], None]) -> None:
-        """Hand batches to ``write``, which puts each into one transaction."""
+        """Pass batches to ``write``, which writes each in one transaction."""
         self._write = write
         self._changed = threading.Condition()
         self._waiting: list[RecordTurn] = []
         self._thread: threading.Thread | None = None
-        self._away: CrabPathError | None = None
+        self._error: CrabPathError | None = None
         self._lost = 0
 
-    def put(self, record: RecordTurn) -> None:
-        """Hand over a record; waits only while the writer is behind by too many."""
-        with waiting() as until, self._changed:
-            while len(self._waiting) >= _MOST and self._thread is not None:
-                if not self._changed.wait(_left(until)):
-                    break  # the oldest are given up
-            self._keep([*self._waiting, record])
-            self._start()
+    def add(self, record: RecordTurn) -> None:
+        """Add a record; waits only while the queue is full."""
+        with waiting() as deadline, self._changed:
+            while len(self._waiting) >= _MAX_WAITING and self._thread is not None:
+                if not self._changed.wait(_get_remaining(deadline)):
+                    break  # the oldest records are dropped
+            self._enqueue([*self._waiting, record])
+            self._start_thread()
 
     def settle(self) -> None:
-        """Wait until everything that was handed over is written.
+        """Wait until all records are written.
 
         Raises:
-            StoreUnavailableError: They still cannot be written, and go on waiting; so with
+            StoreUnavailableError: Records cannot be written and stay in the queue; likewise
                 :class:`StoreLockedError` and :class:`StoreFullError`.
         """
         if threading.current_thread() is self._thread:
             return
-        with waiting() as until, self._changed:
+        with waiting() as deadline, self._changed:
             if self._waiting:
-                self._start()
+                self._start_thread()
             while self._thread is not None:
-                if not self._changed.wait(_left(until)):
-                    raise StoreUnavailableError(_BEHIND)
-            if self._waiting and self._away is not None:
-                raise self._away
+                if not self._changed.wait(_get_remaining(deadline)):
+                    raise StoreUnavailableError(_TIMEOUT)
+            if self._waiting and self._error is not None:
+                raise self._error
 
-    def _start(self) -> None:
+    def _start_thread(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="crabpath-turns")
+            self._thread = threading.Thread(target=self._write_batches, name="crabpath-turns")
             self._thread.start()
 
-    def _keep(self, records: list[RecordTurn]) -> None:
-        lost = len(records) - _MOST
+    def _enqueue(self, records: list[RecordTurn]) -> None:
+        lost = len(records) - _MAX_WAITING
         if lost > 0:
-            if not self._lost:  # one line for an outage, not one for every turn
-                _log.warning("from now on turn records are lost: %s", self._away)
+            if not self._lost:  # one warning per outage, not one per turn
+                _log.warning("from now on turn records are lost: %s", self._error)
             self._lost += lost
-        self._waiting = records[-_MOST:]
+        self._waiting = records[-_MAX_WAITING:]
 
-    def _work(self) -> None:
-        """Write until nothing waits, or the database is away; the next record starts again."""
-        while batch := self._next():
+    def _write_batches(self) -> None:
+        """Write until the queue is empty or the database fails; the next record starts again."""
+        while batch := self._take_batch():
             try:
                 self._write(batch)
-            except _PASSING as error:
-                self._give_up(batch, error)
+            except _TRANSIENT_ERRORS as error:
+                self._pause(batch, error)
                 return
-            except Exception as error:  # if the thread died here, readers would wait for ever
+            except Exception as error:  # readers would wait for ever if the thread died
                 if len(batch) == 1:
                     _log.warning("a turn record could not be written: %s", error)
                 elif not self._write_each(batch):
                     return
-            self._count_lost()
+            self._report_lost()
 
     def _write_each(self, batch: Sequence[RecordTurn]) -> bool:
-        """Write records one by one, so that one which cannot be written loses only itself.
+        """Write records one by one, so that an invalid one does not affect the others.
 
         Returns:
-            Whether the database was there to the end.
+            Whether the database was available to the end.
         """
         for number, record in enumerate(batch):
             try:
                 self._write([record])
-            except _PASSING as error:
-                self._give_up(batch[number:], error)
+            except _TRANSIENT_ERRORS as error:
+                self._pause(batch[number:], error)
                 return False
             except Exception as error:
                 _log.warning("a turn record could not be written: %s", error)
         return True
 
-    def _count_lost(self) -> None:
+    def _report_lost(self) -> None:
         with self._changed:
             lost, self._lost = self._lost, 0
         if lost:
             _log.warning("the database is back; %d turn records were lost", lost)
 
-    def _give_up(self, left: Sequence[RecordTurn], error: CrabPathError) -> None:
-        """Keep records until the next one comes, and end."""
+    def _pause(self, remaining: Sequence[RecordTurn], error: CrabPathError) -> None:
+        """Put records back into the queue, and end the thread."""
         with self._changed:
-            self._away = error
-            self._keep([*left, *self._waiting])
+            self._error = error
+            self._enqueue([*remaining, *self._waiting])
             self._thread = None
             self._changed.notify_all()
 
-    def _next(self) -> list[RecordTurn]:
+    def _take_batch(self) -> list[RecordTurn]:
         with self._changed:
             batch, self._waiting = self._waiting, []
             if not batch:
@@ -135,5 +135,5 @@ class TurnWriter:
             return batch
 
 
-def _left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - monotonic())
+def _get_remaining(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - monotonic())

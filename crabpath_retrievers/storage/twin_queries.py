@@ -1,4 +1,4 @@
-"""Reads of maintenance that merges and splits: texts in blocks, and what stands behind some."""
+"""Reads for merging near-duplicates and for splitting long documents."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from crabpath_retrievers.storage.schema import aliases, contents, episodes, node
 
 
 class Said(NamedTuple):
-    """What a node says; its metadata as JSON."""
+    """The text of a node; its metadata as JSON."""
 
     key: int
     title: str
@@ -24,12 +24,12 @@ class Said(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """A node that may say the same as another one.
+    """A node that may be a near-duplicate of another one.
 
     Attributes:
-        key: Of the node; older ones have smaller keys.
+        key: Key of the node; older nodes have smaller keys.
         authority: Number of its authority.
-        uses: How often it was used, in all namespaces together.
+        uses: Turns that used it, summed over all namespaces.
         vector: Unit vector, shape ``[d]``.
     """
 
@@ -40,7 +40,7 @@ class Twin(NamedTuple):
 
 
 class Long(NamedTuple):
-    """A node with a long text."""
+    """A document with a long text."""
 
     key: int
     id: str
@@ -48,14 +48,14 @@ class Long(NamedTuple):
 
 
 class TwinQueries:
-    """Reads whole tables, in blocks: nothing here stands on the way of a query."""
+    """Reads of whole tables in blocks; queries use none of them."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def texts(self, size: int) -> Iterator[list[Said]]:
-        """What all documents say, without parts of others, in blocks of ``size`` rows."""
+        """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
         query = (
             sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
             .join(contents, contents.c.node == nodes.c.key)
@@ -73,7 +73,7 @@ class TwinQueries:
             yield [Said(*row) for row in rows]
 
     def twins(self, keys: Sequence[int]) -> dict[int, Twin]:
-        """What is known of these nodes, by key."""
+        """Merge candidates by key."""
         used = sa.func.coalesce(
             sa.select(sa.func.sum(usage.c.wins))
             .where(usage.c.node == nodes.c.key)
@@ -92,9 +92,9 @@ class TwinQueries:
         return found
 
     def long(self, least: int) -> list[Long]:
-        """Documents of at least so many characters that may be split, oldest first.
+        """Documents of at least ``least`` characters that may be split, oldest first.
 
-        Parts are none of them, nor what stands for others or is ``constitutional``.
+        Parts, nodes that replace others, and ``constitutional`` nodes are left out.
         """
         keeps = sa.exists().where(aliases.c.target == nodes.c.key)
         query = (
@@ -112,7 +112,7 @@ class TwinQueries:
             return [Long(*row) for row in connection.execute(query)]
 
     def questions(self, node: str, most: int) -> list[Vector]:
-        """Unit vectors, shape ``[d]``, of questions that a node has helped with, latest first."""
+        """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
         named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
         query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
         query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)

@@ -1,4 +1,4 @@
-"""Reads of edges by their kind, as one namespace sees them: learned ones and those of the text."""
+"""Reads of edges by kind, structural and learned, as one namespace sees them."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -30,20 +30,20 @@ from crabpath_retrievers.storage.schema import turns as log
 
 Direction = Literal["out", "in"]
 _KINDS = {kind.value: kind for kind in EdgeKind}
-_LEARNED = frozenset({*OVERLAY_KINDS, *TYPED_KINDS})  # what stands in the overlay alone
+_LEARNED = frozenset({*OVERLAY_KINDS, *TYPED_KINDS})  # kinds without structural edges
 _AT_ONCE = 1024
-_NOTHING = 1e-9
+_EPSILON = 1e-9
 _ZERO, _ONE = sa.literal_column("0.0", sa.Float), sa.literal_column("1", sa.Integer)
 
 
 class TypedEdge(NamedTuple):
-    """An edge, seen from one of its ends.
+    """An edge of a given node.
 
     Attributes:
-        near: Key of the node that was asked about.
-        key, id: Of the node at the other end.
-        kind: Of the edge.
-        weight: Effective weight in [-1, 1], decay included.
+        near: Key of the given node.
+        key, id: Key and id of the node at the other end.
+        kind: Kind of the edge.
+        weight: Effective weight in [-1, 1].
     """
 
     near: int
@@ -53,10 +53,10 @@ class TypedEdge(NamedTuple):
     weight: float
 
 
-def _of(direction: Direction) -> HotSelect:
-    """Edges at the nodes ``keys``: those of the text of ``kinds``, learned ones of ``learned``.
+def _build_select(direction: Direction) -> HotSelect:
+    """Select edges of nodes ``keys``: structural ones of ``kinds``, learned ones of ``learned``.
 
-    What stands at the other end must be a document or a note of the namespace.
+    The node at the other end must be visible to the namespace.
     """
     other, end = nodes.alias("other"), nodes.alias("end")
     mine = overlay.c.namespace == sa.bindparam("namespace")
@@ -67,7 +67,7 @@ def _of(direction: Direction) -> HotSelect:
         near, far = table.c.source, table.c.target
         if direction == "in":
             near, far = far, near
-        # The speed of decay depends on where the edge leads.
+        # The rate of decay depends on the target.
         both = joined.join(other, other.c.key == far).join(end, end.c.key == table.c.target)
         return (
             sa.select(near, other.c.key, other.c.id, table.c.kind, *weights, end.c.authority)
@@ -87,9 +87,11 @@ def _of(direction: Direction) -> HotSelect:
     return HotSelect(sa.union_all(read, learned.where(mine)))
 
 
-_EDGES = {"out": _of("out"), "in": _of("in")}
-_STANDING = sa.select(overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at)
-_BEFORE = HotSelect(
+_EDGES = {"out": _build_select("out"), "in": _build_select("in")}
+_LEARNED_OF_KIND = sa.select(
+    overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at
+)
+_LAST_EFFECTS = HotSelect(
     sa.select(feedback_effects.c.record)
     .select_from(
         log.join(namespaces, namespaces.c.key == log.c.namespace)
@@ -106,7 +108,7 @@ _BEFORE = HotSelect(
     .limit(_ONE)
     .offset(sa.literal_column("0", sa.Integer))
 )
-_HELPED = HotSelect(
+_LATEST_EPISODES = HotSelect(
     sa.select(episodes.c.clock, episodes.c.documents)
     .where(
         episodes.c.namespace == sa.bindparam("namespace"),
@@ -122,7 +124,7 @@ _IDS = HotSelect(
 
 
 class TypedQueries:
-    """Reads whose cost depends on the edges at the nodes that are asked about."""
+    """Reads whose cost depends on the edges of the given nodes."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
@@ -135,21 +137,21 @@ class TypedQueries:
         kinds: Iterable[EdgeKind],
         direction: Direction = "out",
     ) -> list[TypedEdge]:
-        """The edges of some kinds at all given nodes, in one query; those of weight 0 left out.
+        """The edges of some kinds of all given nodes, without edges of weight 0.
 
         Args:
-            keys: Of nodes, at most some thousands.
-            clock: Where the namespace stands.
-            kinds: Which edges.
-            direction: Whether the nodes are where the edges begin or where they lead.
+            keys: Keys of nodes, at most some thousands.
+            clock: Clock of the namespace.
+            kinds: Kinds of edges.
+            direction: ``out`` for edges that leave the nodes, ``in`` for edges that enter them.
         """
         wanted = sorted({kind.value for kind in kinds if kind is not EdgeKind.STOP})
         learned = [value for value in wanted if _KINDS[value] in _LEARNED]
-        given = {"namespace": clock.key, "kinds": wanted, "learned": learned}
+        parameters = {"namespace": clock.key, "kinds": wanted, "learned": learned}
         rows: list[tuple[Any, ...]] = []
         with self._store.reading() as connection:
             for part in parts(keys, _AT_ONCE):
-                rows += _EDGES[direction].rows(connection, {**given, "keys": part})
+                rows += _EDGES[direction].rows(connection, {**parameters, "keys": part})
         found = [
             TypedEdge(
                 near,
@@ -160,14 +162,16 @@ class TypedQueries:
             )
             for near, key, name, kind, weight, mark, floor, rank in rows
         ]
-        return [edge for edge in found if abs(edge.weight) > _NOTHING]
+        return [edge for edge in found if abs(edge.weight) > _EPSILON]
 
     def standing(self, clock: Standpoint, kind: EdgeKind) -> dict[tuple[int, int], float]:
-        """All edges of one kind that a namespace has learned: weight by keys of both ends.
+        """All learned edges of one kind: effective weight by keys of both ends.
 
-        Authority is passed over: only for kinds of which there are few, set by hand or maintenance.
+        Ignores authority. Only for kinds with few edges, which users or maintenance set.
         """
-        query = _STANDING.where(overlay.c.namespace == clock.key, overlay.c.kind == kind.value)
+        query = _LEARNED_OF_KIND.where(
+            overlay.c.namespace == clock.key, overlay.c.kind == kind.value
+        )
         with self._store.reading() as connection:
             return {
                 (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
@@ -177,46 +181,46 @@ class TypedQueries:
     def used_before(
         self, namespace: str, clock: int, created: float, *, turns: int, seconds: float
     ) -> list[str]:
-        """What the last judged turn before a turn used in a success: ids, most credited first.
+        """Ids of the documents used in the last turn with feedback before a turn, best first.
 
         Args:
-            namespace: Whose turns.
+            namespace: Name of the namespace.
             clock: Number of the turn.
-            created: When it was, in seconds since the epoch.
-            turns: How many turns back.
-            seconds: How long back.
+            created: Time of the turn, in seconds since the epoch.
+            turns: Length of the window in turns.
+            seconds: Length of the window in seconds.
         """
         bounds = {"clock": clock, "first": clock - turns, "since": created - seconds}
         with self._store.reading() as connection:
-            rows = _BEFORE.rows(connection, {"namespace": namespace, **bounds})
+            rows = _LAST_EFFECTS.rows(connection, {"namespace": namespace, **bounds})
             used = json.loads(rows[0][0])["usage"] if rows else []
             wins = {key: won for key, won, *_ in used if won > 0}
             names = {key: name for key, name in _IDS.rows(connection, {"keys": list(wins)})}
         return [names[key] for key in sorted(wins, key=lambda key: -wins[key]) if key in names]
 
     def helped(self, clock: Standpoint, turns: int) -> list[tuple[int, dict[str, float]]]:
-        """Episodes that were added to in the last turns: turn number, credit by node id.
+        """Episodes changed in the last turns, latest first: turn number, credit by node id.
 
         Args:
-            clock: Where the namespace stands.
-            turns: How many turns back; as many episodes at most.
+            clock: Clock of the namespace.
+            turns: Length of the window in turns, and limit of the result.
         """
-        given = {"namespace": clock.key, "first": clock.turn - turns, "most": turns}
+        parameters = {"namespace": clock.key, "first": clock.turn - turns, "most": turns}
         with self._store.reading() as connection:
-            rows = _HELPED.rows(connection, given)
+            rows = _LATEST_EPISODES.rows(connection, parameters)
         return [(number, json.loads(documents)) for number, documents in rows]
 
     def uses(self, clock: Standpoint, turns: int) -> list[tuple[int, str, float]]:
-        """What sources earned in the last turns, for work that is not on the way of a request.
+        """Rewards of sources in the last turns; queries do not use this.
 
         Feedback about several turns counts for the last of them.
 
         Args:
-            clock: Where the namespace stands.
-            turns: How many turns back.
+            clock: Clock of the namespace.
+            turns: Length of the window in turns.
 
         Returns:
-            As ``(turn number, source, successes in use less nats that failures took)``.
+            Tuples ``(turn number, source, wins - decay)``; see ``CountUse`` for both.
         """
         last = sa.func.max(log.c.clock).label("clock")
         of_feedback = (
@@ -242,7 +246,7 @@ class TypedQueries:
         ]
 
     def first_chunks(self, sources: Iterable[str]) -> dict[str, int]:
-        """Key of the first chunk of each source that there is; no notes."""
+        """Key of the first chunk of each source; unknown sources are left out."""
         found: dict[str, int] = {}
         query = sa.select(contents.c.source, nodes.c.key).join(
             nodes, nodes.c.key == contents.c.node
@@ -256,7 +260,7 @@ class TypedQueries:
 
 
 def _sources(connection: sa.Connection, keys: Iterable[int]) -> dict[int, str]:
-    """The source of each document, by key; notes have none."""
+    """Source by key of the node; notes have none."""
     found: dict[int, str] = {}
     query = sa.select(nodes.c.key, contents.c.source).join(contents, contents.c.node == nodes.c.key)
     for part in parts(keys):

@@ -1,4 +1,4 @@
-"""Reads of maintenance, in blocks: nothing here stands on the way of a query."""
+"""Reads of maintenance, in blocks; queries use none of them."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -24,13 +24,13 @@ _EDGE = ("source", "target", "kind")
 
 
 class LearnedWeight(NamedTuple):
-    """A weight that a namespace has learned, as it is stored.
+    """A learned weight as stored.
 
     Attributes:
-        weight: At its last touch, in [-1, 1].
+        weight: Weight in [-1, 1] when it was written.
         mark: Decay exponent of the namespace then.
-        floor: Where forgetting leaves it; None where it stands on learning alone.
-        authority: Of the node that it leads to.
+        floor: Floor of the structural edge; None without one.
+        authority: Number of the authority of the target.
     """
 
     source: int
@@ -43,7 +43,7 @@ class LearnedWeight(NamedTuple):
 
 
 class NoteRow(NamedTuple):
-    """A note made from an answer, with its edges and uses."""
+    """An ``auto`` note with its uses and edges; see the columns of ``notes`` and ``usage``."""
 
     id: str
     last: int
@@ -55,31 +55,31 @@ class NoteRow(NamedTuple):
 
 
 class Lonely(NamedTuple):
-    """A node without any edge, with its unit vector, shape ``[d]``."""
+    """A node without structural edges, with its unit vector, shape ``[d]``."""
 
     key: int
     vector: Vector
 
 
 class UpkeepQueries:
-    """Reads what maintenance looks at."""
+    """Reads of maintenance."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
         self._store = store
 
     def namespaces(self) -> list[str]:
-        """Names of all, in order."""
+        """Names of all namespaces, sorted."""
         with self._store.reading() as connection:
             query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
             return list(connection.scalars(query))
 
     def weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
-        """All that a namespace has learned of edges, in blocks of ``size`` rows."""
+        """Yield the learned weights of a namespace in blocks of ``size`` rows."""
         o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
         authority = sa.func.coalesce(nodes.c.authority, 0)
         joined = overlay.outerjoin(edges, same).outerjoin(nodes, nodes.c.key == o.target)
-        # The weight of STOP has no edge behind it, and is no edge that could be pruned.
+        # Weights of STOP get a floor, so that pruning skips them.
         floor = sa.case((o.kind == 0, 0.0), else_=edges.c.floor)
         query = (
             sa.select(o.source, o.target, o.kind, o.weight, o.decay_at, floor, authority)
@@ -99,11 +99,11 @@ class UpkeepQueries:
             yield rows
 
     def answers(self, namespace: int) -> list[NoteRow]:
-        """Notes of a namespace that were made from answers."""
+        """The ``auto`` notes of a namespace."""
         near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
-        mine = sa.and_(overlay.c.namespace == namespace, near)
+        in_namespace = sa.and_(overlay.c.namespace == namespace, near)
         degree, strongest = (
-            sa.select(of).where(mine).correlate(notes).scalar_subquery()
+            sa.select(of).where(in_namespace).correlate(notes).scalar_subquery()
             for of in (
                 sa.func.count(),
                 sa.func.coalesce(sa.func.max(sa.func.abs(overlay.c.weight)), 0.0),
@@ -122,7 +122,7 @@ class UpkeepQueries:
             return [NoteRow(*row) for row in connection.execute(query)]
 
     def lonely(self, size: int) -> Iterator[list[Lonely]]:
-        """Nodes of documents that no edge leaves or enters, in blocks."""
+        """Yield visible nodes without structural edges in blocks of ``size``."""
         none = ~sa.or_(
             sa.exists().where(edges.c.source == nodes.c.key),
             sa.exists().where(edges.c.target == nodes.c.key),
@@ -139,31 +139,33 @@ class UpkeepQueries:
             yield [Lonely(key, unpack(vector)) for key, vector in rows]
 
     def old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
-        """How many records lie beyond the last ``keep`` turns, and the clock of the latest of them.
+        """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
 
-        Those of which feedback speaks that waits are none of them.
+        Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
         """
-        mine = turns.c.namespace == namespace
-        newest = sa.select(turns.c.clock).where(mine).order_by(turns.c.clock.desc())
+        in_namespace = turns.c.namespace == namespace
+        newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
         with self._store.reading() as connection:
             until = connection.scalar(newest.offset(keep).limit(1))
             if until is None:
                 return 0, None
-            gone = sa.and_(mine, turns.c.clock <= until, turns.c.id.not_in(awaited(connection)))
-            return connection.scalar(sa.select(sa.func.count()).where(gone)) or 0, until
+            deletable = sa.and_(
+                in_namespace, turns.c.clock <= until, turns.c.id.not_in(awaited(connection))
+            )
+            return connection.scalar(sa.select(sa.func.count()).where(deletable)) or 0, until
 
     def turns(self, namespace: int) -> int:
-        """How many records of turns a namespace keeps."""
+        """Number of turn records of a namespace."""
         return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
 
     def knows(self, run: str) -> bool:
-        """Whether the journal tells of a maintenance with this id."""
+        """Whether the journal has rows of the maintenance run with this id."""
         query = sa.select(journal.c.sequence).where(of_run(run))
         with self._store.reading() as connection:
             return connection.scalar(query.limit(1)) is not None
 
     def journal(self) -> int:
-        """How many rows the journal has."""
+        """Number of rows of the journal."""
         return self._count(sa.select(sa.func.count()).select_from(journal))
 
     def _count(self, query: sa.Select[Any]) -> int:

@@ -1,4 +1,4 @@
-"""How the changes of maintenance are carried out, and taken back by what the journal keeps."""
+"""Writer of maintenance: its changes, and their undo from the journal."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from crabpath_retrievers.storage.replaced import standing_keys
 from crabpath_retrievers.storage.replacing import Replacing
 
 _EDGE = ("source", "target", "kind")
-_TAKEN_BACK = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
+_UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
 class UpkeepWriter:
-    """Writes on one open transaction."""
+    """Applies maintenance changes on one open transaction."""
 
     def __init__(
         self,
@@ -48,37 +48,45 @@ class UpkeepWriter:
     def _(self, change: m.DropWeights) -> None:
         space = sa.select(s.namespaces.c.key).where(s.namespaces.c.name == change.namespace)
         key = self._connection.scalar(space.with_for_update())
-        if key is None:  # forgotten in the meantime
+        if key is None:  # the namespace was deleted in the meantime
             return
-        rows = [row for part in parts(change.edges, _AT_ONCE) for row in self._standing(key, part)]
+        rows = [
+            row
+            for part in parts(change.edges, _AT_ONCE)
+            for row in self._select_unchanged(key, part)
+        ]
         edges = [tuple(row[name] for name in _EDGE) for row in rows]
         moves = [
-            row for part in parts(edges, _AT_ONCE) for row in self._of(s.weight_changes, key, part)
+            row
+            for part in parts(edges, _AT_ONCE)
+            for row in self._select_rows(s.weight_changes, key, part)
         ]
         for table in (s.overlay, s.weight_changes):
             for part in parts(edges, _AT_ONCE):
-                self._connection.execute(table.delete().where(_mine(table, key, part)))
-        self._learned(key)
+                self._connection.execute(table.delete().where(_match_edges(table, key, part)))
+        self._increment_version(key)
         dropped = {"overlay": rows, "weight_changes": moves}
         payload = {"run": change.run, "weights": len(rows)}
         write_down(self._connection, "drop_weights", payload, change.namespace, dropped)
 
-    def _standing(self, namespace: int, edges: Sequence[m.Dropped]) -> list[dict[str, Any]]:
-        """Those of the weights that were not touched since they were read."""
+    def _select_unchanged(self, namespace: int, edges: Sequence[m.Dropped]) -> list[dict[str, Any]]:
+        """Rows of those weights that did not change since they were read."""
         expected = {edge[:3]: edge.mark for edge in edges}
-        rows = self._of(s.overlay, namespace, list(expected))
+        rows = self._select_rows(s.overlay, namespace, list(expected))
         return [
             row
             for row in rows
             if row["decay_at"] == expected[row["source"], row["target"], row["kind"]]
         ]
 
-    def _of(self, table: sa.Table, namespace: int, edges: Sequence[Any]) -> list[dict[str, Any]]:
-        query = sa.select(table).where(_mine(table, namespace, edges))
+    def _select_rows(
+        self, table: sa.Table, namespace: int, edges: Sequence[Any]
+    ) -> list[dict[str, Any]]:
+        query = sa.select(table).where(_match_edges(table, namespace, edges))
         return [dict(row) for row in self._connection.execute(query).mappings()]
 
-    def _learned(self, namespace: int) -> None:
-        """Whoever keeps what the namespace knew notices, and who learns just now begins again."""
+    def _increment_version(self, namespace: int) -> None:
+        """Invalidate caches of the namespace, and make concurrent learning start again."""
         own = s.namespaces.c.key == namespace
         update = s.namespaces.update().where(own)
         self._connection.execute(update.values(version=s.namespaces.c.version + 1))
@@ -86,9 +94,9 @@ class UpkeepWriter:
     @apply.register
     def _(self, change: m.ConnectNodes) -> None:
         self._then(PutEdges(change.edges))
-        made = [[e.source, e.target, e.kind.value] for e in change.edges]
-        payload = {"run": change.run, "edges": len(made)}
-        write_down(self._connection, "connect_nodes", payload, inverse={"edges": made})
+        added = [[e.source, e.target, e.kind.value] for e in change.edges]
+        payload = {"run": change.run, "edges": len(added)}
+        write_down(self._connection, "connect_nodes", payload, inverse={"edges": added})
 
     @apply.register
     def _(self, change: m.MergeNodes) -> None:
@@ -101,10 +109,10 @@ class UpkeepWriter:
         if key is None:
             return
         old = sa.and_(s.turns.c.namespace == key, s.turns.c.clock <= change.until)
-        gone = sa.and_(old, s.turns.c.id.not_in(awaited(self._connection)))
-        ids = sa.select(s.turns.c.id).where(gone)
+        deletable = sa.and_(old, s.turns.c.id.not_in(awaited(self._connection)))
+        ids = sa.select(s.turns.c.id).where(deletable)
         self._connection.execute(s.consumed_turns.delete().where(s.consumed_turns.c.turn.in_(ids)))
-        done = self._connection.execute(s.turns.delete().where(gone))
+        done = self._connection.execute(s.turns.delete().where(deletable))
         payload = {"run": change.run, "turns": done.rowcount}
         write_down(self._connection, "compact_turns", payload, change.namespace)
 
@@ -117,10 +125,10 @@ class UpkeepWriter:
 
     @apply.register
     def _(self, change: m.UndoMaintenance) -> None:
-        for row in self._of_run(change.run):
-            inverse = _parsed(row.inverse, change.run)
+        for row in self._select_run(change.run):
+            inverse = _parse_inverse(row.inverse, change.run)
             if row.change == "drop_weights":
-                self._again(inverse)
+                self._restore_weights(inverse)
             elif row.change == "set_knobs":
                 put_back(self._connection, row.namespace, inverse["before"], inverse["after"])
             elif row.change == "merge_nodes":
@@ -128,26 +136,28 @@ class UpkeepWriter:
             elif row.change == "split_node":
                 self._replacing.undo_split(inverse)
             else:
-                self._part(inverse["edges"])
+                self._delete_edges(inverse["edges"])
             own = s.journal.c.sequence == row.sequence
             update = s.journal.update().where(own)
             self._connection.execute(update.values(change=f"{row.change}_undone", inverse=None))
 
-    def _of_run(self, run: str) -> Sequence[sa.Row[Any]]:
-        """What one maintenance has changed, newest first."""
+    def _select_run(self, run: str) -> Sequence[sa.Row[Any]]:
+        """The undoable journal rows of a maintenance run, newest first."""
         query = (
             sa.select(s.journal)
             .where(
-                s.journal.c.change.in_(_TAKEN_BACK),
+                s.journal.c.change.in_(_UNDOABLE),
                 of_run(run),
             )
             .order_by(s.journal.c.sequence.desc())
         )
         return self._connection.execute(query).all()
 
-    def _again(self, dropped: dict[str, list[dict[str, Any]]]) -> None:
-        """Weights that were dropped, unless they were learned anew or their nodes are gone."""
-        rows, found = (self._standing_now(dropped[name]) for name in ("overlay", "weight_changes"))
+    def _restore_weights(self, dropped: dict[str, list[dict[str, Any]]]) -> None:
+        """Restore dropped weights, unless they were learned anew or their nodes were deleted."""
+        rows, found = (
+            self._resolve_aliases(dropped[name]) for name in ("overlay", "weight_changes")
+        )
         alive = alive_of(self._connection, {row[end] for row in rows for end in _EDGE[:2]}) | {0}
         known = set(
             self._connection.scalars(
@@ -156,40 +166,40 @@ class UpkeepWriter:
                 )
             )
         )
-        back: set[tuple[int, ...]] = set()
+        restored: set[tuple[int, ...]] = set()
         for row in rows:
             if row["namespace"] in known and {row["source"], row["target"]} <= alive:
                 insert = self._insert(s.overlay).values(row).on_conflict_do_nothing()
                 if self._connection.execute(insert).rowcount:
-                    back.add(tuple(row[name] for name in _EDGE))
-        moves = [row for row in found if tuple(row[n] for n in _EDGE) in back]
+                    restored.add(tuple(row[name] for name in _EDGE))
+        moves = [row for row in found if tuple(row[n] for n in _EDGE) in restored]
         if moves:
             self._connection.execute(self._insert(s.weight_changes).on_conflict_do_nothing(), moves)
         for key in known:
-            self._learned(key)
+            self._increment_version(key)
 
-    def _standing_now(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Rows of those that stand for their nodes by now."""
+    def _resolve_aliases(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows with the nodes that replace theirs by now."""
         to = standing_keys(self._connection, {row[end] for row in rows for end in _EDGE[:2]})
         new = [{**row, **{end: to.get(row[end], row[end]) for end in _EDGE[:2]}} for row in rows]
         return [row for row in new if row["source"] != row["target"]]
 
-    def _part(self, edges: Sequence[tuple[int, int, int]]) -> None:
+    def _delete_edges(self, edges: Sequence[tuple[int, int, int]]) -> None:
         for part in parts([tuple(edge) for edge in edges], _AT_ONCE):
             own = sa.tuple_(*(s.edges.c[name] for name in _EDGE)).in_(part)
             near = s.edges.c.source.in_({edge[0] for edge in part})
             self._connection.execute(s.edges.delete().where(near, own))
 
 
-def _mine(table: sa.Table, namespace: int, edges: Sequence[Any]) -> sa.ColumnElement[bool]:
-    """Whether a row is of one of these edges of a namespace."""
+def _match_edges(table: sa.Table, namespace: int, edges: Sequence[Any]) -> sa.ColumnElement[bool]:
+    """Condition: the row belongs to one of these edges of a namespace."""
     keys = [tuple(edge[:3]) for edge in edges]
     edge = sa.tuple_(*(table.c[name] for name in _EDGE)).in_(keys)
     near = table.c.source.in_({source for source, *_ in keys})
     return sa.and_(table.c.namespace == namespace, near, edge)
 
 
-def _parsed(inverse: str | None, run: str) -> dict[str, Any]:
+def _parse_inverse(inverse: str | None, run: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(inverse or "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reads of the hot path: entry nodes, and the outgoing edges of a whole frontier."""
+"""Reads of every query: nodes, outgoing edges of a frontier, names, term statistics."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,14 +28,21 @@ from crabpath_retrievers.storage.schema import (
 )
 
 _STOP = EdgeKind.STOP.value
-_KINDS = {kind.value: kind for kind in EdgeKind}  # a look-up costs a third of EdgeKind(value)
+_KINDS = {kind.value: kind for kind in EdgeKind}  # three times faster than EdgeKind(value)
 
 
 class Clock(NamedTuple):
-    """Where a namespace stands: its key (0 if unseen), turns, decay, times learned, notes.
+    """Clock and counters of a namespace.
 
-    ``hubs`` changes whenever the hubs of regions do; it is 0 in a corpus without any. ``knobs``
-    are those of its own, as JSON; see :mod:`crabpath_retrievers.knobs`.
+    Attributes:
+        key: Key of the namespace; 0 for one that does not exist.
+        turn: Number of its last turn.
+        exponent: Accumulated decay exponent.
+        learned: Version of its learned state; 0 before it first learned.
+        notes: Number of its notes.
+        hubs: Version of the set of hubs; 0 in a corpus without any.
+        knobs: Settings that override the configured ones, as JSON; see
+            :mod:`crabpath_retrievers.knobs`.
     """
 
     key: int
@@ -48,17 +55,19 @@ class Clock(NamedTuple):
 
 
 class Frontier(NamedTuple):
-    """Outgoing edges of a frontier, and the learned weight of STOP per node that has one."""
+    """Outgoing edges of a frontier, and the weight of STOP by key of the node that has one."""
 
     pointers: list[Pointer]
     stops: dict[int, float]
 
 
 _HEAD = (nodes.c.key, nodes.c.id, nodes.c.title, nodes.c.mentions, nodes.c.embedding, nodes.c.terms)
-_NOBODY = sa.literal_column("0", sa.Integer)
-_SEEN = sa.or_(nodes.c.owner == _NOBODY, nodes.c.owner == sa.bindparam("namespace"))
-_BY_ID = sa.select(*_HEAD).where(_SEEN, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
-_BY_KEY = sa.select(*_HEAD).where(_SEEN, nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
+_ZERO = sa.literal_column("0", sa.Integer)
+_IS_VISIBLE = sa.or_(nodes.c.owner == _ZERO, nodes.c.owner == sa.bindparam("namespace"))
+_BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids", expanding=True)))
+_BY_KEY = sa.select(*_HEAD).where(
+    _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
+)
 _HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(
     meta.c.name == sa.literal_column("'hubs'")
@@ -70,7 +79,7 @@ _CLOCK = HotSelect(
         namespaces.c.exponent,
         namespaces.c.version,
         namespaces.c.note_count,
-        sa.func.coalesce(_HUBS.scalar_subquery(), _NOBODY),
+        sa.func.coalesce(_HUBS.scalar_subquery(), _ZERO),
         namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
@@ -93,12 +102,12 @@ _TERMS = HotSelect(
     )
 )
 
-_OVERLAID = (EdgeKind.STOP, *OVERLAY_KINDS)  # what stands in the overlay alone
+_LEARNED_ONLY = (EdgeKind.STOP, *OVERLAY_KINDS)  # kinds without structural edges
 
 
-def _outgoing() -> sa.CompoundSelect[Any]:
+def _build_outgoing() -> sa.CompoundSelect[Any]:
     frontier: sa.BindParameter[int] = sa.bindparam("keys", expanding=True)
-    seen = sa.and_(
+    same_edge = sa.and_(
         overlay.c.namespace == sa.bindparam("namespace"),
         overlay.c.source == edges.c.source,
         overlay.c.target == edges.c.target,
@@ -115,11 +124,11 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             nodes.c.authority,
             *_HEAD,
         )
-        .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, seen))
+        .select_from(edges.join(nodes, nodes.c.key == edges.c.target).outerjoin(overlay, same_edge))
         .where(edges.c.source.in_(frontier))
     )
     zero = sa.literal_column("0.0", sa.Float)
-    # Of STOP there is a weight and no node.
+    # A STOP edge has a weight and no target.
     _, *described = _HEAD
     learned = (
         sa.select(
@@ -129,26 +138,28 @@ def _outgoing() -> sa.CompoundSelect[Any]:
             zero,
             overlay.c.weight,
             overlay.c.decay_at,
-            sa.func.coalesce(nodes.c.authority, _NOBODY),
+            sa.func.coalesce(nodes.c.authority, _ZERO),
             overlay.c.target,
             *described,
         )
-        .select_from(overlay.outerjoin(nodes, sa.and_(nodes.c.key == overlay.c.target, _SEEN)))
+        .select_from(
+            overlay.outerjoin(nodes, sa.and_(nodes.c.key == overlay.c.target, _IS_VISIBLE))
+        )
         .where(
             overlay.c.namespace == sa.bindparam("namespace"),
             overlay.c.source.in_(frontier),
-            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in _OVERLAID]),
+            overlay.c.kind.in_([sa.literal_column(str(kind.value)) for kind in _LEARNED_ONLY]),
             sa.or_(overlay.c.target == sa.literal_column("0"), nodes.c.key.is_not(None)),
         )
     )
     return sa.union_all(pointers, learned)
 
 
-_OUTGOING = HotSelect(_outgoing())
+_OUTGOING = HotSelect(_build_outgoing())
 
 
 class WalkQueries:
-    """Reads whose cost depends on what is asked for, never on the size of the corpus."""
+    """Reads whose cost does not grow with the corpus."""
 
     def __init__(self, store: Readable) -> None:
         """Read from ``store``."""
@@ -157,12 +168,12 @@ class WalkQueries:
     def heads(
         self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
     ) -> list[NodeHead]:
-        """The nodes with these ids or keys; unknown ones are left out.
+        """Nodes by id and by key; unknown ones are left out.
 
         Args:
-            ids: Of nodes.
-            keys: Of other nodes.
-            namespace: Key of the namespace whose notes are seen, too.
+            ids: Ids of nodes.
+            keys: Keys of other nodes.
+            namespace: Key of the namespace whose notes are visible; 0 for none.
         """
         wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
         with self._store.reading() as connection:
@@ -171,32 +182,32 @@ class WalkQueries:
         return _heads(*zip(*distinct, strict=True)) if distinct else []
 
     def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
-        """The outgoing edges of all given nodes as one namespace sees them now, in one query."""
+        """Outgoing edges of all given nodes with effective weights, in one statement."""
         with self._store.reading() as connection:
             rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
         learned = [row for row in rows if row[1] == _STOP]
         stops = {
-            source: effective_weight(weight, floor, mark, clock.exponent)
-            for source, _, _, floor, weight, mark, *_ in learned
+            source: effective_weight(weight, floor, decay_at, clock.exponent)
+            for source, _, _, floor, weight, decay_at, *_ in learned
         }
         read = [row for row in rows if row[1] != _STOP] if learned else rows
         return Frontier(_pointers(read, clock.exponent), stops)
 
     def clock(self, namespace: str) -> Clock:
-        """Where the namespace stands; all zero for one that has never been used."""
+        """Clock of a namespace; all 0 for one that does not exist."""
         with self._store.reading() as connection:
             rows = _CLOCK.rows(connection, {"name": namespace})
         return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
 
     def owners(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
-        """Which of these names are names of nodes, as ``(name, key)``."""
+        """Nodes with these names, as ``(name, key)``; unknown names are left out."""
         if not candidates:
             return []
         with self._store.reading() as connection:
             return [(n, key) for n, key in _OWNERS.rows(connection, {"names": list(candidates)})]
 
     def frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
-        """Document frequencies of the known words, number of nodes, mean length in tokens."""
+        """Document frequency by known word, number of nodes, mean length in tokens (≥ 1)."""
         with self._store.reading() as connection:
             rows = _TERMS.rows(connection, {"terms": list(words)})
         found = {term: frequency for term, frequency, is_term in rows if is_term}
@@ -206,16 +217,20 @@ class WalkQueries:
 
 
 def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[Pointer]:
-    """Edges with their targets; whole columns at a time, because there are hundreds of rows."""
+    """Decode rows to edges with their targets, column by column: there are hundreds of rows."""
     if not rows:
         return []
-    sources, kinds, priors, floors, weights, marks, ranks, *targets = zip(*rows, strict=True)
+    sources, kinds, priors, floors, weights, decay_exponents, ranks, *targets = zip(
+        *rows, strict=True
+    )
     now = [
-        # Most pointers do not decay: a comparison is all that they should cost.
+        # Most edges do not decay: then one comparison is enough.
         weight
-        if weight == floor or exponent <= mark
-        else effective_weight(weight, floor, mark, exponent, DECAY_RATES[rank])
-        for weight, floor, mark, rank in zip(weights, floors, marks, ranks, strict=True)
+        if weight == floor or exponent <= decay_at
+        else effective_weight(weight, floor, decay_at, exponent, DECAY_RATES[rank])
+        for weight, floor, decay_at, rank in zip(
+            weights, floors, decay_exponents, ranks, strict=True
+        )
     ]
     found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
     return list(map(partial(tuple.__new__, Pointer), found))

@@ -1,4 +1,4 @@
-"""How learned weights move, and how moves are taken back: a few statements, however many edges."""
+"""Writer of learned weights: updates, and their undo, in a few statements for all edges."""
 
 import math
 import time
@@ -17,11 +17,11 @@ Edge = tuple[int, int, int]
 """Keys of source and target, number of the kind."""
 
 _AT_ONCE = 512  # edges in one statement: SQLite takes 500 rows of VALUES without recursion
-_LATE = 20.0  # a mark further back would magnify rounding too much
+_MAX_EXPONENT = 20.0  # beyond this, exp() would magnify rounding errors too much
 
 
 class _Weight(NamedTuple):
-    """A stored weight, with the decay exponent at its last touch, and where the edge leads."""
+    """A learned weight as stored, and the authority of its target."""
 
     weight: float
     decay_at: float
@@ -29,7 +29,7 @@ class _Weight(NamedTuple):
 
 
 class _Structure(NamedTuple):
-    """What the text says of an edge, and the authority of the node that it leads to."""
+    """A structural edge, and the authority of its target."""
 
     prior: float
     floor: float
@@ -37,68 +37,69 @@ class _Structure(NamedTuple):
     authority: int = 0
 
 
-def _of(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether a row is of one of these edges.
+def _match_edges(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Condition: the row belongs to one of these edges.
 
-    SQLite finds no index for rows of three values; by their sources alone it does.
+    SQLite uses no index for row values; the condition on their sources lets it use one.
     """
     edge = sa.tuple_(table.c.source, table.c.target, table.c.kind)
-    near = table.c.source.in_(sa.bindparam("sources", expanding=True))
-    return sa.and_(near, edge.in_(sa.bindparam("edges", expanding=True)))
+    of_sources = table.c.source.in_(sa.bindparam("sources", expanding=True))
+    return sa.and_(of_sources, edge.in_(sa.bindparam("edges", expanding=True)))
 
 
-def _edge(table: sa.Table) -> tuple[sa.Column[int], ...]:
+def _edge_columns(table: sa.Table) -> tuple[sa.Column[int], ...]:
     return table.c.source, table.c.target, table.c.kind
 
 
 def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]:
-    """Edges with these columns, and the authority of the node that each leads to.
-
-    STOP leads to none.
-    """
+    """Select edges with these columns, and the authority of their targets; 0 for STOP."""
     authority = sa.func.coalesce(s.nodes.c.authority, sa.literal_column("0"))
     joined = table.outerjoin(s.nodes, s.nodes.c.key == table.c.target)
-    wanted: list[sa.ColumnElement[Any]] = [*_edge(table), *columns, authority]
+    wanted: list[sa.ColumnElement[Any]] = [*_edge_columns(table), *columns, authority]
     return sa.select(*wanted).select_from(joined)
 
 
-_MINE: sa.BindParameter[int] = sa.bindparam("namespace")
+_NAMESPACE: sa.BindParameter[int] = sa.bindparam("namespace")
 _EDGES = HotSelect(
     _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.decay_at).where(
-        _of(s.edges)
+        _match_edges(s.edges)
     )
 )
 _OVERLAY = HotSelect(
     _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.decay_at).where(
-        s.overlay.c.namespace == _MINE, _of(s.overlay)
+        s.overlay.c.namespace == _NAMESPACE, _match_edges(s.overlay)
     )
 )
 _LAST = HotSelect(
-    sa.select(*_edge(s.weight_changes), sa.func.max(s.weight_changes.c.decay_at))
-    .where(s.weight_changes.c.namespace == _MINE, _of(s.weight_changes))
-    .group_by(*_edge(s.weight_changes))
+    sa.select(*_edge_columns(s.weight_changes), sa.func.max(s.weight_changes.c.decay_at))
+    .where(s.weight_changes.c.namespace == _NAMESPACE, _match_edges(s.weight_changes))
+    .group_by(*_edge_columns(s.weight_changes))
 )
-_CAUSED = HotSelect(
+_CHANGES_OF_CAUSE = HotSelect(
     _with_authority(s.weight_changes, s.weight_changes.c.delta, s.weight_changes.c.decay_at)
-    .where(s.weight_changes.c.namespace == _MINE, s.weight_changes.c.cause == sa.bindparam("cause"))
+    .where(
+        s.weight_changes.c.namespace == _NAMESPACE,
+        s.weight_changes.c.cause == sa.bindparam("cause"),
+    )
     .order_by(s.weight_changes.c.sequence)
 )
-_PUT = HotWrite(lambda insert: upserted(insert, s.overlay))
-_MOVED = HotWrite(lambda insert: inserted(insert, s.weight_changes))
+_UPSERT = HotWrite(lambda insert: upserted(insert, s.overlay))
+_INSERT_CHANGE = HotWrite(lambda insert: inserted(insert, s.weight_changes))
 _DROP = HotWrite(
     lambda _: s.overlay.delete().where(
         *(s.overlay.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind"))
     )
 )
-_UNMOVE = HotWrite(
+_DELETE_CHANGES = HotWrite(
     lambda _: s.weight_changes.delete().where(
-        s.weight_changes.c.namespace == _MINE, s.weight_changes.c.cause == sa.bindparam("cause")
+        s.weight_changes.c.namespace == _NAMESPACE,
+        s.weight_changes.c.cause == sa.bindparam("cause"),
     )
 )
 
 
 class WeightWriter:
-    """Moves the weights of one namespace, whose row the caller has locked."""
+    """Updates the weights of one namespace, whose row the caller has locked."""
 
     def __init__(self, connection: sa.Connection, namespace: int, exponent: float) -> None:
         """Write on an open transaction.
@@ -106,111 +107,128 @@ class WeightWriter:
         Args:
             connection: The transaction.
             namespace: Key of the namespace.
-            exponent: Its accumulated decay exponent now.
+            exponent: Its accumulated decay exponent.
         """
         self._connection = connection
         self._namespace, self._exponent = namespace, exponent
 
     def adjust(self, deltas: Sequence[WeightDelta], cause: str) -> None:
-        """``weight = clip(decayed(weight) + delta)``, one after the other, and who caused it."""
+        """Apply ``weight = clip(decayed(weight) + delta, -1, 1)`` in order; record the changes."""
         edges = list(dict.fromkeys((d.source, d.target, d.kind.value) for d in deltas))
-        structure, overlay = self._structure(edges), self._overlay(edges)
-        now = {edge: self._effective(edge, structure, overlay) for edge in edges}
+        structure, overlay = self._read_structure(edges), self._read_overlay(edges)
+        now = {edge: self._compute_effective(edge, structure, overlay) for edge in edges}
         moves = []
         for delta in deltas:
             edge = (delta.source, delta.target, delta.kind.value)
-            new = _clipped(now[edge] + delta.delta)
+            new = _clip(now[edge] + delta.delta)
             moves.append((edge, new - now[edge]))
             now[edge] = new
-        self._put({edge: _Weight(weight, self._exponent) for edge, weight in now.items()})
-        self._note(moves, cause)
+        self._write_weights({edge: _Weight(weight, self._exponent) for edge, weight in now.items()})
+        self._insert_changes(moves, cause)
 
-    def _effective(
+    def _compute_effective(
         self, edge: Edge, structure: Mapping[Edge, _Structure], overlay: Mapping[Edge, _Weight]
     ) -> float:
-        text = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
-        begun = _Weight(text.prior, min(text.decay_at, self._exponent), text.authority)
-        weight, decay_at, authority = overlay.get(edge) or begun
+        structural = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
+        initial = _Weight(
+            structural.prior, min(structural.decay_at, self._exponent), structural.authority
+        )
+        weight, decay_at, authority = overlay.get(edge) or initial
         return effective_weight(
-            weight, text.floor, decay_at, self._exponent, DECAY_RATES[authority]
+            weight, structural.floor, decay_at, self._exponent, DECAY_RATES[authority]
         )
 
-    def take_back(self, cause: str) -> None:
-        """Undo the moves of one feedback: what decay has left of them is subtracted.
+    def undo(self, cause: str) -> None:
+        """Undo the changes of one feedback: subtract what decay has left of them.
 
-        A weight that nothing else has moved leaves the overlay. One that is as the feedback left
-        it becomes what it was before, mark included.
+        A weight without other changes is deleted. A weight that did not change since becomes what
+        it was before the feedback, with its former ``decay_at``.
         """
-        given = {"namespace": self._namespace, "cause": cause}
-        left: dict[Edge, float] = {}
-        for *edge, delta, decay_at, authority in _CAUSED.rows(self._connection, given):
+        parameters = {"namespace": self._namespace, "cause": cause}
+        remaining: dict[Edge, float] = {}
+        for *edge, delta, decay_at, authority in _CHANGES_OF_CAUSE.rows(
+            self._connection, parameters
+        ):
             share = math.exp(DECAY_RATES[authority] * min(0.0, decay_at - self._exponent))
             key = (edge[0], edge[1], edge[2])
-            left[key] = left.get(key, 0.0) + delta * share
-        _UNMOVE.run(self._connection, given)
-        edges = list(left)
-        structure, overlay, last = self._structure(edges), self._overlay(edges), self._last(edges)
-        self._drop([edge for edge in edges if edge not in last])
-        self._put(
+            remaining[key] = remaining.get(key, 0.0) + delta * share
+        _DELETE_CHANGES.run(self._connection, parameters)
+        edges = list(remaining)
+        structure, overlay, last = (
+            self._read_structure(edges),
+            self._read_overlay(edges),
+            self._read_last_decay(edges),
+        )
+        self._delete_weights([edge for edge in edges if edge not in last])
+        self._write_weights(
             {
-                edge: self._reduced(left[edge], overlay[edge], last[edge], structure.get(edge))
+                edge: self._subtract(
+                    remaining[edge], overlay[edge], last[edge], structure.get(edge)
+                )
                 for edge in edges
                 if edge in last and edge in overlay
             }
         )
 
-    def _reduced(
-        self, left: float, stored: _Weight, last: float, structure: _Structure | None
+    def _subtract(
+        self, remaining: float, stored: _Weight, last: float, structure: _Structure | None
     ) -> _Weight:
-        """A weight without what is left of a move, as of the last move that remains."""
+        """A weight minus the remainder of a change, written as of the last other change."""
         floor = structure.floor if structure else 0.0
         rate = DECAY_RATES[stored.authority]
-        now = effective_weight(stored.weight, floor, stored.decay_at, self._exponent, rate) - left
+        now = (
+            effective_weight(stored.weight, floor, stored.decay_at, self._exponent, rate)
+            - remaining
+        )
         since = rate * (self._exponent - last)
-        if not 0 <= since < _LATE:
-            return _Weight(_clipped(now), self._exponent)
-        return _Weight(_clipped(floor + (now - floor) * math.exp(since)), last)
+        if not 0 <= since < _MAX_EXPONENT:
+            return _Weight(_clip(now), self._exponent)
+        return _Weight(_clip(floor + (now - floor) * math.exp(since)), last)
 
-    def _structure(self, edges: Sequence[Edge]) -> dict[Edge, _Structure]:
-        return {(a, b, kind): _Structure(*rest) for a, b, kind, *rest in self._read(_EDGES, edges)}
+    def _read_structure(self, edges: Sequence[Edge]) -> dict[Edge, _Structure]:
+        return {
+            (a, b, kind): _Structure(*rest) for a, b, kind, *rest in self._select(_EDGES, edges)
+        }
 
-    def _overlay(self, edges: Sequence[Edge]) -> dict[Edge, _Weight]:
-        return {(a, b, kind): _Weight(*rest) for a, b, kind, *rest in self._read(_OVERLAY, edges)}
+    def _read_overlay(self, edges: Sequence[Edge]) -> dict[Edge, _Weight]:
+        return {(a, b, kind): _Weight(*rest) for a, b, kind, *rest in self._select(_OVERLAY, edges)}
 
-    def _last(self, edges: Sequence[Edge]) -> dict[Edge, float]:
-        return {(a, b, kind): decay_at for a, b, kind, decay_at in self._read(_LAST, edges)}
+    def _read_last_decay(self, edges: Sequence[Edge]) -> dict[Edge, float]:
+        return {(a, b, kind): decay_at for a, b, kind, decay_at in self._select(_LAST, edges)}
 
-    def _read(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[Any]]:
+    def _select(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[Any]]:
         for part in parts(edges, _AT_ONCE):
-            mine = {} if select is _EDGES else {"namespace": self._namespace}
-            given = {"edges": part, "sources": list({source for source, *_ in part}), **mine}
-            yield from select.rows(self._connection, given)
+            scope = {} if select is _EDGES else {"namespace": self._namespace}
+            parameters = {"edges": part, "sources": list({source for source, *_ in part}), **scope}
+            yield from select.rows(self._connection, parameters)
 
-    def _put(self, weights: Mapping[Edge, _Weight]) -> None:
+    def _write_weights(self, weights: Mapping[Edge, _Weight]) -> None:
         rows = [
-            {**self._named(edge), "weight": weight, "decay_at": decay_at}
+            {**self._get_columns(edge), "weight": weight, "decay_at": decay_at}
             for edge, (weight, decay_at, _) in weights.items()
         ]
-        _PUT.run_all(self._connection, rows)
+        _UPSERT.run_all(self._connection, rows)
 
-    def _drop(self, edges: Iterable[Edge]) -> None:
-        _DROP.run_all(self._connection, [self._named(edge) for edge in edges])
+    def _delete_weights(self, edges: Iterable[Edge]) -> None:
+        _DROP.run_all(self._connection, [self._get_columns(edge) for edge in edges])
 
-    def _note(self, moves: Iterable[tuple[Edge, float]], cause: str) -> None:
+    def _insert_changes(self, moves: Iterable[tuple[Edge, float]], cause: str) -> None:
         same = {"cause": cause, "created": time.time(), "decay_at": self._exponent}
-        rows = [{**self._named(edge), **same, "delta": delta} for edge, delta in moves]
-        _MOVED.run_all(self._connection, rows)
+        rows = [{**self._get_columns(edge), **same, "delta": delta} for edge, delta in moves]
+        _INSERT_CHANGE.run_all(self._connection, rows)
 
-    def _named(self, edge: Edge) -> dict[str, int]:
+    def _get_columns(self, edge: Edge) -> dict[str, int]:
         source, target, kind = edge
         return {"namespace": self._namespace, "source": source, "target": target, "kind": kind}
 
 
 def unknown_moves(namespace: int | None = None) -> sa.Insert:
-    """A move of no known cause for every weight that has no other: so it does not go with one.
+    """Build an insert of changes without cause for weights that have no changes.
+
+    Undo deletes weights without other changes; this keeps those of unknown origin.
 
     Args:
-        namespace: Whose weights; None for all.
+        namespace: Key of the namespace; None for all.
     """
     edge = [s.overlay.c[name] for name in ("namespace", "source", "target", "kind")]
     own = [s.weight_changes.c[column.name] == column for column in edge]
@@ -222,5 +240,5 @@ def unknown_moves(namespace: int | None = None) -> sa.Insert:
     return s.weight_changes.insert().from_select(names, query)
 
 
-def _clipped(weight: float) -> float:
+def _clip(weight: float) -> float:
     return max(-1.0, min(1.0, weight))

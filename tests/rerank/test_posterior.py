@@ -105,15 +105,6 @@ def test_it_comes_back_as_it_was_stored(prior):
     np.testing.assert_array_equal(again.precision, after.precision)
 
 
-def test_what_earlier_releases_stored_is_read(prior):
-    """They wrote the numbers out."""
-    after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    written = {"mean": after.mean.tolist(), "precision": after.precision.tolist()}
-    again = Posterior.from_dict({**after.to_dict(), **written}, prior)
-    np.testing.assert_array_equal(again.mean, after.mean)
-    np.testing.assert_array_equal(again.precision, after.precision)
-
-
 def test_features_of_another_release_keep_their_prior(prior):
     """What was learned of known ones stays, an unknown one is passed over."""
     taught = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))

@@ -30,7 +30,7 @@ def test_what_waits_is_written_in_batches_and_in_order():
 
     writer = TurnWriter(write)
     for number in range(5):
-        writer.put(record(number))
+        writer.add(record(number))
     gate.set()
     writer.settle()
     assert list(chain.from_iterable(batches)) == ["t0", "t1", "t2", "t3", "t4"]
@@ -64,11 +64,11 @@ def test_a_database_that_is_away_gets_its_turns_later():
         written.extend(change.turn.id for change in batch)
 
     writer = TurnWriter(write)
-    writer.put(record(1))
+    writer.add(record(1))
     with pytest.raises(StoreUnavailableError, match="is down"):
         writer.settle()
     down.clear()
-    writer.put(record(2))
+    writer.add(record(2))
     writer.settle()
     assert written == ["t1", "t2"]
 
@@ -84,9 +84,9 @@ def test_a_refused_write_is_logged_and_does_not_stop_the_next(caplog):
         written.extend(change.turn.id for change in batch)
 
     writer = TurnWriter(write)
-    writer.put(record(1))
+    writer.add(record(1))
     writer.settle()
-    writer.put(record(2))
+    writer.add(record(2))
     writer.settle()
     assert "a turn record could not be written: no space" in caplog.text
     assert written == ["t2"]
@@ -100,7 +100,7 @@ def test_a_write_that_fails_in_any_way_keeps_nobody_waiting(caplog):
         raise TypeError(msg)
 
     writer = TurnWriter(write)
-    writer.put(record(1))
+    writer.add(record(1))
     writer.settle()
     assert "not JSON" in caplog.text
 
@@ -114,7 +114,7 @@ def test_a_long_outage_keeps_the_latest(caplog):
 
     writer = TurnWriter(write)
     for number in range(300):
-        writer.put(record(number))
+        writer.add(record(number))
     with pytest.raises(StoreUnavailableError):
         writer.settle()
     assert "are lost" in caplog.text
@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_written_loses_only_itself(caplog):
 
     writer = TurnWriter(write)
     for number in range(5):
-        writer.put(record(number))
+        writer.add(record(number))
     gate.set()
     writer.settle()
     assert written == ["t0", "t1", "t3", "t4"]
@@ -165,7 +165,7 @@ def test_an_outage_between_single_writes_keeps_the_rest():
 
     writer = TurnWriter(write)
     for number in range(4):
-        writer.put(record(number))
+        writer.add(record(number))
     gate.set()
     with pytest.raises(StoreUnavailableError):
         writer.settle()
@@ -184,7 +184,7 @@ def test_an_outage_is_logged_once_and_told_when_it_ends(caplog):
 
     writer = TurnWriter(write)
     for number in range(270):
-        writer.put(record(number))
+        writer.add(record(number))
         with suppress(StoreUnavailableError):
             writer.settle()
     assert caplog.text.count("turn records are lost: the database is down") == 1
