@@ -1,4 +1,7 @@
-"""What is learned at once, without a turn: kept as feedback, so that it can be undone by its id."""
+"""Learning without a turn: agent episodes and edge weights set by hand.
+
+What is learned is stored as feedback, so that it can be undone by its id.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -21,20 +24,21 @@ def learn_at_once(
     kept: Feedback,
     work: Callable[[], tuple[Sequence[Step], Sequence[Change]]],
 ) -> Receipt:
-    """Keep feedback that is about no turn, and all that follows from it, in one transaction.
+    """Store feedback about no turn and the changes that follow from it, in one transaction.
 
     Args:
-        store: Where.
-        prior: Of the ranker.
-        kept: What is said; its id again changes nothing.
-        work: Computes steps to count, and other changes; once more where the namespace has
+        store: The graph store.
+        prior: Posterior of the ranker before any feedback.
+        kept: The feedback; recording the same id again changes nothing.
+        work: Computes the transitions to count and further changes; called again if the namespace
             learned in the meantime.
 
     Returns:
-        ``applied``; ``refused`` where the namespace is frozen; or where it stands already.
+        A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
+            before, its stored status.
 
     Raises:
-        InvalidInputError: The id is that of another namespace.
+        InvalidInputError: The id belongs to feedback of another namespace.
     """
     name, namespace = kept.feedback_id, kept.namespace or DEFAULT_NAMESPACE
     stands = store.history.feedback(name)

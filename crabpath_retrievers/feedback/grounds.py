@@ -1,4 +1,4 @@
-"""The fewest documents that together hold what was asked and answered."""
+"""The smallest set of documents that together contain a question and its answer."""
 
 from dataclasses import dataclass
 
@@ -18,15 +18,15 @@ HOLDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What every document holds of a question and its answer.
+    """Which document contains which part of a question and its answer.
 
     Attributes:
-        held: Whether a document holds a word, shape ``[n, W]``.
-        weights: Share of each word, of shape ``[W]``; words of the answer sum to 1, words of the
-            question to 1.
-        anchors: Whether a document holds the answer, shape ``[n]``.
+        held: Whether a document contains a word, shape ``[n, W]``.
+        weights: Share of each word, shape ``[W]``; the words of the answer sum to 1, and so do
+            those of the question.
+        anchors: Whether a document contains the answer, shape ``[n]``.
         named: Whether the question names a document, shape ``[n]``.
-        linked: Whether a pointer leads from one to the other, symmetric, shape ``[n, n]``.
+        linked: Whether an edge leads from one document to the other, symmetric, shape ``[n, n]``.
     """
 
     held: Flags
@@ -36,7 +36,10 @@ class Grounds:
     linked: Flags
 
     def select_documents(self) -> list[int]:
-        """The documents, greedily: at first one with the answer, then what adds most to it."""
+        """Select documents greedily.
+
+        The first contains the answer; each further one is the one that raises the value most.
+        """
         selected: list[int] = []
         best = -np.inf
         while len(selected) < len(self.anchors):
@@ -51,9 +54,9 @@ class Grounds:
         return selected
 
     def compute_value(self, documents: list[int]) -> float:
-        """Shares of question and answer that documents hold together, for their number.
+        """Compute the value of a set of documents.
 
-        ``Σ weights(held by any) + 0.1 · (named + anchors + linked) − 0.35 · |S|``
+        ``Σ weights(contained in any) + 0.1 · (named + anchors + linked) − 0.35 · |S|``
         """
         if not documents:
             return 0.0
@@ -63,9 +66,10 @@ class Grounds:
         return together + float(bonuses + LINKED * linked) - COST * len(documents)
 
     def support(self) -> Floats:
-        """Support of every document in [0, 1], shape ``[n]``.
+        """Return the support of every document in [0, 1], shape ``[n]``.
 
-        1 for a chosen document with the answer; what the others would miss for any other one.
+        A selected document that contains the answer has 1, any other selected document the value
+        that the set would lose without it.
         """
         selected = np.zeros(len(self.anchors))
         chosen = self.select_documents()

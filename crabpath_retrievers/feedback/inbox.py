@@ -1,4 +1,4 @@
-"""Kept feedback that is learned from: one at a time, each in one transaction, each once."""
+"""The queue of stored feedback: applied one at a time, each in one transaction, each once."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ _BATCH = 64
 
 
 class Tally(NamedTuple):
-    """What one pass made of the feedback that it found waiting."""
+    """How many waiting feedbacks one pass applied, refused, or failed to apply."""
 
     applied: int = 0
     refused: int = 0
@@ -32,14 +32,14 @@ class Tally(NamedTuple):
 
 
 class Inbox:
-    """Feedback that waits in a store, and how it is applied.
+    """Feedback waiting in a store, and its application.
 
-    Several processes may work on one store: what they do at the same time for one namespace
-    meets in the store, which lets one of them through; the others look again.
+    Several processes may work on one store. If two write to one namespace at the same time, the
+    store accepts one of them, and the other tries again.
     """
 
     def __init__(self, store: GraphStore, learner: Learner) -> None:
-        """Learn with ``learner`` from what waits in ``store``."""
+        """Apply the feedback waiting in ``store`` with ``learner``."""
         self._store, self._learner = store, learner
         self._assigner = Judge(store, learner.settings.learning)
         self._note_learner = Noted(store, learner.notes, learner.settings)
@@ -48,10 +48,10 @@ class Inbox:
         self._failed: set[int] = set()
 
     def learn(self, kept: Kept) -> Receipt:
-        """Apply one feedback that is kept, unless it was applied before.
+        """Apply one stored feedback, unless it was applied before.
 
         Raises:
-            StoreError: The store failed; the feedback goes on waiting.
+            StoreError: The store failed; the feedback stays in the queue.
         """
         with self._lock:
             return self._learn(kept)
@@ -59,14 +59,14 @@ class Inbox:
     def learn_waiting(
         self, limit: int | None = None, ended: Callable[[], bool] = lambda: False
     ) -> Tally:
-        """Apply what waits, oldest first.
+        """Apply waiting feedback, oldest first.
 
         Args:
-            most: How many at most; None for all.
-            ended: Asked before each; True leaves the rest waiting.
+            limit: Most feedbacks to apply; None for all.
+            ended: Called before each feedback; True leaves the rest waiting.
 
         Raises:
-            StoreError: The store failed; what is left goes on waiting.
+            StoreError: The store failed; the remaining feedback stays in the queue.
         """
         statuses: list[str] = []
         last = 0
@@ -94,13 +94,13 @@ class Inbox:
         return statuses
 
     def _refuse(self, kept: Unreadable) -> str:
-        """Refuse what cannot be read, so that nobody meets it again."""
+        """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", kept.id, kept.why)
         self._store.apply([RefuseFeedback(kept.id, f"it {kept.why}")])
         return "refused"
 
     def _learn(self, kept: Kept) -> Receipt:
-        """What one feedback came to; none that is odd may stop the others."""
+        """Apply one feedback; an unexpected error must not stop the others."""
         feedback_id = kept.feedback.feedback_id
         try:
             with limited(self._learner.settings.time_limit):
@@ -138,7 +138,7 @@ class Inbox:
         return Receipt(feedback_id, receipt.status, receipt.note)
 
     def _tune_namespace(self, changes: list[Change]) -> None:
-        """Look after the health of a namespace, every so many lessons, where that is wanted."""
+        """Run the autotuner, if enabled, after every ``autotune.every`` feedbacks."""
         autotune, consumed = self._learner.settings.autotune, changes[0]
         if not autotune.enabled or not isinstance(consumed, ConsumeFeedback):
             return

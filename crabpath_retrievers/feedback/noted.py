@@ -1,4 +1,4 @@
-"""The notes that follow from feedback: corrections, and answers to novel questions."""
+"""Changes of notes that follow from feedback: uses, corrections, answers to novel questions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ _NO_VECTOR = "its correction is not kept as a note: neither it nor the question 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Computes what feedback adds to the notes of a namespace; it applies nothing."""
+    """Computes what feedback changes in the notes of a namespace; it writes nothing."""
 
     store: GraphStore
     notes: Notes
     settings: Settings
 
     def compute_changes(self, kept: Kept, credited: Sequence[Judged]) -> list[Change]:
-        """Changes for the same transaction as all else that follows from the feedback.
+        """Compute changes for the transaction in which the feedback is applied.
 
         Feedback about several turns corrects, and answers, the latest of them.
 
         Args:
             kept: The feedback, with the vector of its correction.
-            judged: The turns that it is about, latest first; at least one.
+            credited: The turns that it is about, latest first; at least one.
         """
         return [
             *self._count_note_uses(credited),
@@ -100,7 +100,7 @@ class Noted:
 
 
 def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[NoteEdge]:
-    """Inhibition of corrected documents where the turn came to them."""
+    """Build inhibitory edges to corrected documents, from the nodes where the turn entered."""
     entries = entries_of(turn, wrong)
     keys = store.learned.keys(sorted({*entries, *entries.values()}))
     ids = {key: node for node, key in keys.items()}
@@ -113,7 +113,10 @@ def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[Not
 
 
 def _find_wrong_documents(credited: Judged) -> list[str]:
-    """What a correction corrects: what was used in a failure, else the best document of one."""
+    """Return the documents that a correction is about.
+
+    The documents used in a failure, else the best document of a failed turn.
+    """
     blamed = [node for node, credit in credited.credit.documents.items() if credit < 0]
     if blamed or credited.credit.outcome >= 0:
         return blamed

@@ -1,4 +1,4 @@
-"""Recording feedback: kept first, then applied, each once."""
+"""Recording feedback: stored first, then applied, each once."""
 
 import logging
 import time
@@ -29,16 +29,16 @@ _DIFFERENT_CONTENT = "this id was recorded before with other content, which stan
 
 
 class Recorder:
-    """Keeps feedback durably, then has it learned from as ``settings.apply`` says."""
+    """Stores feedback durably, then has it applied as ``settings.learning.apply`` says."""
 
     def __init__(self, store: GraphStore, learner: Learner, embed: Embed | None = None) -> None:
-        """Keep in ``store``, learn with ``learner``.
+        """Store feedback in ``store`` and apply it with ``learner``.
 
         Args:
-            store: Where feedback is kept.
-            learner: Learns from it.
-            embed: Unit vector of a text, shape ``[d]``, for corrections: who learns from them may
-                have no embedder. None where this process has none.
+            store: The store with turns and feedback.
+            learner: Computes the changes.
+            embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
+                them may have no embedder. None if this process has none.
         """
         self._store, self._apply = store, learner.settings.learning.apply
         self._episodes, self._notes = learner.episodes, learner.notes
@@ -50,10 +50,10 @@ class Recorder:
         self._has_backlog = False
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Keep feedback durably, then learn from it; the same id again changes nothing.
+        """Store feedback durably, then apply it; recording the same id again changes nothing.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The feedback could not be stored.
         """
         self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
         stored = self._store.learned.feedback(feedback.feedback_id)
@@ -71,7 +71,7 @@ class Recorder:
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
-        """That of a correction; feedback is kept even where it cannot be embedded."""
+        """Embed a correction; feedback is stored even if this fails."""
         text = (feedback.correction or "").strip()
         if not text or self._embed is None:
             return None
@@ -101,7 +101,7 @@ class Recorder:
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def resume(self) -> None:
-        """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
+        """Apply feedback of an earlier process: the 100 oldest now, or all in the background."""
         try:
             self._index_waiting(1)
             if self._apply == "inline":
@@ -112,26 +112,26 @@ class Recorder:
             _log.warning("what waits cannot be learned from yet: %s", error)
 
     def learn_waiting(self) -> Tally:
-        """Learn from all that waits, and have the index hold all that was learned.
+        """Apply all waiting feedback and index all episodes and notes that follow from it.
 
         Raises:
-            StoreError: A store failed; what is left goes on waiting.
+            StoreError: A store failed; the remaining feedback stays in the queue.
         """
         tally = self._queue.learn_waiting()
         self._index_waiting(1)
         return tally
 
     def overdue(self) -> bool:
-        """Whether nobody looked for a second at how much waits for the index."""
+        """Whether the last check for episodes and notes to index is more than a second ago."""
         return time.monotonic() - self._checked_at > _CHECK_INTERVAL
 
     def look(self) -> None:
-        """Have them indexed by another thread, once it is worth it, whoever learned them."""
+        """Have the background thread index waiting episodes and notes, if they are enough."""
         self._checked_at = time.monotonic()
         self._worker.wake()
 
     def close(self) -> None:
-        """Wait for the thread that learns; nothing is left waiting in ``background``."""
+        """Wait for the background thread; with ``background`` no feedback is left waiting."""
         # Turns first: where the database is silent, that thread gives up while they do.
         with limited(self._time_limit), suppress(StoreError):
             self._store.settle()
@@ -154,7 +154,7 @@ class Recorder:
 
 
 def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
-    """Warn of feedback that taught less than was meant: refused, or with ids that are ignored."""
+    """Warn of feedback that was refused, or of which a part was ignored."""
     if receipt.note is None:
         return
     # What was only seen of a chain is refused as a rule: somebody said something finer before.

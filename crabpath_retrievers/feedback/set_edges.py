@@ -1,4 +1,4 @@
-"""Weights of typed edges, set by a user or by maintenance."""
+"""Weights of typed edges set by a user or by maintenance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from crabpath_retrievers.storage.learned_queries import Triple
 
 @dataclass(frozen=True, slots=True)
 class EdgeSetter:
-    """Sets them; they fade and are undone as what was learned."""
+    """Sets edge weights; they decay and can be undone like learned ones."""
 
     store: GraphStore
     prior: Posterior
 
     def put(self, kept: Feedback, weights: Mapping[Triple, float]) -> Receipt:
-        """Give edges these weights, by the moves that lead there from where they stand.
+        """Set the weights of edges, as changes relative to their current weights.
 
         Args:
-            kept: Under whose id it can be undone, and for which namespace.
-            weights: In [-1, 1], by keys of both ends and kind.
+            kept: The feedback that carries the id for an undo, and the namespace.
+            weights: Weights in [-1, 1], by keys of both ends and kind.
 
         Returns:
             As :func:`learn_at_once`.

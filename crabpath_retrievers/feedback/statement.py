@@ -1,4 +1,4 @@
-"""What an answer says: its telling words, and how much each of them tells."""
+"""The informative words of an answer and their weights."""
 
 import math
 import re
@@ -21,11 +21,11 @@ _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
 class Said(NamedTuple):
-    """What an answer says.
+    """Words of an answer.
 
     Attributes:
-        weights: Its telling words with their weights, in nats.
-        names: Those of them that are names or numbers and stand in the answer only.
+        weights: The informative words with their weights, in nats.
+        names: Those among them that are names or numbers and do not occur in the query.
     """
 
     weights: dict[str, float]
@@ -33,14 +33,14 @@ class Said(NamedTuple):
 
 
 def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) -> Said:
-    """The telling words of an answer.
+    """Extract the informative words of an answer.
 
-    Words that the corpus does not know are the rarest of all. Polar words ("yes"), words in more
-    than half of all nodes, and single Latin letters tell nothing.
+    A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
+    half of all nodes, and single Latin letters are left out.
 
     Args:
-        answer: What the chain answered.
-        asked: Words of the query.
+        answer: The chain's answer.
+        query_words: Words of the query.
         idf: Inverse document frequency by word, in nats.
     """
     rarest = max(idf.values(), default=0.0)
@@ -62,7 +62,7 @@ def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) ->
 
 
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
-    """Every word, and whether it looks like a name or a number where it stands."""
+    """Yield every word, and whether it looks like a name or a number in its place."""
     tokens = list(words(answer))
     sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
     for position, word in enumerate(tokens):

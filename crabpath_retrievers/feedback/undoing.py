@@ -1,4 +1,4 @@
-"""Going back: feedback that is undone, snapshots that are taken and restored."""
+"""Undo of feedback, and snapshots of a namespace."""
 
 import uuid
 from collections.abc import Sequence
@@ -36,12 +36,13 @@ _MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """Takes back what was learned, from the graph store alone.
+    """Undoes feedback, and takes, restores and deletes snapshots.
 
     Attributes:
-        store: Where it was learned.
-        episodes, notes: Whose vectors go with them; None beside the process that has the index.
-        prior: What the ranker knows before any feedback.
+        store: The graph store.
+        episodes, notes: Vectors of episodes and notes, deleted with them; None in a process without
+            the vector index.
+        prior: Posterior of the ranker before any feedback.
     """
 
     store: GraphStore
@@ -52,7 +53,7 @@ class Undoing:
     def undo_all(
         self, user: str | None, source: str | None, namespace: str | None
     ) -> list[Receipt]:
-        """Take back all that one giver taught, the latest first; see :meth:`CrabPath.undo`."""
+        """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
         criteria = Giver.of(user=user, source=source, namespace=namespace)
         if criteria.user is None and criteria.source is None:
             msg = "say whose feedback to undo: give user, source or both"
@@ -62,7 +63,7 @@ class Undoing:
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
-        """Take back all that one feedback taught; see :meth:`CrabPath.undo`."""
+        """Undo one feedback; see :meth:`CrabPath.undo`."""
         if (feedback_id is None) == (turn_id is None):
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
@@ -72,7 +73,7 @@ class Undoing:
         return self._undo(text_of("feedback_id", feedback_id), scope)
 
     def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
-        """The feedback that consumed a turn."""
+        """Return the feedback that consumed a turn."""
         turn = self.store.turns.get(turn_id, namespace=namespace)
         feedback_id = self.store.history.consumer(turn.id)
         if feedback_id is None:
@@ -107,7 +108,7 @@ class Undoing:
     def _build_undo(
         self, feedback_id: str, namespace: str, known: Learned, lesson: Lesson
     ) -> list[Change]:
-        """What takes feedback back."""
+        """Build the changes that undo a feedback."""
         taught = lesson.taught
         mind = Mind.from_json(known.mind, self.prior).without(taught, lesson.since)
         undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
@@ -116,7 +117,7 @@ class Undoing:
         return [undo, UndoNotes(namespace, taught.told, taught.used)]
 
     def _list_touched_episodes(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
-        """The episodes that may go with a lesson; a note takes along whatever recalls it."""
+        """Return the episodes that an undo may delete, with those that recall a deleted note."""
         if lesson is None or not lesson.taught.told:
             return () if lesson is None else lesson.episodes
         return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
@@ -124,7 +125,7 @@ class Undoing:
     def _delete_vectors(
         self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
     ) -> None:
-        """Delete the vectors of those episodes and notes that are gone."""
+        """Delete the vectors of episodes and notes that no longer exist."""
         key = self.store.walk.clock(namespace).key
         if self.episodes is not None:
             remaining = set(self.store.learned.episode_ids(key))
@@ -136,7 +137,7 @@ class Undoing:
 
     @repeated
     def snapshot(self, namespace: str, name: str | None) -> str:
-        """Keep what a namespace knows; see :meth:`CrabPath.snapshot`."""
+        """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
         space, label = namespace_of(namespace), None if name is None else _validate_name(name)
         self.store.settle()  # who has just asked for the first time is known as well
         if not self.store.walk.clock(space).key:
@@ -150,7 +151,7 @@ class Undoing:
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Let a namespace know what it knew; see :meth:`CrabPath.restore`."""
+        """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
         kept = self.find_snapshot(snapshot, namespace)
         key = self.store.walk.clock(kept.namespace).key
         episodes_before, notes_before = (
@@ -169,13 +170,13 @@ class Undoing:
         return kept
 
     def delete(self, snapshot: str, namespace: str | None) -> str:
-        """Delete a snapshot; returns its id."""
+        """Delete a snapshot and return its id."""
         kept = self.find_snapshot(snapshot, namespace)
         self.store.apply([DeleteSnapshot(kept.id)])
         return kept.id
 
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """A snapshot by its id, or by its name within its namespace.
+        """Find a snapshot by its id, or by its name within its namespace.
 
         Raises:
             NotFoundError: There is none.

@@ -1,4 +1,4 @@
-"""Which turns a feedback is about, what it says of each, and when it is refused."""
+"""Which turns a feedback is about, the credit of each, and when feedback is refused."""
 
 import time
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ _MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from a feedback.
+    """The turns and credit that follow from a feedback.
 
     Attributes:
-        judged: The turns of one namespace that it is about; none means that it is refused.
-        note: Why it is refused, or what of it is ignored.
+        turns: The turns of one namespace that it is about; empty if it is refused.
+        note: Why it is refused, or which part of it is ignored.
     """
 
     turns: tuple[Judged, ...] = ()
@@ -36,15 +36,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Reads turns and says what kept feedback means for them."""
+    """Reads turns and assigns the credit of stored feedback to them."""
 
     store: GraphStore
     settings: LearningSettings
 
     def assign(self, kept: Kept) -> Verdict:
-        """What follows from feedback, as the turns stand now.
+        """Assign the credit of a feedback, as the turns stand now.
 
-        The window of feedback without a turn ends when it was given, however late it is judged.
+        Feedback without a turn is about the turns of a time window that ends when it was given,
+        however late it is applied.
         """
         kept = kept._replace(feedback=self._resolve_aliases(kept.feedback))
         named = kept.feedback.turn_id is not None
@@ -54,7 +55,7 @@ class Judge:
         return self._credit_turns(kept.feedback, candidates)
 
     def _resolve_aliases(self, feedback: Feedback) -> Feedback:
-        """The feedback about the nodes that stand for those that it names."""
+        """Replace ids of merged documents in the feedback by those of their targets."""
         named = (*(feedback.used or ()), *(feedback.unused or ()))
         aliases = self.store.catalog.answering(named) if named else {}
         if not aliases:
@@ -132,18 +133,18 @@ def _describe_frozen(logged: Logged) -> str | None:
 
 
 def _select_named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
-    """Those that returned a document which the feedback names; all where none did.
+    """Return the turns that returned a document named in the feedback; all if none did.
 
-    A success elsewhere must not count as a pass for what these turns returned.
+    The use of a document elsewhere must not count as a pass for what these turns returned.
     """
     ids = {*(feedback.used or ()), *(feedback.unused or ())}
     return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
 
 
 def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
-    """The feedback without documents that the turn did not return.
+    """Drop the documents that the turn did not return from the feedback.
 
-    Where it knows none of those that were used, nothing is known of what it did return.
+    If the turn returned none of the used documents, the use of its own documents is not known.
     """
     returned = _list_returned(turn)
     used, unused = (

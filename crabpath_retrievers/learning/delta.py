@@ -1,4 +1,4 @@
-"""A change of one learned weight, by the ids that turn records use."""
+"""Changes of learned weights, by the node ids that turn records use."""
 
 from typing import NamedTuple
 
@@ -13,13 +13,13 @@ ROUNDING = 1e-9
 
 
 class LearnedDelta(NamedTuple):
-    """Add ``delta`` to the weight of one edge.
+    """A change of the weight of one edge.
 
     Attributes:
-        source: Id of the node that the edge leaves.
-        target: Id of the node it leads to; None for STOP.
-        kind: Label of its kind, as in records (``EdgeKind.label``).
-        delta: To add to the weight, which stays in [-1, 1].
+        source: Id of the source node.
+        target: Id of the target node; None for STOP.
+        kind: Label of the edge kind, as in records (``EdgeKind.label``).
+        delta: Added to the weight, which stays in [-1, 1].
     """
 
     source: str

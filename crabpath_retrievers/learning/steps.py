@@ -1,4 +1,7 @@
-"""What a turn says about steps in regions: counts for the region MDP (document 004 A)."""
+"""Transitions: counts of actions in regions, for the region MDP of [CVX RFC-013].
+
+The document is listed in docs/bibliography.md.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,14 +15,14 @@ SEARCH = "search"
 
 
 class Taken(NamedTuple):
-    """One step of an episode.
+    """One observed step of an episode.
 
     Attributes:
-        places: The regions in which it was taken, by level and key, everything first.
+        places: The regions in which it was taken, by level and key, whole corpus first.
         action: Its type.
-        led: The region that it led to, by level; without it for levels where that is not known.
+        led: The region that it led to, by level; levels for which it is not known are left out.
         won: Success in [0, 1].
-        weight: How much it counts, in [0, 1].
+        weight: Its weight, in [0, 1].
         ended: Whether it was the last of its episode.
     """
 
@@ -32,7 +35,7 @@ class Taken(NamedTuple):
 
 
 def action_of(item: Returned) -> str:
-    """The type of the action that led to a document: the kind of its strongest pointer."""
+    """Return the type of the action that led to a document: the kind of its strongest edge."""
     return SEARCH if item.support is None else item.support.kind
 
 
@@ -43,17 +46,17 @@ def steps_of_turn(
     regions: Mapping[str, Mapping[int, int]],
     usual: float,
 ) -> list[Step]:
-    """What one judged turn adds to the counts; every document returned is a step that ends it.
+    """Return the counts that one credited turn adds; every returned document is a final step.
 
-    A document whose use is known counts with its credit: used 1, not used or blamed 0. Where only
-    the outcome is known, all documents share it, and the weight of one step.
+    A document whose use is known counts with its credit: used 1, not used or blamed 0. If only the
+    outcome is known, all documents share it, and the weight of one step.
 
     Args:
-        turn: What was returned.
-        credit: What became of it.
-        places: The regions of the query, everything first.
-        regions: Of each document, by id and level.
-        usual: Mean credit of what was returned, in [-1, 1].
+        turn: The turn with its returned documents.
+        credit: Its credit.
+        places: The regions of the query, whole corpus first.
+        regions: Regions of each document, by id and level.
+        usual: Mean credit of the returned documents, in [-1, 1].
     """
     tasks = dict.fromkeys(("", turn.task_type or ""))
     observed = list(_observe_returned(turn, credit, places, regions))
@@ -92,7 +95,7 @@ def _observe_returned(
 
 
 def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
-    """Steps as counts, in all regions in which they were taken and for all types of task."""
+    """Yield the counts of steps, in all regions in which they were taken and for all task types."""
     task_types = tuple(tasks)
     for step in observed:
         won = step.weight * step.won
@@ -104,7 +107,7 @@ def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
 
 
 def summed(steps: Iterable[Step]) -> list[Step]:
-    """The same counts, each place once; those of nothing left out."""
+    """Sum counts by place; sums of zero are left out."""
     totals: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
     for step in steps:
         previous = totals.get(step.place, (0.0, 0.0, 0.0, 0.0))
@@ -113,5 +116,5 @@ def summed(steps: Iterable[Step]) -> list[Step]:
 
 
 def success(value: float) -> float:
-    """An outcome in [-1, 1] as a success in [0, 1]."""
+    """Scale an outcome in [-1, 1] to a success in [0, 1]."""
     return (1.0 + value) / 2.0

@@ -1,4 +1,4 @@
-"""How likely a step succeeds: Beta posteriors that back off from region to namespace."""
+"""P(success | region, action): Beta posteriors that back off from fine to coarse regions."""
 
 import math
 from collections import defaultdict
@@ -13,20 +13,20 @@ ANY_TASK = ""
 
 
 class Chances:
-    """P(success | region, action), for one chain of regions from everything to the finest.
+    """P(success | region, action), for one chain of regions from the whole corpus to the finest.
 
     In every region the posterior mean ``(wins + s p) / (trials + s)`` of a Beta distribution whose
-    prior mean p is the estimate of the next coarser one, moved in log-odds by what the region does
-    to all actions (no interaction between region and action before there is evidence of one). A
-    type of task refines the estimate of all tasks in the same way.
+    prior mean p is the estimate of the next coarser region, shifted in log-odds by the effect of
+    the region on all actions (no interaction of region and action without evidence of one). A type
+    of task refines the estimate over all tasks in the same way.
     """
 
     def __init__(self, places: Sequence[Place], steps: Iterable[Step], strength: float) -> None:
-        """Count.
+        """Sum the counts.
 
         Args:
             places: The chain of regions, coarsest first.
-            steps: What is known of steps in them; others are passed over.
+            steps: Transition counts; those of other regions are ignored.
             strength: s, in trials.
         """
         self._strength = strength
@@ -51,16 +51,16 @@ class Chances:
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
-        """The types of actions that were ever taken, sorted."""
+        """The action types that were ever taken, sorted."""
         return tuple(sorted({action for _, _, action in self._counts if action}))
 
     def success(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
-        """P(success | region, action), in (0, 1); an action never seen gets what the region gives.
+        """Return P(success | region, action), in (0, 1); an unknown action gets the region's prior.
 
         Args:
-            action: Its type; empty for any.
+            action: Action type; empty for any.
             task: Type of the task; empty for any.
-            depth: How far down the chain of regions; None for the finest.
+            depth: Position in the chain of regions; None for the finest.
         """
         last = self._depth - 1 if depth is None else depth
         estimates = self._estimate_chain(action, ANY_TASK, last) or [_PRIOR_MEAN]
@@ -69,7 +69,7 @@ class Chances:
         return self._refine_for_task(action, task, estimates)
 
     def _estimate_chain(self, action: str, task: str, last: int) -> list[float]:
-        """Estimates from the coarsest region on."""
+        """Return the estimates from the coarsest region to position ``last``."""
         region, estimates = _PRIOR_MEAN, list[float]()
         for place in range(last + 1):
             region_estimate = self._estimate((place, task, ""), region)
@@ -86,7 +86,7 @@ class Chances:
         return estimates
 
     def _refine_for_task(self, action: str, task: str, estimates: Sequence[float]) -> float:
-        """As ``of_all``, with what is known of one type of task."""
+        """Refine the estimates over all tasks with the counts of one type of task."""
         shift = 0.0
         estimate = estimates[-1]
         for place, general in enumerate(estimates):
@@ -99,12 +99,12 @@ class Chances:
         return self._posterior_mean(trials, wins, prior)
 
     def trials(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
-        """How often an action was taken in the region."""
+        """Return how often an action was taken in the region."""
         last = self._depth - 1 if depth is None else depth
         return self._counts.get((last, task, action), (0.0, 0.0))[0]
 
     def share(self, action: str, task: str = ANY_TASK) -> float:
-        """P(action | region), in [0, 1]: a Dirichlet posterior that backs off in the same way."""
+        """Return P(action | region), in [0, 1]: a Dirichlet posterior with the same back-off."""
         estimate = 1.0 / max(1, len(self.actions))
         for task_type in dict.fromkeys((ANY_TASK, task)):
             for place in range(self._depth):
@@ -114,10 +114,10 @@ class Chances:
         return estimate
 
     def credit(self, usual: float) -> float:
-        """Mean credit of what turns in the region returned, in [-1, 1].
+        """Return the mean credit of what turns in the region returned, in [-1, 1].
 
         Args:
-            usual: The mean of the whole namespace, from which coarse regions start.
+            usual: Mean of the whole namespace, the prior of the coarsest region.
         """
         estimate = (1.0 + usual) / 2.0
         for place in range(1, self._depth):
@@ -126,7 +126,7 @@ class Chances:
         return 2.0 * estimate - 1.0
 
     def quality(self, task: str = ANY_TASK) -> float:
-        """P(success) of what comes to the region, whatever it does, in (0, 1)."""
+        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
             for place in range(self._depth):
@@ -135,17 +135,17 @@ class Chances:
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Of a Beta posterior."""
+        """Return the mean of a Beta posterior."""
         # What is taken back leaves rounding: more wins than trials would be no probability.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 
 
 def log_odds(probability: float) -> float:
-    """Of a probability, which is kept from 0 and 1."""
+    """Return the log-odds of a probability, which is bounded away from 0 and 1."""
     bounded = min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, probability))
     return math.log(bounded / (1.0 - bounded))
 
 
 def moved(probability: float, shift: float) -> float:
-    """A probability, moved in log-odds."""
+    """Return a probability shifted in log-odds."""
     return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))

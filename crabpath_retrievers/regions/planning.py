@@ -1,4 +1,4 @@
-"""Value iteration: what a region is worth if the best action is taken from there on."""
+"""Value iteration: the value of each region under the best actions from there on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Plan:
     """The fixed point of the Bellman optimality equation.
 
     Attributes:
-        values: By key of the region: chance of success on the way from it, in [0, 1].
+        values: By key of the region: P(success) under the best actions, in [0, 1].
         actions: By key of the region: the best action.
-        rounds: Sweeps that it took.
+        rounds: Number of sweeps.
     """
 
     values: Mapping[int, float]
@@ -29,16 +29,15 @@ class Plan:
 def value_iteration(
     steps: Sequence[Step], success: Mapping[tuple[int, str], float], discount: float
 ) -> Plan:
-    """The best that can be done from each region on, as a chance of success.
+    """Compute the value of every region under the best actions, as a chance of success.
 
     ``V(s) = max_a e R + (1 - e) ((1 - γ) R + γ Σ_s' P(s' | s, a) V(s'))``, ``e = P(end | s, a)``.
-    Bellman (1957, ch. XI) with the reward of document 004 A, R = P(success | s, a), for every
-    step: what a step leads to counts, and how the episodes ended in which it was taken. Scaled so
-    that values are chances. A step of which it is not known where it led, or what can be done
-    there, counts as the last one.
+    Bellman (1957, ch. XI) with the reward R = P(success | s, a) of [CVX RFC-013] at every step,
+    scaled so that values are probabilities. A step to an unknown region, or to one without counted
+    actions, counts as the last one.
 
     Args:
-        steps: Counts of one level and task; those without action are passed over.
+        steps: Transition counts of one level and task; those without action are ignored.
         success: P(success | region, action) of every region and action among them.
         discount: γ in (0, 1).
     """
