@@ -4,7 +4,7 @@ import hashlib
 import math
 
 FANOUT = 16
-"""M: one node in 16 of each level stands on the next one, as in HNSW (Malkov & Yashunin 2016)."""
+"""M: one node in 16 of each level is on the next one, as in HNSW (Malkov & Yashunin 2016)."""
 
 _BYTES = 8
 

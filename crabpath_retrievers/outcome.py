@@ -10,13 +10,13 @@ from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.text import shown, storable
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
-"""Who says so; settings weigh each."""
+"""Source of feedback; settings hold a weight for each."""
 
 Status = Literal["waiting", "applied", "refused", "undone"]
-"""Where feedback stands."""
+"""Status of recorded feedback."""
 
 DEFAULT_NAMESPACE = "default"
-"""Whose turns are meant by feedback that names neither a turn nor a namespace."""
+"""Namespace of feedback that names neither a turn nor a namespace."""
 
 _LONGEST_ID = 200
 _LONGEST_USER = 512

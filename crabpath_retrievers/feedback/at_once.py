@@ -21,17 +21,17 @@ from crabpath_retrievers.storage import GraphStore
 def learn_at_once(
     store: GraphStore,
     prior: Posterior,
-    kept: Feedback,
-    work: Callable[[], tuple[Sequence[Step], Sequence[Change]]],
+    feedback: Feedback,
+    compute: Callable[[], tuple[Sequence[Step], Sequence[Change]]],
 ) -> Receipt:
     """Store feedback about no turn and the changes that follow from it, in one transaction.
 
     Args:
         store: The graph store.
         prior: Posterior of the ranker before any feedback.
-        kept: The feedback; recording the same id again changes nothing.
-        work: Computes the transitions to count and further changes; called again if the namespace
-            learned in the meantime.
+        feedback: The feedback; recording the same id again changes nothing.
+        compute: Computes the transitions to count and further changes; called again if the
+            namespace learned in the meantime.
 
     Returns:
         A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
@@ -40,20 +40,20 @@ def learn_at_once(
     Raises:
         InvalidInputError: The id belongs to feedback of another namespace.
     """
-    name, namespace = kept.feedback_id, kept.namespace or DEFAULT_NAMESPACE
-    stands = store.history.feedback(name)
-    if stands is not None:
-        if stands.namespace != namespace:
+    name, namespace = feedback.feedback_id, feedback.namespace or DEFAULT_NAMESPACE
+    stored = store.history.feedback(name)
+    if stored is not None:
+        if stored.namespace != namespace:
             msg = f"the id {name!r:.250} is taken: give another one, or none"
             raise InvalidInputError(msg)
-        return Receipt(name, stands.status)
+        return Receipt(name, stored.status)
     known = store.learned.learned(namespace)
     if known.frozen:
         return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
-    steps, changes = work()
+    steps, changes = compute()
     mind = Mind.from_json(known.mind, prior)
-    lesson = Taught(count=mind.baseline.count, steps=tuple(steps))
-    consumed = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=lesson)
-    counted = [CountSteps(namespace, tuple(steps))] if steps else []
-    store.apply([KeepFeedback(kept), consumed, *counted, *changes])
+    effects = Taught(count=mind.baseline.count, steps=tuple(steps))
+    consume = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=effects)
+    count_changes = [CountSteps(namespace, tuple(steps))] if steps else []
+    store.apply([KeepFeedback(feedback), consume, *count_changes, *changes])
     return Receipt(name, "applied")

@@ -19,10 +19,10 @@ from crabpath_retrievers.feedback.statement import Said, said
 from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.text import name_key, names_of, tokens
 
-LONGEST = 5_000  # characters of an answer whose words are read; citations are read everywhere
-_MAX_EXACT_WORDS = 12  # words of an answer that may stand in a text as it is
-_MIN_ANSWER_SHARE = 0.3  # of what an answer says, in a document that holds the answer
-_NAMED_PRECISION = 0.9  # precision of "the question names it", on training questions with yes or no
+LONGEST = 5_000  # characters of an answer whose words count; citations count everywhere
+_MAX_EXACT_WORDS = 12  # longest answer, in words, that is searched for as a phrase
+_MIN_ANSWER_SHARE = 0.3  # of the answer's weight, in a document that contains it
+_NAMED_PRECISION = 0.9  # P(relevant | named in the question), on yes-no training questions
 
 
 def supported(
@@ -90,11 +90,11 @@ def _find_answer_words(
     contains = _find_words(answer_terms.weights, texts)
     nats = np.array(list(answer_terms.weights.values()))
     names = contains[:, [word in answer_terms.names for word in answer_terms.weights]].sum(axis=1)
-    # One word of a name is no name.
+    # A single word of a name is not evidence of the name.
     enough = (contains @ nats >= _MIN_ANSWER_SHARE * nats.sum()) & (
         names >= min(2, len(answer_terms.names))
     )
-    # What no document holds is the chain's own; it distinguishes none.
+    # Words that no document contains cannot distinguish documents.
     return nats * contains.any(axis=0), contains, enough
 
 

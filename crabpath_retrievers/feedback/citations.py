@@ -11,8 +11,8 @@ _SOURCES = re.compile(r"\b(?:sources?|references?|citations?)\s*:([^\n]{1,500})"
 _SEPARATOR = re.compile(r"[,;]")
 _LABEL = re.compile(r"(?:doc|document|source|passage|ref|reference)\b|[\s#^:.]", re.IGNORECASE)
 _POSITIONS = re.compile(r"(\d{1,9})(?:\s*[-–—]\s*(\d{1,9}))?")
-_MAX_CITATIONS = 2_000  # different brackets that are read
-_MIN_BARE_ID_CHARS = 6  # shorter ones may be words; in brackets every id counts
+_MAX_CITATIONS = 2_000  # distinct citations that are read
+_MIN_BARE_ID_CHARS = 6  # shorter ids may be words; in brackets every id counts
 
 
 def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
@@ -47,7 +47,7 @@ def _split_citations(answer: str) -> Iterator[str]:
     insides += [m[1] for m in _SOURCES.finditer(answer)]
     for inside in [*dict.fromkeys(insides)][:_MAX_CITATIONS]:
         for part in (inside, *_SEPARATOR.split(inside)):
-            yield part.split("†")[0].strip(" \t.()\"'")  # 【1†source】 is written by some
+            yield part.split("†")[0].strip(" \t.()\"'")  # some models write 【1†source】
 
 
 def _parse_positions(part: str, count: int) -> range:
@@ -65,7 +65,7 @@ def _find_bare_ids(answer: str, ids: Iterable[str]) -> Iterator[str]:
         i for i in ids if len(i) >= _MIN_BARE_ID_CHARS and not i.replace(" ", "").isalpha()
     ]
     if distinctive:
-        # Longest first: an id may begin with another one.
+        # Longest first: one id may be a prefix of another.
         alternatives = "|".join(map(re.escape, sorted(distinctive, key=len, reverse=True)))
         for match in re.finditer(rf"(?<![\w-])(?:{alternatives})(?![\w-])", answer):
             yield match.group()

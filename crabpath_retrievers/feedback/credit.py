@@ -35,6 +35,6 @@ def credit(
         unused = {node: 0.0 for node in returned if node in feedback.unused}
         shares, inferred = shares | unused, inferred.difference(unused)
     z = feedback.outcome
-    # 0 where z or the share is: a negative zero would look like blame in a record.
+    # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
     return Credit(z, weight, documents, inferred)

@@ -30,7 +30,7 @@ from crabpath_retrievers.storage import GraphStore
 _MAX_ID_CHARS = 200
 
 Classify = Callable[[Any], str]
-"""The type of an action, such as ``lambda call: call["name"]``."""
+"""Returns the type of an action, for example ``lambda call: call["name"]``."""
 
 
 class State(NamedTuple):
@@ -162,7 +162,7 @@ class Experience:
         Every action gets the success of the whole episode, the last one too.
         """
         tasks = dict.fromkeys(("", episode.task_type or ""))
-        version = self.store.regions.version()  # one for all states, read once
+        version = self.store.regions.version()  # read once for all states
         places = [self.regions.places(state.vector, version) for state in episode.states]
         visited = {place for state_places in places for place in state_places}
         return summed(

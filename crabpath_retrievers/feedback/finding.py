@@ -12,7 +12,7 @@ _ANSWER_SEARCH = SeedSettings(query_terms=2_000)
 
 
 def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:
-    """Compute how far an answer rests on each document of a turn; see :func:`supported`.
+    """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`.
 
     Args:
         store: The store with the documents.

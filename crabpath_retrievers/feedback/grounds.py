@@ -9,7 +9,7 @@ from crabpath_retrievers.terms import Floats
 
 Flags = NDArray[np.bool_]
 
-# Chosen on training questions of HotpotQA and 2WikiMultihopQA; docs/decisions.md has the figures.
+# Fitted on training questions of HotpotQA and 2WikiMultihopQA, see docs/decisions.md.
 COST = 0.35
 NAMED = 0.1
 LINKED = 0.1

@@ -73,16 +73,16 @@ class Harvest:
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
         """Return the changes to write."""
-        found: list[Change] = []
+        changes: list[Change] = []
         if count_changes := self._list_counts():
-            found.append(CountTogether(namespace, count_changes))
+            changes.append(CountTogether(namespace, count_changes))
         if self.deltas:
-            found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
+            changes.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
-            found.append(CountUse(namespace, self._list_uses()))
+            changes.append(CountUse(namespace, self._list_uses()))
         if self.steps:
-            found.append(CountSteps(namespace, tuple(summed(self.steps))))
-        return [*found, *(change for change, _ in self.episodes.values()), *self.note_changes]
+            changes.append(CountSteps(namespace, tuple(summed(self.steps))))
+        return [*changes, *(change for change, _ in self.episodes.values()), *self.note_changes]
 
     def to_effects(
         self,
@@ -141,9 +141,9 @@ def _describe_note(change: KeepNote) -> tuple[str, str | None]:
 def _describe_episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
     """Return what a turn adds to an episode, including credit that it displaces."""
     before = known.documents if known else {}
-    kept = credited(before, change.documents)
+    stored_credit = credited(before, change.documents)
     nodes = dict.fromkeys((*before, *change.documents))
-    added = {node: kept.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
+    added = {node: stored_credit.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     clock = known.clock if known else None
     return TaughtEpisode(
         change.id,

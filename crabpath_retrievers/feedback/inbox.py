@@ -43,18 +43,18 @@ class Inbox:
         self._store, self._learner = store, learner
         self._assigner = Judge(store, learner.settings.learning)
         self._note_learner = Noted(store, learner.notes, learner.settings)
-        # Threads of one process take turns here; otherwise they would all meet in the store.
+        # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
         self._failed: set[int] = set()
 
-    def learn(self, kept: Kept) -> Receipt:
+    def learn(self, stored: Kept) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
         Raises:
             StoreError: The store failed; the feedback stays in the queue.
         """
         with self._lock:
-            return self._learn(kept)
+            return self._learn(stored)
 
     def learn_waiting(
         self, limit: int | None = None, ended: Callable[[], bool] = lambda: False
@@ -83,49 +83,49 @@ class Inbox:
         self, batch: list[Kept | Unreadable], should_stop: Callable[[], bool]
     ) -> list[str]:
         statuses: list[str] = []
-        for kept in batch:
+        for stored in batch:
             if should_stop():
                 break
-            if isinstance(kept, Unreadable):
-                statuses.append(self._refuse(kept))
-            elif kept.sequence not in self._failed:
+            if isinstance(stored, Unreadable):
+                statuses.append(self._refuse(stored))
+            elif stored.sequence not in self._failed:
                 with self._lock:
-                    statuses.append(self._learn(kept).status)
+                    statuses.append(self._learn(stored).status)
         return statuses
 
-    def _refuse(self, kept: Unreadable) -> str:
+    def _refuse(self, stored: Unreadable) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
-        _log.warning("feedback %r is refused: it %s", kept.id, kept.why)
-        self._store.apply([RefuseFeedback(kept.id, f"it {kept.why}")])
+        _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
+        self._store.apply([RefuseFeedback(stored.id, f"it {stored.why}")])
         return "refused"
 
-    def _learn(self, kept: Kept) -> Receipt:
+    def _learn(self, stored: Kept) -> Receipt:
         """Apply one feedback; an unexpected error must not stop the others."""
-        feedback_id = kept.feedback.feedback_id
+        feedback_id = stored.feedback.feedback_id
         try:
             with limited(self._learner.settings.time_limit):
-                return self._apply(kept)
+                return self._apply(stored)
         except StoreError:
             raise
         except NotFoundError:
             return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
         except Exception as error:
-            # It waits for a program that can learn from it; this one tries it no more.
-            self._failed.add(kept.sequence)
+            # It stays in the queue for another process or release; this one does not try it again.
+            self._failed.add(stored.sequence)
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
     @repeated
-    def _apply(self, kept: Kept) -> Receipt:
-        feedback_id, started = kept.feedback.feedback_id, time.perf_counter()
+    def _apply(self, stored: Kept) -> Receipt:
+        feedback_id, started = stored.feedback.feedback_id, time.perf_counter()
         with self._store.reading():
             receipt = self._read_receipt(feedback_id)
             if receipt.status != "waiting":
                 return receipt
-            changes, receipt = self._compute_changes(kept)
+            changes, receipt = self._compute_changes(stored)
         self._store.apply(changes)
         if receipt.status == "refused":
-            # Between the reads another process may have applied this very feedback.
+            # Another process may have applied this feedback in the meantime.
             return self._read_receipt(feedback_id)
         self._tune_namespace(changes)
         if receipt.status == "applied":
@@ -146,18 +146,18 @@ class Inbox:
             return
         try:
             Autotuner(self._store, self._learner.settings).look(consumed.namespace, asked=False)
-        except CrabPathError as error:  # the lesson stands; the next look will do
+        except CrabPathError as error:  # the feedback stays applied; the next run tries again
             _log.warning("knobs of %r are not tuned: %s", consumed.namespace, error)
 
-    def _compute_changes(self, kept: Kept) -> tuple[list[Change], Receipt]:
-        feedback_id = kept.feedback.feedback_id
-        assignment = self._assigner.assign(kept)
+    def _compute_changes(self, stored: Kept) -> tuple[list[Change], Receipt]:
+        feedback_id = stored.feedback.feedback_id
+        assignment = self._assigner.assign(stored)
         note = assignment.note
         if not assignment.turns:
             return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
         namespace = assignment.turns[0].turn.namespace
-        note_changes = self._note_learner.compute_changes(kept, assignment.turns)
-        user = kept.feedback.user
+        note_changes = self._note_learner.compute_changes(stored, assignment.turns)
+        user = stored.feedback.user
         changes = self._learner.compute_changes(
             namespace, feedback_id, assignment.turns, note_changes, user
         )

@@ -199,11 +199,11 @@ class Learner:
     ) -> None:
         """Add the changes of edge weights, pair counts and document uses."""
         learning, turn, credit = self.settings.learning, credited.turn, credited.credit
-        edges = Lessons.read(self.store, namespace, turn, credit, context.typed_context)
+        edges = Lessons.load(self.store, namespace, turn, credit, context.typed_context)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
             stop = self.settings.policy.stop
-            # A bare outcome says the same of every document: what one of them did is a share of it.
+            # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
             scaled = replace(learning, rate=learning.rate * share)
             deltas += policy_gradient(
@@ -269,7 +269,7 @@ class Learner:
         )
         if not credit_by_node:
             return None
-        # A failure may bring a document back for its own question, and for no other one.
+        # Only a success may credit documents for other questions.
         has_stated_use = credited.credit.has_stated_use and (
             credited.credit.outcome > 0 or everything
         )

@@ -33,7 +33,7 @@ class Lessons:
     counts: Mapping[Triple, float]
 
     @classmethod
-    def read(
+    def load(
         cls,
         store: GraphStore,
         namespace: str,
@@ -51,7 +51,7 @@ class Lessons:
         keys = store.learned.keys(sorted(_list_nodes(turn) | context_nodes))
         ids = {key: node for node, key in keys.items()}
         is_informative = credit.documents or credit.outcome > 0
-        # A failure alone moves what a policy decided, and how regions follow on each other.
+        # A failure without stated use moves decided edges and region transitions only.
         sources = list(ids) if is_informative else [k for n, k in keys.items() if n == context.home]
         if not sources:
             return cls(keys, {}, {}, {}, {})

@@ -8,7 +8,7 @@ from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
 from crabpath_retrievers.storage.learned_queries import Triple
 
 _KINDS = {kind.label: kind for kind in EdgeKind}
-_STOP = 0  # the target of a weight that is the weight of STOP
+_STOP = 0  # key of STOP as a target
 
 
 def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[EdgeName, float]:

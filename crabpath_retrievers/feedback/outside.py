@@ -27,7 +27,7 @@ from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
-_SLEEP_STEP = 0.1  # seconds between looks at whether to end
+_SLEEP_STEP = 0.1  # seconds between two calls of should_stop
 
 
 class Outside:
@@ -102,7 +102,7 @@ class Outside:
         try:
             return self.inbox.learn_waiting(ended=should_stop)
         except StoreError as error:  # the database may come back
-            _log.warning("what waits cannot be learned from yet: %s", error)
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
             return Tally()
 
 

@@ -37,11 +37,11 @@ def passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
         turn: The turn with its returned documents and their paths.
         nodes: Contents by id; a document that was forgotten keeps its position, without text.
     """
-    found = []
+    result = []
     for item in turn.returned:
         edges = (*item.path, item.support) if item.support else item.path
         linked = tuple(dict.fromkeys(e.source for e in edges if e.target == item.node))
         node = nodes.get(item.node)
         content, title = (node.content, node.title) if node else ("", "")
-        found.append(Passage(item.node, content, title, linked))
-    return found
+        result.append(Passage(item.node, content, title, linked))
+    return result

@@ -92,7 +92,9 @@ def _undo_weaker(memory: Learns, feedback: Feedback) -> None:
     stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
     if stored is None or stored.frozen:
         return
-    superseded = {event_id(kind, stored.turn.id) for kind in SEEN}  # some of it may still wait
+    superseded = {
+        event_id(kind, stored.turn.id) for kind in SEEN
+    }  # some of these may still be waiting
     consumer = kind_of(stored.consumed or "")
     if stored.consumed and consumer is not None and rank(consumer) > rank(event_kind):
         superseded.add(stored.consumed)

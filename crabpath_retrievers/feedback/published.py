@@ -10,9 +10,9 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.storage import GraphStore
 
 PUBLISHED = "learning"
-"""Under which name of the store's own facts they stand."""
+"""Key of the published settings in the store's metadata."""
 
-# What learning, health, maintenance and autotuning read of the settings.
+# Groups that learning, health, maintenance and autotuning read.
 _GROUPS = (
     *("learning", "episode", "health", "note", "policy", "region", "tiers", "maintenance"),
     "autotune",

@@ -21,9 +21,9 @@ from crabpath_retrievers.storage.learned_queries import Kept
 from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
-_MAX_AT_OPEN = 100  # a longer backlog must not keep a caller waiting
-_INDEX_BATCH = 32  # episodes, or notes, that are worth a write to the index
-_CHECK_INTERVAL = 1.0  # seconds between looks at how many there are
+_MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
+_INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
+_CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
 _DIFFERENT_CONTENT = "this id was recorded before with other content, which stands"
 
@@ -78,7 +78,9 @@ class Recorder:
         try:
             return self._embed(text[:LONGEST])
         except Exception as error:
-            _log.warning("a correction cannot be embedded and stands at its question: %s", error)
+            _log.warning(
+                "a correction cannot be embedded and gets the vector of its question: %s", error
+            )
             return None
 
     def _dispatch(self, stored: Kept) -> Receipt:
@@ -95,9 +97,9 @@ class Recorder:
                 self._has_backlog = False
             return self._queue.learn(stored)
         except StoreError as error:
-            # It is kept, so the host is done with it.
+            # The feedback is stored, so the host need not repeat it.
             self._has_backlog = True
-            note = f"it is kept, but cannot be learned from yet: {error}"
+            note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def resume(self) -> None:
@@ -109,7 +111,7 @@ class Recorder:
             elif self._apply == "background" and self._store.learned.waiting(1):
                 self._worker.wake()
         except StoreError as error:
-            _log.warning("what waits cannot be learned from yet: %s", error)
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
 
     def learn_waiting(self) -> Tally:
         """Apply all waiting feedback and index all episodes and notes that follow from it.
@@ -132,19 +134,19 @@ class Recorder:
 
     def close(self) -> None:
         """Wait for the background thread; with ``background`` no feedback is left waiting."""
-        # Turns first: where the database is silent, that thread gives up while they do.
+        # Turns first: if the database does not answer, the thread times out meanwhile.
         with limited(self._time_limit), suppress(StoreError):
             self._store.settle()
         self._worker.drain()
 
     def _run_background(self) -> None:
-        # In parts: where feedback comes faster than it is learned from, there is no end.
+        # In batches: if feedback arrives faster than it is applied, the queue never empties.
         while self._apply == "background" and any(self._queue.learn_waiting(_INDEX_BATCH)):
             self._index_batch()
         self._index_batch()
 
     def _index_batch(self) -> None:
-        # This thread is waited for when the memory is closed.
+        # Closing the memory waits for this thread.
         with limited(self._time_limit):
             self._index_waiting(_INDEX_BATCH)
 
@@ -157,7 +159,7 @@ def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
     """Warn of feedback that was refused, or of which a part was ignored."""
     if receipt.note is None:
         return
-    # What was only seen of a chain is refused as a rule: somebody said something finer before.
+    # Feedback from observed events is often refused because better feedback came first.
     level = logging.DEBUG if kind_of(feedback.feedback_id) in SEEN else logging.WARNING
     message = "feedback %r about turn %r is %s: %s"
     _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

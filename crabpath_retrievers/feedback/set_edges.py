@@ -20,24 +20,24 @@ class EdgeSetter:
     store: GraphStore
     prior: Posterior
 
-    def put(self, kept: Feedback, weights: Mapping[Triple, float]) -> Receipt:
+    def put(self, feedback: Feedback, weights: Mapping[Triple, float]) -> Receipt:
         """Set the weights of edges, as changes relative to their current weights.
 
         Args:
-            kept: The feedback that carries the id for an undo, and the namespace.
+            feedback: The feedback that carries the id for an undo, and the namespace.
             weights: Weights in [-1, 1], by keys of both ends and kind.
 
         Returns:
-            As :func:`learn_at_once`.
+            As :func:`learn_without_turn`.
         """
 
         def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
-            namespace = str(kept.namespace)
+            namespace = str(feedback.namespace)
             current = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
             deltas = tuple(
                 WeightDelta(*edge, weight - current.get(edge, 0.0))
                 for edge, weight in weights.items()
             )
-            return (), [AdjustWeights(namespace, deltas, kept.feedback_id)]
+            return (), [AdjustWeights(namespace, deltas, feedback.feedback_id)]
 
-        return learn_at_once(self.store, self.prior, kept, compute_changes)
+        return learn_at_once(self.store, self.prior, feedback, compute_changes)

@@ -8,15 +8,13 @@ from typing import NamedTuple
 
 from crabpath_retrievers.text import Word, words
 
-# English only: elsewhere such an answer counts as one word, which most documents do not hold.
+# English only; in other languages such an answer counts as an ordinary word.
 POLAR = frozenset({"yes", "no", "true", "false"})
 _MIN_IDF = math.log(2) - 1e-9  # a word in more than half of all nodes
-_QUERY_WORD_WEIGHT = (
-    0.25  # of an answer word that the query holds; its share hardly matters between 0.1 and 0.5
-)
-_COMMON_WORD_WEIGHT = (
-    0.2  # of a word that is neither a name nor a number: most are the chain's own manner
-)
+# Weight of a word that the query contains too; results hardly differ between 0.1 and 0.5.
+_QUERY_WORD_WEIGHT = 0.25
+# Weight of a word that is neither a name nor a number: most belong to the chain's phrasing.
+_COMMON_WORD_WEIGHT = 0.2
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
@@ -66,7 +64,7 @@ def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
     tokens = list(words(answer))
     sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
     for position, word in enumerate(tokens):
-        # A capital at the beginning tells only when it goes on: "Stephen King directed it".
+        # A capital that begins a sentence counts if the next word has one too: "Stephen King".
         continues = not sentence_starts[position + 1] and tokens[position + 1].capitalised
         is_informative = not sentence_starts[position] or continues or word.token[0].isdigit()
         yield word.token, word.capitalised and is_informative

@@ -17,7 +17,7 @@ from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.trajectory import Turn
 
 TASKS = "task_type"
-"""Metadata of a document that says for which types of tasks it is: a text, or a list of them."""
+"""Metadata field with the types of task a document is meant for: a text or a list of texts."""
 
 
 @dataclass(frozen=True, slots=True)

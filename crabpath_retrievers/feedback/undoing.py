@@ -30,7 +30,7 @@ _UNDONE = "it was undone: give feedback under another id to learn from its turns
 _CANCELLED = "it was undone before it was learned from"
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
-_UNKNOWN = "what it taught is not known any more: it is older, or a snapshot was restored since"
+_UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"
 _MAX_NAME_CHARS = 200
 
 
@@ -56,7 +56,7 @@ class Undoing:
         """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
         criteria = Giver.of(user=user, source=source, namespace=namespace)
         if criteria.user is None and criteria.source is None:
-            msg = "say whose feedback to undo: give user, source or both"
+            msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
             raise InvalidInputError(msg)
         return [
             self._undo(name, criteria.namespace) for name in self.store.history.standing(criteria)
@@ -139,7 +139,7 @@ class Undoing:
     def snapshot(self, namespace: str, name: str | None) -> str:
         """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
         space, label = namespace_of(namespace), None if name is None else _validate_name(name)
-        self.store.settle()  # who has just asked for the first time is known as well
+        self.store.settle()  # so that a namespace with its first turn exists
         if not self.store.walk.clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
@@ -152,13 +152,13 @@ class Undoing:
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
         """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
-        kept = self.find_snapshot(snapshot, namespace)
-        key = self.store.walk.clock(kept.namespace).key
+        stored = self.find_snapshot(snapshot, namespace)
+        key = self.store.walk.clock(stored.namespace).key
         episodes_before, notes_before = (
             self.store.learned.episode_ids(key),
             self.store.notes.ids(key),
         )
-        self.store.apply([RestoreSnapshot(kept.id)])
+        self.store.apply([RestoreSnapshot(stored.id)])
         remaining = set(self.store.learned.episode_ids(key))
         if self.episodes is not None:
             self.episodes.delete(
@@ -167,13 +167,13 @@ class Undoing:
             self.episodes.catch_up()
         if self.notes is not None:
             self.notes.remove(key, sorted(notes_before - self.store.notes.ids(key)))
-        return kept
+        return stored
 
     def delete(self, snapshot: str, namespace: str | None) -> str:
         """Delete a snapshot and return its id."""
-        kept = self.find_snapshot(snapshot, namespace)
-        self.store.apply([DeleteSnapshot(kept.id)])
-        return kept.id
+        stored = self.find_snapshot(snapshot, namespace)
+        self.store.apply([DeleteSnapshot(stored.id)])
+        return stored.id
 
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
         """Find a snapshot by its id, or by its name within its namespace.
@@ -185,9 +185,11 @@ class Undoing:
         snapshot = text_of("snapshot", snapshot)
         known = self.store.history.snapshots(scope)
         default_scope = scope or DEFAULT_NAMESPACE
-        for kept in known:
-            if kept.id == snapshot or (kept.name == snapshot and kept.namespace == default_scope):
-                return kept
+        for stored in known:
+            if stored.id == snapshot or (
+                stored.name == snapshot and stored.namespace == default_scope
+            ):
+                return stored
         where = "here" if scope is None else f"of namespace {scope!r}"
         msg = f"no snapshot {snapshot!r} {where}: crabpath snapshots lists them"
         raise NotFoundError(msg)

@@ -29,7 +29,7 @@ class Worker:
 
     def drain(self) -> None:
         """Wait until no work is left."""
-        # A host's last reference can end on this very thread, which then closes the memory.
+        # The last reference to a memory may be dropped on this thread, which then closes it.
         if threading.current_thread() is self._thread:
             return
         with self._condition:
@@ -40,7 +40,7 @@ class Worker:
         while self._take_request():
             try:
                 self._work()
-            except StoreError as error:  # what waits is tried again when the thread is woken again
+            except StoreError as error:  # the next request tries again
                 _log.warning("%s could not finish: %s", self._name, error)
             except Exception:
                 _log.warning("%s could not finish", self._name, exc_info=True)

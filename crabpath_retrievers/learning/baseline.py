@@ -41,7 +41,7 @@ class Baseline:
         """
         count = min(self.count + 1, _MAX_COUNT)
         mean = self.mean + (learnable(z) - self.mean) / count
-        # Rounding may carry a mean of ones a hair beyond one.
+        # Rounding may carry a mean of ones slightly above one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
 
     def without(self, z: float, before: int, since: int) -> "Baseline":
@@ -54,7 +54,7 @@ class Baseline:
         """
         if self.count <= 1:
             return Baseline()
-        # A plain mean while it rests on fewer than 100; then each further one takes its share.
+        # A plain mean below 100 outcomes; an exponential mean from then on.
         capped = before + 1 + since - _MAX_COUNT
         share = 1 / self.count * (1 - 1 / _MAX_COUNT) ** max(0, min(since, capped))
         mean = (self.mean - share * z) / (1 - share)

@@ -16,7 +16,7 @@ from crabpath_retrievers.trajectory import Returned, Turn
 DEEPEST = -0.6
 """Lowest weight of an inhibitory edge."""
 
-_INHIBITION_RATE = 0.5  # share of the way to -0.6 or back to 0, per turn
+_INHIBITION_RATE = 0.5  # share of the way to -0.6, or to 0, per turn
 _INHIBITS = EdgeKind.INHIBITS.label
 
 
@@ -87,7 +87,7 @@ def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
         value = credit.documents.get(item.node, 0.0) * credit.weight
         entry = entry_of(turn, item)
         if entry == item.node:
-            # It stood where the query enters: what stands beside it advises against it.
+            # The document is itself an entry: the best other entry gets the edge.
             entry = _find_other_entry(turn, item.node)
         if value and entry:
             yield (entry, item.node), value

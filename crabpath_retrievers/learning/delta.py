@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 EdgeName = tuple[str, str, str]
-"""An edge: id of the node that it leaves, id of the one it leads to, label of its kind."""
+"""An edge: ids of source and target, label of the kind."""
 
 Pair = tuple[str, str]
-"""Ids of two nodes between which no edge stands yet."""
+"""Ids of two nodes without an edge."""
 
 ROUNDING = 1e-9
-"""A count of fractions may miss a whole number by this."""
+"""Tolerance for sums of fractional counts."""
 
 
 class LearnedDelta(NamedTuple):

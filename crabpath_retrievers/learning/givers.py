@@ -8,7 +8,7 @@ is given. With a share above one half two users outweigh one.
 from collections.abc import Mapping
 
 Voices = Mapping[str, Mapping[str, float]]
-"""What users have said about a question: credit by node id, by user."""
+"""Credit for a question: by user, then by node id."""
 
 
 def allowed_share(

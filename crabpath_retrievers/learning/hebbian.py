@@ -9,7 +9,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
 from crabpath_retrievers.outcome import Credit
 
-_MAX_DOCUMENTS = 8  # 28 pairs a turn: a document that is always there must not become a hub at once
+_MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once
 _CO_USED = EdgeKind.CO_USED.label
 
 

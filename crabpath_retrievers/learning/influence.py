@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from crabpath_retrievers.errors import MissingExtraError
 
 MOST_ENTITIES = 20
-"""Entities that are compared, the most used ones: 380 pairs."""
+"""Number of entities compared, the most used ones: 380 pairs."""
 
-_MIN_ACTIVE_WINDOWS = 5  # windows in which something happened, lest single events decide
-_WINDOWS_PER_TERM = 10  # windows for every coefficient that is fitted
+_MIN_ACTIVE_WINDOWS = 5  # windows with a use; fewer would let single events decide
+_WINDOWS_PER_TERM = 10  # windows per fitted coefficient
 _EPSILON = 1e-12
 
 Series = NDArray[np.float64]
@@ -125,7 +125,7 @@ def _test_pair(source: Series, target: Series, lags: int) -> tuple[float, float]
     own_past, source_past = (lagmat(values, lags, trim="both") for values in (target, source))
     past = np.column_stack([np.ones(len(own_past)), own_past])
     with warnings.catch_warnings():
-        # Where one series is the other one's past the rank tells how many terms were added.
+        # If one series is the lagged other one, statsmodels warns of the reduced rank.
         warnings.simplefilter("ignore")
         restricted = OLS(target[lags:], past).fit()
         full = OLS(target[lags:], np.column_stack([past, source_past])).fit()

@@ -15,10 +15,10 @@ from crabpath_retrievers.learning.blame import DEEPEST, entry_of, towards
 from crabpath_retrievers.trajectory import Turn
 
 LONGEST = 20_000
-"""Most characters of a note, which is returned as a whole."""
+"""Longest text of a note, in characters; notes are returned whole."""
 
 RELATED = 0.6
-"""Weight of an edge from a note to what it relates to: that of a mention."""
+"""Weight of an edge from a note to a related node: that of a mention."""
 
 _TAUGHT, _INHIBITS = EdgeKind.TAUGHT, EdgeKind.INHIBITS
 
@@ -58,19 +58,19 @@ def note_id(kind: NoteKind, namespace: str, text: str) -> str:
     return f"{kind}:{_hash_texts(namespace, text)[:24]}"
 
 
-def note_digest(kind: NoteKind, said: Said, authority: Authority, query: str | None) -> str:
+def note_digest(kind: NoteKind, content: Said, authority: Authority, query: str | None) -> str:
     """Return a fingerprint of a note's content; an equal one means that nothing changed."""
-    targets = (*said.related, "", *said.wrong)
-    metadata = ("", json.dumps(said.metadata, sort_keys=True)) if said.metadata else ()
+    targets = (*content.related, "", *content.wrong)
+    metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
     return _hash_texts(
-        kind, said.text, said.title, authority.name, query or "", *targets, *metadata
+        kind, content.text, content.title, authority.name, query or "", *targets, *metadata
     )
 
 
 def note(
     namespace: str,
     kind: NoteKind,
-    said: Said,
+    content: Said,
     vector: Vector,
     *,
     authority: Authority = Authority.OVERLAY,
@@ -83,33 +83,33 @@ def note(
     Args:
         namespace: The namespace of the note.
         kind: Origin of the note.
-        said: Its content.
+        content: Its content.
         vector: Its unit vector, shape ``[d]``.
         authority: Its authority, from learned to fixed.
         asked: The question that it answers; similar queries recall it.
-        beside: Further edges, such as those of :func:`against`.
+        beside: Further edges, such as those of :func:`build_inhibitions`.
         feedback: Id of the feedback that it comes from.
     """
     query = None if asked is None else asked.query
     node = Node(
-        id=said.id or note_id(kind, namespace, said.text),
+        id=content.id or note_id(kind, namespace, content.text),
         document="",
         source="",
-        content=said.text,
-        title=said.title,
+        content=content.text,
+        title=content.title,
         metadata={
-            **said.metadata,
+            **content.metadata,
             "note": kind,
-            **({"title": said.title} if said.title else {}),
+            **({"title": content.title} if content.title else {}),
         },
-        digest=note_digest(kind, said, authority, query),
+        digest=note_digest(kind, content, authority, query),
         vector=vector,
     )
     related_edges = [
-        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(said.related)
+        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(content.related)
     ]
     inhibitory_edges = [
-        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(said.wrong)
+        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(content.wrong)
     ]
     return KeepNote(
         namespace,
@@ -136,7 +136,7 @@ def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
     Each weight moves half of the way to -0.6.
 
     Args:
-        entries: Entry node by document, see :func:`entries_of`.
+        entries: Entry node by document, see :func:`find_entries`.
         weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
     """
     return [

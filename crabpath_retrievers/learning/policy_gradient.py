@@ -38,7 +38,7 @@ from crabpath_retrievers.trajectory import Step, Turn
 
 Floats = NDArray[np.float64]
 
-_MAX_STEP = 2.0  # from one end of the range of weights to the other
+_MAX_STEP = 2.0  # width of the range of weights
 
 
 class _Action(NamedTuple):
@@ -106,10 +106,10 @@ def score_function(scores: Sequence[float], temperature: float) -> Floats:
         temperature: τ > 0.
     """
     values = np.asarray(scores, dtype=np.float64)
-    with np.errstate(over="ignore"):  # a score infinitely far behind has no probability
+    with np.errstate(over="ignore"):  # a score that underflows has probability 0
         mass = np.exp((values - values.max()) / temperature)
     score: Floats = -mass / mass.sum()
-    score[0] = -score[1:].sum()  # 1 - π loses its digits as π approaches 1
+    score[0] = -score[1:].sum()  # 1 - π is inexact as π approaches 1
     return score
 
 
@@ -141,7 +141,7 @@ def _list_draws(
     known_nodes = {node for node, value in known.items() if value}
     known_nodes |= {target for (_, target), merit in credit_by_move.items() if merit.credit}
     for step in steps:
-        # A node that is entered twice decides twice; the first time made the route.
+        # A node visited twice decides twice; the path comes from the first visit.
         gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
         yield from _draws_at_step(step, gain_by_target, known_nodes, stop)
 
@@ -157,7 +157,7 @@ def _draws_at_step(
         if gain and target in actions:
             yield _Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
     best = max(gain_by_target.values(), default=0.0)
-    # STOP led to no document for which it could be blamed; in a success it was part of the choice.
+    # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
         yield _Draw(step.node, stop_action, rivals, best, step.temperature)
 
@@ -167,6 +167,6 @@ def _list_actions(step: Step) -> Mapping[str, _Action]:
     return {
         c.target: _Action(c.target, c.kind, c.relevance + c.weight)
         for c in step.candidates
-        # A habitual pointer without probability led where the walk could not go any more.
+        # A habitual edge without probability led to a node that was closed to the walk.
         if c.tier == Tier.HABITUAL.value and (c.probability > 0 or c.target in step.chosen)
     }

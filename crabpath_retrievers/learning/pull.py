@@ -34,7 +34,7 @@ def moved(
 ) -> list[LearnedDelta]:
     """Return the changes ``h · strength · (bound − w)``, applied one after the other.
 
-    The Hebbian step of :mod:`~crabpath_retrievers.learning.hebbian`, with a sign. A new edge starts
+    The Hebbian step with a sign. A new edge starts
     from 0. No weight moves away from the sign of its bound, even if a user has set it beyond.
 
     Args:

@@ -8,7 +8,7 @@ from crabpath_retrievers.learning.believed import believed
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
-_FAILURE_WEIGHT = 0.5  # a bare failure may be none, or have another cause
+_FAILURE_WEIGHT = 0.5  # a failure without stated use may be none, or have another cause
 
 
 def remembered(

@@ -7,7 +7,7 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 Move = tuple[str, str]
-"""Following a pointer: id of the node that it leaves, id of the node that it leads to."""
+"""A followed edge: ids of source and target."""
 
 
 class Merit(NamedTuple):

@@ -11,7 +11,7 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 SEARCH = "search"
-"""The action that led to a document which no pointer supports."""
+"""Action type of a document that no edge supports."""
 
 
 class Taken(NamedTuple):
@@ -89,7 +89,7 @@ def _observe_returned(
             yield Taken(places, action_of(item), led, success(credit.outcome), share)
             continue
         known = credit.documents.get(item.node)
-        # What an answer does not show is not held against a document.
+        # A document without inferred support is not counted as unused.
         if known is not None and (known or item.node not in credit.inferred):
             yield Taken(places, action_of(item), led, max(0.0, known), credit.weight)
 

@@ -12,18 +12,18 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 MEMORIES = ("episode", "usage")
-"""Features that speak for documents because of other questions."""
+"""Ranker features that carry feedback on other questions."""
 
 ADVICE = "advice"
-"""The feature by which the region MDP speaks for or against a kind of step."""
+"""Ranker feature with the advice of the region MDP."""
 
 _RETURNED, _UNLIKELY = "returned", "unlikely"
-_UNLIKELY_BELOW = 0.05  # probability below which a document that no memory speaks for is unlikely
-_PRIOR = (0.5, 5.0)  # used and all before any: less than half believed, until it proves true
-_PRIOR_RATE = 0.25  # share of the documents returned that an answer uses, before anything is known
-_PRIOR_COUNT = 20.0  # documents after which what is known counts as much as that
-_PRIOR_NATS = 3.0  # nats by which advice has to have proved right before it is half believed
-_EPSILON = 1e-6  # of a probability whose logarithm is taken
+_UNLIKELY_BELOW = 0.05  # probability below which a document without memory support is unlikely
+_PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evidence
+_PRIOR_RATE = 0.25  # prior share of returned documents that an answer uses
+_PRIOR_COUNT = 20.0  # weight of that prior, in documents
+_PRIOR_NATS = 3.0  # prior against advice: nats of evidence for a factor of one half
+_EPSILON = 1e-6  # bound on a probability before its logarithm is taken
 _NONE: tuple[float, float] = (0.0, 0.0)
 
 
@@ -102,7 +102,7 @@ def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float
 def advised(
     turns: Iterable[tuple[Turn, Credit]], weight: float, counted: float
 ) -> dict[str, tuple[float, float]]:
-    """Return the evidence of feedback about the advice used in its turns; see ``Trust.spoken``.
+    """Return the evidence of feedback about the advice used in its turns; see ``Reliability.spoken``.
 
     Args:
         turns: Turns with their credit; documents of known use count.

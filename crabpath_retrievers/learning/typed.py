@@ -17,9 +17,9 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 NEEDLESS = -0.3
-"""Lowest weight of ``irrelevant``: what was ignored did less harm than what misled."""
+"""Lowest weight of ``irrelevant``: an unused document did less harm than a misleading one."""
 
-_MAX_NEIGHBOURS = 3  # documents on either side of the step from one turn to the next: 9 edges
+_MAX_NEIGHBOURS = 3  # documents on either side of a step between two turns: 9 edges
 
 
 @dataclass(frozen=True, slots=True)

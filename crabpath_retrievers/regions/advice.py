@@ -12,7 +12,7 @@ from crabpath_retrievers.routing.experience import Tried
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
-_MIN_TRIALS = 8.0  # trials from which an action is named
+_MIN_TRIALS = 8.0  # fewest trials of an action in a region
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Advice:
 
         Relative to the other actions: the effect of a region on all actions is removed.
         """
-        here = self._log_odds(action, self.task) - self._log_odds("", self.task)
-        return here - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
+        in_region = self._log_odds(action, self.task) - self._log_odds("", self.task)
+        return in_region - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
 
     def _log_odds(self, action: str, task: str, depth: int | None = None) -> float:
         return log_odds(self.chances.success(action, task, depth))

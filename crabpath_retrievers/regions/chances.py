@@ -7,8 +7,8 @@ from functools import cached_property
 
 from crabpath_retrievers.changes.regions import Place, Step
 
-_PRIOR_MEAN = 0.5  # chance of success before anything is known
-_MIN_PROBABILITY = 1e-4  # of a probability whose log-odds are taken
+_PRIOR_MEAN = 0.5  # P(success) before any evidence
+_MIN_PROBABILITY = 1e-4  # bound on a probability before its log-odds are taken
 ANY_TASK = ""
 
 
@@ -30,22 +30,22 @@ class Chances:
             strength: s, in trials.
         """
         self._strength = strength
-        depth = {place: number for number, place in enumerate(places)}
+        depth = {position: number for number, position in enumerate(places)}
         self._depth = len(places)
         self._counts: defaultdict[tuple[int, str, str], list[float]]
         self._counts = defaultdict(lambda: [0.0, 0.0])
         self._arrivals: dict[tuple[int, str], Step] = {}
         self.tasks: set[str] = set()
         for step in steps:
-            place = depth.get((step.level, step.region))
-            if place is None:
+            position = depth.get((step.level, step.region))
+            if position is None:
                 continue
             self.tasks.add(step.task)
             if not step.action:
-                self._arrivals[place, step.task] = step
+                self._arrivals[position, step.task] = step
                 continue
             for action in (step.action, ""):
-                count = self._counts[place, step.task, action]
+                count = self._counts[position, step.task, action]
                 count[0] += step.trials
                 count[1] += step.wins
 
@@ -71,8 +71,8 @@ class Chances:
     def _estimate_chain(self, action: str, task: str, last: int) -> list[float]:
         """Return the estimates from the coarsest region to position ``last``."""
         region, estimates = _PRIOR_MEAN, list[float]()
-        for place in range(last + 1):
-            region_estimate = self._estimate((place, task, ""), region)
+        for position in range(last + 1):
+            region_estimate = self._estimate((position, task, ""), region)
             previous = estimates[-1] if estimates else region
             prior = (
                 region_estimate
@@ -80,7 +80,7 @@ class Chances:
                 else moved(previous, log_odds(region_estimate) - log_odds(region))
             )
             estimates.append(
-                self._estimate((place, task, action), prior) if action else region_estimate
+                self._estimate((position, task, action), prior) if action else region_estimate
             )
             region = region_estimate
         return estimates
@@ -89,8 +89,8 @@ class Chances:
         """Refine the estimates over all tasks with the counts of one type of task."""
         shift = 0.0
         estimate = estimates[-1]
-        for place, general in enumerate(estimates):
-            estimate = self._estimate((place, task, action), moved(general, shift))
+        for position, general in enumerate(estimates):
+            estimate = self._estimate((position, task, action), moved(general, shift))
             shift = log_odds(estimate) - log_odds(general)
         return estimate
 
@@ -107,9 +107,9 @@ class Chances:
         """Return P(action | region), in [0, 1]: a Dirichlet posterior with the same back-off."""
         estimate = 1.0 / max(1, len(self.actions))
         for task_type in dict.fromkeys((ANY_TASK, task)):
-            for place in range(self._depth):
-                trials, _ = self._counts.get((place, task_type, action), (0.0, 0.0))
-                all_trials, _ = self._counts.get((place, task_type, ""), (0.0, 0.0))
+            for position in range(self._depth):
+                trials, _ = self._counts.get((position, task_type, action), (0.0, 0.0))
+                all_trials, _ = self._counts.get((position, task_type, ""), (0.0, 0.0))
                 estimate = self._posterior_mean(all_trials, trials, estimate)
         return estimate
 
@@ -120,8 +120,8 @@ class Chances:
             usual: Mean of the whole namespace, the prior of the coarsest region.
         """
         estimate = (1.0 + usual) / 2.0
-        for place in range(1, self._depth):
-            if arrival := self._arrivals.get((place, ANY_TASK)):
+        for position in range(1, self._depth):
+            if arrival := self._arrivals.get((position, ANY_TASK)):
                 estimate = self._posterior_mean(arrival.ends, arrival.end_wins, estimate)
         return 2.0 * estimate - 1.0
 
@@ -129,14 +129,14 @@ class Chances:
         """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
-            for place in range(self._depth):
-                if arrival := self._arrivals.get((place, task_type)):
+            for position in range(self._depth):
+                if arrival := self._arrivals.get((position, task_type)):
                     estimate = self._posterior_mean(arrival.trials, arrival.wins, estimate)
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
         """Return the mean of a Beta posterior."""
-        # What is taken back leaves rounding: more wins than trials would be no probability.
+        # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 
 

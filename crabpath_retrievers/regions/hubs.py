@@ -23,7 +23,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import shown
 
 EVERYWHERE: Place = (0, 0)
-_MAX_CACHED = 65_536  # nodes whose regions are kept at hand: 10 MiB
+_MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Hubs:
             raise EmbeddingMismatchError(msg)
         stored = vectors.astype(np.float16).astype(np.float64)
         best = (stored @ self.vectors.T).argmax(axis=1)
-        return [self.keys[place] for place in best.tolist()]
+        return [self.keys[index] for index in best.tolist()]
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Regions:
         cache = self._read_cache(version)
         if not keys or (hubs := self._load_hubs(cache, level)) is None:
             return {}
-        # The vector of a node changes with its text, and no hub need change with it.
+        # The vector of a node changes with its text, without a new version of the hubs.
         marks = [hash(vector.tobytes()) for vector in vectors]
         cached = [cache.nodes.get((level, key)) for key in keys]
         nearest_keys = {
@@ -158,14 +158,14 @@ class Regions:
             for key, mark, entry in zip(keys, marks, cached, strict=True)
             if entry is not None and entry[0] == mark
         }
-        missing = [place for place, key in enumerate(keys) if key not in nearest_keys]
+        missing = [index for index, key in enumerate(keys) if key not in nearest_keys]
         if missing:
-            nearest = hubs.nearest(np.stack([vectors[place] for place in missing]))
-            nearest_keys |= {keys[place]: hub for place, hub in zip(missing, nearest, strict=True)}
+            nearest = hubs.nearest(np.stack([vectors[index] for index in missing]))
+            nearest_keys |= {keys[index]: hub for index, hub in zip(missing, nearest, strict=True)}
             if len(cache.nodes) + len(missing) > _MAX_CACHED:
                 cache.nodes.clear()
-            for place in missing:
-                cache.nodes[level, keys[place]] = (marks[place], nearest_keys[keys[place]])
+            for index in missing:
+                cache.nodes[level, keys[index]] = (marks[index], nearest_keys[keys[index]])
         return nearest_keys
 
     def _levels(self, cache: _HubCache) -> tuple[int, ...]:

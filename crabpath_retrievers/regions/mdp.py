@@ -56,7 +56,7 @@ class RegionModel:
         steps: Callable[[], Sequence[Step]],
         settings: RegionSettings,
     ) -> None:
-        """Create a model; use ``RegionMDP``, or ``Models`` if there is only a graph store.
+        """Create a model; use ``RegionMDP``, or ``RegionModels`` if there is only a graph store.
 
         Args:
             hubs: Reads the hubs of the level.

@@ -15,7 +15,7 @@ from crabpath_retrievers.storage import GraphStore
 Sources = tuple[
     Callable[[], Hubs], Callable[[], Hashable], Callable[[], Sequence[Step]], RegionSettings
 ]
-"""Hubs of a level, version of the counts, the counts, settings."""
+"""Readers of the hubs of a level, of the version of the counts and of the counts; settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Models:
             raise NotFoundError(msg)
 
         def version() -> tuple[int, ...]:
-            clock = self.store.walk.clock(namespace)  # a forgotten one learns under a new key
+            clock = self.store.walk.clock(namespace)  # a forgotten namespace gets a new key
             return clock.key, clock.learned, clock.hubs
 
         return (

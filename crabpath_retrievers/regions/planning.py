@@ -45,16 +45,16 @@ def value_iteration(
     if not tried:
         return Plan({}, {}, 0)
     regions = sorted({step.region for step in tried})
-    index_of_region = {region: place for place, region in enumerate(regions)}
+    index_of_region = {region: index for index, region in enumerate(regions)}
     moves = sorted({(step.region, step.action) for step in tried})
-    index_of_move = {move: place for place, move in enumerate(moves)}
+    index_of_move = {move: index for index, move in enumerate(moves)}
     move = np.array([index_of_move[step.region, step.action] for step in tried])
     next_index = np.array([index_of_region.get(step.next, 0) for step in tried])
     continuing = np.array([s.trials - s.ends if s.next in index_of_region else 0.0 for s in tried])
     total = np.bincount(move, [step.trials for step in tried])
     next_probability = continuing / total[move]
     end_probability = 1.0 - np.bincount(move, next_probability)
-    success_of = np.array([success[one] for one in moves])
+    success_of = np.array([success[pair] for pair in moves])
     reward = success_of * (end_probability + (1.0 - end_probability) * (1.0 - discount))
     region_index = np.array([index_of_region[region] for region, _ in moves])
     values = np.zeros(len(regions))
@@ -68,7 +68,7 @@ def value_iteration(
         change = float(np.abs(new - values).max())
         values, rounds = new, rounds + 1
     best = {
-        moves[place][0]: moves[place][1]
-        for place in np.argsort(action_values, kind="stable").tolist()
+        moves[index][0]: moves[index][1]
+        for index in np.argsort(action_values, kind="stable").tolist()
     }
     return Plan(dict(zip(regions, values.tolist(), strict=True)), best, rounds)

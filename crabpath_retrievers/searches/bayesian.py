@@ -15,12 +15,9 @@ from crabpath_retrievers.searches.scope import Scope, similarity
 from crabpath_retrievers.text import shown
 
 DEFAULT_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
-_HITS_PER_RESULT, _MIN_HITS = (
-    4,
-    40,
-)  # hits of the vector index that are re-ranked: four times k, at least 40
+_HITS_PER_RESULT, _MIN_HITS = 4, 40  # hits that are re-ranked: four times k, at least 40
 _RECENCY_DECAY = 0.01  # per turn
-_MAX_TURNS = 1_000  # turns that are looked back: before that exp(-.01 n) is below 5e-5
+_MAX_TURNS = 1_000  # turns back; for older ones exp(-0.01 n) is below 5e-5
 
 
 class Factors(NamedTuple):
@@ -83,7 +80,7 @@ def bayesian_search(
         regions: Regions of the memory.
         vector: Unit query vector, shape ``[d]``.
         k: Number of results.
-        weights: Weights of the factors, in the order of :class:`Factors`.
+        weights: Weights of the factors, in the order of :class:`ScoreFactors`.
         prior: Uses and passes that every document starts with.
     """
     heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.searches.scope import Scope, similarity
 
-_HITS_PER_RESULT, _MIN_HITS = 4, 20  # hits of the vector index: four times k, at least 20
+_NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
 
 
 class Spoke(NamedTuple):
@@ -57,7 +57,9 @@ def graph_search(
         k: Number of results.
         boosts: Boost by edge kind.
     """
-    hits = {head.key: head for head in scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))}
+    hits = {
+        head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
+    }
     cosine = similarity(list(hits.values()), vector)
     edges = scope.store.typed.edges(list(hits), scope.clock, boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):

@@ -9,7 +9,7 @@ from crabpath_retrievers.searches.scope import Scope
 from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
 
 MOST_REACHED = 500
-"""Nodes that a traversal reaches at most; of a hop that goes beyond it the strongest."""
+"""Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
 
 
 class Neighbour(NamedTuple):

@@ -12,13 +12,13 @@ from crabpath_retrievers.text import shown
 EDGE_TYPES: Mapping[str, EdgeKind] = {
     kind.label: kind for kind in EdgeKind if kind is not EdgeKind.STOP
 }
-"""Every type of edge that can be searched."""
+"""Edge kinds that can be searched, by name."""
 
 LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
-"""Those that come from outcomes, and that a user may set."""
+"""Edge kinds learned from outcomes, which a user may set, by name."""
 
 _MAX_COUNT = 10_000
-_MAX_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
+_MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
 
 
 def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
