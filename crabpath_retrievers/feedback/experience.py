@@ -185,4 +185,4 @@ def _observe_steps(
         next_regions: Mapping[int, int] = {}
         if number + 1 < len(places):
             next_regions = {level: region for level, region in places[number + 1] if level}
-        yield Taken(places[number], action, next_regions, episode.success, ended=number == last)
+        yield Taken(places[number], action, next_regions, episode.success, is_last=number == last)

@@ -21,19 +21,20 @@ class Grounds:
     """Which document contains which part of a question and its answer.
 
     Attributes:
-        held: Whether a document contains a word, shape ``[n, W]``.
+        contains: Whether a document contains a word, shape ``[n, W]``.
         weights: Share of each word, shape ``[W]``; the words of the answer sum to 1, and so do
             those of the question.
-        anchors: Whether a document contains the answer, shape ``[n]``.
-        named: Whether the question names a document, shape ``[n]``.
-        linked: Whether an edge leads from one document to the other, symmetric, shape ``[n, n]``.
+        contains_answer: Whether a document contains the answer, shape ``[n]``.
+        is_named: Whether the question names a document, shape ``[n]``.
+        is_linked: Whether an edge leads from one document to the other, symmetric, shape ``[n,
+            n]``.
     """
 
-    held: Flags
+    contains: Flags
     weights: Floats
-    anchors: Flags
-    named: Flags
-    linked: Flags
+    contains_answer: Flags
+    is_named: Flags
+    is_linked: Flags
 
     def select_documents(self) -> list[int]:
         """Select documents greedily.
@@ -42,9 +43,11 @@ class Grounds:
         """
         selected: list[int] = []
         best = -np.inf
-        while len(selected) < len(self.anchors):
+        while len(selected) < len(self.contains_answer):
             candidates = [
-                i for i in np.flatnonzero(self.anchors | bool(selected)) if i not in selected
+                i
+                for i in np.flatnonzero(self.contains_answer | bool(selected))
+                if i not in selected
             ]
             scores = [self.compute_value([*selected, int(i)]) for i in candidates]
             if not scores or max(scores) <= best:
@@ -56,13 +59,16 @@ class Grounds:
     def compute_value(self, documents: list[int]) -> float:
         """Compute the value of a set of documents.
 
-        ``Σ weights(contained in any) + 0.1 · (named + anchors + linked) − 0.35 · |S|``
+        ``Σ weights(contained in any) + 0.1 · (is_named + contains_answer + is_linked) − 0.35 ·
+        |S|``
         """
         if not documents:
             return 0.0
-        together = float(self.held[documents].any(axis=0) @ self.weights)
-        linked = self.linked[np.ix_(documents, documents)].any(axis=1).sum()
-        bonuses = NAMED * self.named[documents].sum() + HOLDS * self.anchors[documents].sum()
+        together = float(self.contains[documents].any(axis=0) @ self.weights)
+        linked = self.is_linked[np.ix_(documents, documents)].any(axis=1).sum()
+        bonuses = (
+            NAMED * self.is_named[documents].sum() + HOLDS * self.contains_answer[documents].sum()
+        )
         return together + float(bonuses + LINKED * linked) - COST * len(documents)
 
     def support(self) -> Floats:
@@ -71,10 +77,10 @@ class Grounds:
         A selected document that contains the answer has 1, any other selected document the value
         that the set would lose without it.
         """
-        selected = np.zeros(len(self.anchors))
+        selected = np.zeros(len(self.contains_answer))
         chosen = self.select_documents()
         for i in chosen:
             others = [j for j in chosen if j != i]
             marginal = self.compute_value(chosen) - self.compute_value(others) + COST
-            selected[i] = 1.0 if self.anchors[i] else min(1.0, marginal)
+            selected[i] = 1.0 if self.contains_answer[i] else min(1.0, marginal)
         return selected

@@ -224,7 +224,7 @@ class Learner:
             else:
                 joint_use = succeeded_together(turn, credit, *counts, habitual=habitual)
             deltas += [*joint_use.deltas, *inhibition.deltas]
-            pair_counts = edges.to_pair_counts(joint_use.counted, inhibition.counted)
+            pair_counts = edges.to_pair_counts(joint_use.count_changes, inhibition.count_changes)
             change_set.add_counts(pair_counts, edges.counts)
         if learning.typed:
             rate = learning.typed_rate
@@ -311,7 +311,7 @@ class Learner:
                 turns=learning.window_turns,
                 seconds=learning.window_seconds,
             )
-        return Situation(regions_of_turn.home, regions_of_turn.homes, before)
+        return Situation(regions_of_turn.query_hub, regions_of_turn.document_hubs, before)
 
     def _update_model(self, mind: Mind, credited: Judged, mean_credit: float) -> Mind:
         credit = credited.credit

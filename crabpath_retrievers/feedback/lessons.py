@@ -44,15 +44,17 @@ class Lessons:
         """Read the learned state around one credited turn and its typed-edge context."""
         context = situation or Situation()
         context_nodes = {
-            *context.before,
-            *context.homes.values(),
-            *([context.home] if context.home else []),
+            *context.used_before,
+            *context.document_hubs.values(),
+            *([context.query_hub] if context.query_hub else []),
         }
         keys = store.learned.keys(sorted(_list_nodes(turn) | context_nodes))
         ids = {key: node for node, key in keys.items()}
         is_informative = credit.documents or credit.outcome > 0
         # A failure without stated use moves decided edges and region transitions only.
-        sources = list(ids) if is_informative else [k for n, k in keys.items() if n == context.home]
+        sources = (
+            list(ids) if is_informative else [k for n, k in keys.items() if n == context.query_hub]
+        )
         if not sources:
             return cls(keys, {}, {}, {}, {})
         weights = named(store.learned.weights(namespace, sources), keys)

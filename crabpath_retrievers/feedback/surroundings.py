@@ -29,15 +29,15 @@ class Surroundings:
             no regions.
         documents: Regions of the returned documents, by id and level.
         chances: Success estimates in these regions before this turn.
-        home: Id of the hub of the finest region of the query; None if it lies in none.
-        homes: The same for the documents, by id.
+        query_hub: Id of the hub of the finest region of the query; None if it lies in none.
+        document_hubs: The same for the documents, by id.
     """
 
     places: Sequence[Place]
     documents: Mapping[str, Mapping[int, int]]
     chances: Chances
-    home: str | None = None
-    homes: Mapping[str, str] = field(default_factory=dict)
+    query_hub: str | None = None
+    document_hubs: Mapping[str, str] = field(default_factory=dict)
 
     def quality(self, task: str | None) -> float:
         """P(success) in the region of the query, in (0, 1)."""

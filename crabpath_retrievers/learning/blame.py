@@ -26,13 +26,13 @@ class Blame:
 
     Attributes:
         deltas: Changes of edges of kind ``inhibits``, from an entry node to a document.
-        counted: To add to the blame count of ``(entry, document)``, in [-1, 1]; a count is never
-            below 0.
+        count_changes: To add to the blame count of ``(entry, document)``, in [-1, 1]; a count is
+            never below 0.
         promoted: Pairs that get an inhibitory edge now; its first weight is among the deltas.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    counted: Mapping[Pair, float] = field(default_factory=dict)
+    count_changes: Mapping[Pair, float] = field(default_factory=dict)
     promoted: tuple[Pair, ...] = ()
 
 

@@ -87,9 +87,9 @@ def faults(turn: Turn, credit: Credit) -> dict[str, float]:
 def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return P(document relevant | a failure was reported) of each followed document, by node id.
 
-    Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to be
-    none, and being followed raises the odds of relevance by a factor of 100. The more likely all of
-    them were relevant, the more likely the failure had another cause.
+    Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to
+    be none, and being followed raises the odds of relevance by a factor of 100. The more likely all
+    of them were relevant, the more likely the failure had another cause.
 
     Args:
         turn: The turn with its returned documents.

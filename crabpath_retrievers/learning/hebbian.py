@@ -19,13 +19,13 @@ class CoUse:
 
     Attributes:
         deltas: Changes of edges of kind ``co_used``, in both directions.
-        counted: To add to the count of each pair without an edge, by ``(a, b)`` with a < b; in (0,
-            1].
+        count_changes: To add to the count of each pair without an edge, by ``(a, b)`` with a < b;
+            in (0, 1].
         promoted: Pairs that get edges now; their first weight is among the deltas.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    counted: Mapping[Pair, float] = field(default_factory=dict)
+    count_changes: Mapping[Pair, float] = field(default_factory=dict)
     promoted: tuple[Pair, ...] = ()
 
 

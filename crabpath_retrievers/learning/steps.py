@@ -20,18 +20,19 @@ class Taken(NamedTuple):
     Attributes:
         places: The regions in which it was taken, by level and key, whole corpus first.
         action: Its type.
-        led: The region that it led to, by level; levels for which it is not known are left out.
-        won: Success in [0, 1].
+        next_regions: The region that it led to, by level; levels for which it is not known are left
+            out.
+        success: Success in [0, 1].
         weight: Its weight, in [0, 1].
-        ended: Whether it was the last of its episode.
+        is_last: Whether it was the last of its episode.
     """
 
     places: Sequence[Place]
     action: str
-    led: Mapping[int, int]
-    won: float
+    next_regions: Mapping[int, int]
+    success: float
     weight: float = 1.0
-    ended: bool = True
+    is_last: bool = True
 
 
 def action_of(item: Returned) -> str:
@@ -98,11 +99,11 @@ def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
     """Yield the counts of steps, in all regions in which they were taken and for all task types."""
     task_types = tuple(tasks)
     for step in observed:
-        won = step.weight * step.won
-        ended = (step.weight, won) if step.ended else (0.0, 0.0)
+        won = step.weight * step.success
+        ended = (step.weight, won) if step.is_last else (0.0, 0.0)
         for level, region in step.places:
             for task in task_types:
-                led = step.led.get(level, 0)
+                led = step.next_regions.get(level, 0)
                 yield Step(level, region, task, step.action, led, step.weight, won, *ended)
 
 

@@ -57,7 +57,7 @@ def succeeded_together(
     return replace(
         update,
         deltas=(*update.deltas, *_weaken_edges(turn, credit, existing)),
-        counted={**update.counted, **_reduce_counts(turn, credit, protos)},
+        count_changes={**update.count_changes, **_reduce_counts(turn, credit, protos)},
     )
 
 

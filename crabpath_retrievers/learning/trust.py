@@ -102,7 +102,7 @@ def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float
 def advised(
     turns: Iterable[tuple[Turn, Credit]], weight: float, counted: float
 ) -> dict[str, tuple[float, float]]:
-    """Return the evidence of feedback about the advice used in its turns; see ``Reliability.spoken``.
+    """Return the evidence of feedback about the advice in its turns; see ``Reliability``.
 
     Args:
         turns: Turns with their credit; documents of known use count.

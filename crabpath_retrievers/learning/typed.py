@@ -27,14 +27,14 @@ class Situation:
     """Context of a turn for typed edges, in node ids.
 
     Attributes:
-        home: Hub of the region of its query; None if the corpus has no regions.
-        homes: Hubs of the regions of the returned documents, by document id.
-        before: Documents that the turn before used, best first.
+        query_hub: Hub of the region of its query; None if the corpus has no regions.
+        document_hubs: Hubs of the regions of the returned documents, by document id.
+        used_before: Documents that the turn before used, best first.
     """
 
-    home: str | None = None
-    homes: Mapping[str, str] = field(default_factory=dict)
-    before: Sequence[str] = ()
+    query_hub: str | None = None
+    document_hubs: Mapping[str, str] = field(default_factory=dict)
+    used_before: Sequence[str] = ()
 
 
 def typed_edges(
@@ -63,7 +63,7 @@ def typed_edges(
         *_observe_irrelevant(turn, credit),
         *_observe_regions(turn, fair, situation),
         *_observe_same_action(turn, fair, existing),
-        *_observe_order(used, credit, situation.before),
+        *_observe_order(used, credit, situation.used_before),
     ]
     return moved(observations, existing, rate)
 
@@ -90,17 +90,17 @@ def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[Pull]:
 
 def _observe_regions(turn: Turn, credit: Credit, situation: Situation) -> Iterator[Pull]:
     """Edges from the region of the query to the regions of the documents; may be the same one."""
-    if situation.home is None or not turn.returned:
+    if situation.query_hub is None or not turn.returned:
         return
     totals: defaultdict[str, float] = defaultdict(float)
     share = credit.outcome / len(turn.returned)
     for item in turn.returned:
-        if item.node in situation.homes:
+        if item.node in situation.document_hubs:
             value = credit.documents.get(item.node, 0.0) if credit.documents else share
-            totals[situation.homes[item.node]] += value * credit.weight
+            totals[situation.document_hubs[item.node]] += value * credit.weight
     for home, value in totals.items():
         if value:
-            yield signed(situation.home, home, EdgeKind.REGION_TRANSITION, value)
+            yield signed(situation.query_hub, home, EdgeKind.REGION_TRANSITION, value)
 
 
 def _observe_same_action(

@@ -34,7 +34,7 @@ class BoostedHit:
         node: The node.
         score: Its cosine plus the contributions of edges.
         similarity: Its cosine with the query, in [-1, 1].
-        spoke: The contributions, at most one per edge type.
+        contributions: The contributions, at most one per edge type.
     """
 
     node: Node
