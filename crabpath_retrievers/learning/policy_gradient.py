@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind, Tier
@@ -34,9 +33,8 @@ from crabpath_retrievers.learning.baseline import advantage
 from crabpath_retrievers.learning.delta import LearnedDelta
 from crabpath_retrievers.learning.routes import known_credit, merits
 from crabpath_retrievers.outcome import Credit, learnable
+from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Step, Turn
-
-Floats = NDArray[np.float64]
 
 _MAX_STEP = 2.0  # width of the range of weights
 
