@@ -97,29 +97,31 @@ class Undoing:
                 return Receipt(feedback_id, "undone", _CANCELLED)
             namespace = str(state.namespace)
             known = self.store.learned.learned(namespace)
-            lesson = self.store.history.lesson(feedback_id)
-            touched = self._list_touched_episodes(namespace, lesson)
-        if lesson is None:
+            stored_effects = self.store.history.lesson(feedback_id)
+            touched = self._list_touched_episodes(namespace, stored_effects)
+        if stored_effects is None:
             return Receipt(feedback_id, "applied", _UNKNOWN)
-        self.store.apply(self._build_undo(feedback_id, namespace, known, lesson))
-        self._delete_vectors(namespace, touched, [note for note, _ in lesson.taught.told])
+        self.store.apply(self._build_undo(feedback_id, namespace, known, stored_effects))
+        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.told])
         return Receipt(feedback_id, "undone")
 
     def _build_undo(
-        self, feedback_id: str, namespace: str, known: Learned, lesson: Lesson
+        self, feedback_id: str, namespace: str, known: Learned, stored_effects: Lesson
     ) -> list[Change]:
         """Build the changes that undo a feedback."""
-        taught = lesson.taught
-        mind = Mind.from_json(known.mind, self.prior).without(taught, lesson.since)
+        effects = stored_effects.taught
+        mind = Mind.from_json(known.mind, self.prior).without(effects, stored_effects.since)
         undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-        if not (taught.told or taught.used):
+        if not (effects.told or effects.used):
             return [undo]
-        return [undo, UndoNotes(namespace, taught.told, taught.used)]
+        return [undo, UndoNotes(namespace, effects.told, effects.used)]
 
-    def _list_touched_episodes(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
+    def _list_touched_episodes(
+        self, namespace: str, stored_effects: Lesson | None
+    ) -> Sequence[str]:
         """Return the episodes that an undo may delete, with those that recall a deleted note."""
-        if lesson is None or not lesson.taught.told:
-            return () if lesson is None else lesson.episodes
+        if stored_effects is None or not stored_effects.taught.told:
+            return () if stored_effects is None else stored_effects.episodes
         return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
 
     def _delete_vectors(

@@ -147,8 +147,8 @@ def _list_earlier_causes(
 def _map_actions(turn: Turn) -> dict[str, str]:
     """Return the action type that led to each node of a turn: its strongest edge, else search."""
     actions = dict.fromkeys((seed.node for seed in turn.seeds), SEARCH)
-    pointers = [candidate for step in turn.steps for candidate in step.candidates]
-    for candidate in sorted(pointers, key=lambda candidate: candidate.weight):
+    considered = [candidate for step in turn.steps for candidate in step.candidates]
+    for candidate in sorted(considered, key=lambda candidate: candidate.weight):
         if candidate.weight > 0:
             actions[candidate.target] = candidate.kind
     return actions | {item.node: action_of(item) for item in turn.returned}
