@@ -71,7 +71,7 @@ def _attribute_words(
     contains = np.hstack([answered, _find_words(rest, texts)])
     shares = np.concatenate([_normalise(words), _normalise(np.array(list(rest.values())))])
     evidence = Grounds(contains, shares, anchors, names, _find_links(documents))
-    return [float(value) for value in evidence.support()]
+    return [float(value) for value in evidence.compute_support()]
 
 
 def _find_answer_words(

@@ -138,12 +138,12 @@ class Experience:
         )
 
         def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
-            edges = AdjustWeights(episode.namespace, self.edges(episode), episode.id)
-            return self.steps(episode), [edges]
+            edges = AdjustWeights(episode.namespace, self.compute_edge_changes(episode), episode.id)
+            return self.count_transitions(episode), [edges]
 
         return learn_at_once(self.store, self.prior, feedback, compute_changes)
 
-    def edges(self, episode: Episode) -> tuple[WeightDelta, ...]:
+    def compute_edge_changes(self, episode: Episode) -> tuple[WeightDelta, ...]:
         """Compute the changes of typed edges between successive states and regions."""
         if not self.settings.typed:
             return ()
@@ -156,7 +156,7 @@ class Experience:
         weights_by_edge, rate = named(weights, keys), self.settings.typed_rate
         return tuple(keyed(of_episode(nodes, homes, episode.reward, weights_by_edge, rate), keys))
 
-    def steps(self, episode: Episode) -> list[Step]:
+    def count_transitions(self, episode: Episode) -> list[Step]:
         """Compute the transitions that an episode adds to the counts.
 
         Every action gets the success of the whole episode, the last one too.

@@ -71,7 +71,7 @@ class Grounds:
         )
         return together + float(bonuses + LINKED * linked) - COST * len(documents)
 
-    def support(self) -> Floats:
+    def compute_support(self) -> Floats:
         """Return the support of every document in [0, 1], shape ``[n]``.
 
         A selected document that contains the answer has 1, any other selected document the value

@@ -113,7 +113,7 @@ class Learner:
     ) -> list[Change]:
         before = mind = Mind.from_json(known.mind, self.prior)
         change_set = Harvest(note_changes=note_changes)
-        mean_credit = [_mean_credit(item) for item in credited]
+        mean_credit = [_compute_mean_credit(item) for item in credited]
         weighted: list[Judged] = []
         for original, credit in zip(credited, mean_credit, strict=True):
             item, context, change = self._limit_turn(
@@ -333,7 +333,7 @@ def _describe_limit(credited: Sequence[Judged], weighted: Sequence[Judged]) -> s
     return f"other users said something else: it counts {left / full:.0%} of what it would alone"
 
 
-def _mean_credit(credited: Judged) -> float:
+def _compute_mean_credit(credited: Judged) -> float:
     """Return the mean credit of the returned documents, in [-1, 1], for the baseline."""
     known = known_credit(credited.turn, credited.credit).values()
     return sum(known) / len(known) if known else credited.credit.outcome

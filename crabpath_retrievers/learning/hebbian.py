@@ -58,9 +58,9 @@ def co_use(
     if credit.outcome < 0 or not credit.weight:
         return CoUse()
     pairs = list(combinations(sorted(_select_best(credit)), 2))
-    existing_edges = [edge for pair in pairs for edge in _both_directions(pair) if edge in existing]
+    existing_edges = [edge for pair in pairs for edge in _list_directions(pair) if edge in existing]
     counted = [
-        pair for pair in pairs if any(edge not in existing for edge in _both_directions(pair))
+        pair for pair in pairs if any(edge not in existing for edge in _list_directions(pair))
     ]
     count = share * credit.weight
     promoted = [
@@ -68,7 +68,7 @@ def co_use(
         for pair in counted
         if protos.get(pair, 0.0) + count >= settings.promotion_threshold - ROUNDING
     ]
-    new = [edge for pair in promoted for edge in _both_directions(pair) if edge not in existing]
+    new = [edge for pair in promoted for edge in _list_directions(pair) if edge not in existing]
     rate = settings.hebbian_rate
     first = habitual + rate * (1 - habitual)
     strengthened = [
@@ -83,6 +83,6 @@ def _select_best(credit: Credit) -> Sequence[str]:
     return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
 
 
-def _both_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
+def _list_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
     a, b = pair
     return (a, b, _CO_USED), (b, a, _CO_USED)

@@ -141,10 +141,10 @@ def _list_draws(
     for step in steps:
         # A node visited twice decides twice; the path comes from the first visit.
         gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
-        yield from _draws_at_step(step, gain_by_target, known_nodes, stop)
+        yield from _list_step_draws(step, gain_by_target, known_nodes, stop)
 
 
-def _draws_at_step(
+def _list_step_draws(
     step: Step, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
 ) -> Iterator[_Draw]:
     actions = _list_actions(step)

@@ -73,7 +73,7 @@ def _observe_causes(turn: Turn, credit: Credit) -> Iterator[Pull]:
     for item, value in _list_credited(turn, credit):
         entry = entry_of(turn, item)
         if entry and entry != item.node:
-            yield signed(entry, item.node, _cause_kind(value), value * credit.weight)
+            yield signed(entry, item.node, _get_cause_kind(value), value * credit.weight)
 
 
 def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[Pull]:
@@ -124,7 +124,7 @@ def _observe_same_action(
         entry = entry_of(turn, item)
         earlier = (
             node
-            for node in _list_earlier_causes(entry, _cause_kind(value), existing)
+            for node in _list_earlier_causes(entry, _get_cause_kind(value), existing)
             if actions.get(node) == action and node != item.node
         )
         strength = value * credit.weight
@@ -188,7 +188,7 @@ def of_episode(
     observations: list[Pull] = []
     for source, target in _list_steps(nodes):
         observations.append(Pull(source, target, EdgeKind.TEMPORAL, 1.0))
-        observations += [signed(source, target, _cause_kind(reward), reward)] if reward else []
+        observations += [signed(source, target, _get_cause_kind(reward), reward)] if reward else []
     for source, target in _list_steps(homes, stay=True) if reward else ():
         observations.append(signed(source, target, EdgeKind.REGION_TRANSITION, reward))
     return moved(observations, existing, rate)
@@ -210,5 +210,5 @@ def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Returned, float
             yield item, value
 
 
-def _cause_kind(value: float) -> EdgeKind:
+def _get_cause_kind(value: float) -> EdgeKind:
     return EdgeKind.CAUSED_SUCCESS if value > 0 else EdgeKind.CAUSED_FAILURE

@@ -98,7 +98,7 @@ class Regions:
         Args:
             version: Version of the hubs, if it has been read already (``Clock.hubs``).
         """
-        return self._levels(self._read_cache(version))
+        return self._select_levels(self._read_cache(version))
 
     def hubs(self, level: int, version: int | None = None) -> Hubs:
         """Return the hubs of a level.
@@ -127,7 +127,7 @@ class Regions:
         cache, row = self._read_cache(version), np.asarray(vector)[None]
         nearest_keys = [
             (level, hubs.nearest(row)[0])
-            for level in self._levels(cache)
+            for level in self._select_levels(cache)
             if (hubs := self._load_hubs(cache, level))
         ]
         return (EVERYWHERE, *reversed(nearest_keys))
@@ -168,7 +168,7 @@ class Regions:
                 cache.nodes[level, keys[index]] = (marks[index], nearest_keys[keys[index]])
         return nearest_keys
 
-    def _levels(self, cache: _HubCache) -> tuple[int, ...]:
+    def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
         return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.most)
 
     def _read_cache(self, version: int | None) -> _HubCache:

@@ -100,8 +100,10 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region or action.
         """
-        next_counts = self._count_next(self._key(region), self._action(action), task_type)
-        target = None if next_region is None else self._key(next_region)
+        next_counts = self._count_next(
+            self._get_key(region), self._require_action(action), task_type
+        )
+        target = None if next_region is None else self._get_key(next_region)
         total = sum(next_counts.values())
         return next_counts.get(target, 0.0) / total if total else 0.0
 
@@ -111,8 +113,8 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region or action.
         """
-        chances = self._region_counts.chances(self._key(region))
-        return chances.success(self._action(action), task_type or ANY_TASK)
+        chances = self._region_counts.chances(self._get_key(region))
+        return chances.success(self._require_action(action), task_type or ANY_TASK)
 
     def episode_success(
         self, steps: Sequence[tuple[str, str]], task_type: str | None = None
@@ -137,8 +139,8 @@ class RegionModel:
         task = task_type or ANY_TASK
         opinions: list[float] = []
         for region, action in steps:
-            chances = self._region_counts.chances(self._key(region))
-            opinions.append(log_odds(chances.success(self._action(action), task)))
+            chances = self._region_counts.chances(self._get_key(region))
+            opinions.append(log_odds(chances.success(self._require_action(action), task)))
             opinions.append(log_odds(chances.quality(task)))
         return moved(0.5, sum(opinions) / len(opinions))
 
@@ -156,7 +158,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        chances = self._region_counts.chances(self._key(region))
+        chances = self._region_counts.chances(self._get_key(region))
         scores = action_scores(chances, task_type or ANY_TASK)
         return sorted(scores, key=lambda score: -score.success * score.share)
 
@@ -166,7 +168,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        return self._region_counts.chances(self._key(region)).quality(task_type or ANY_TASK)
+        return self._region_counts.chances(self._get_key(region)).quality(task_type or ANY_TASK)
 
     def value_iteration(
         self, task_type: str | None = None, *, discount: float | None = None
@@ -212,7 +214,7 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        key: int | None = self._key(region)
+        key: int | None = self._get_key(region)
         solution = self._solve(task_type, self._settings.discount)
         if key not in solution.actions and task_type:
             task_type = None
@@ -279,7 +281,7 @@ class RegionModel:
         steps = self._region_counts.by_region.get(region, ())
         return [step for step in steps if step.action == action and step.task == task]
 
-    def _key(self, region: str) -> int:
+    def _get_key(self, region: str) -> int:
         hubs = self._hubs()
         try:
             return hubs.keys[hubs.ids.index(region)]
@@ -290,7 +292,7 @@ class RegionModel:
             )
             raise NotFoundError(msg) from None
 
-    def _action(self, action: str) -> str:
+    def _require_action(self, action: str) -> str:
         if action not in self._region_counts.actions:
             counts = ", ".join(self.actions) or "none"
             msg = f"no step {action!r:.250} was ever taken; known are: {counts:.500}"

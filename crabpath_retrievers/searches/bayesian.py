@@ -84,7 +84,7 @@ def bayesian_search(
         prior: Uses and passes that every document starts with.
     """
     heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))
-    factors = _factors(scope, regions, vector, heads, prior)
+    factors = _compute_factors(scope, regions, vector, heads, prior)
     scores = {
         node: sum(w * factor for w, factor in zip(weights, values, strict=True))
         for node, values in factors.items()
@@ -94,7 +94,7 @@ def bayesian_search(
     return [BayesianHit(nodes[n], scores[n], factors[n]) for n in best if n in nodes]
 
 
-def _factors(
+def _compute_factors(
     scope: Scope,
     regions: Regions,
     vector: Vector,

@@ -39,8 +39,8 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
     """
     heads = scope.near(vector, k)
     cosine = similarity(heads, vector)
-    before = _chains(scope, [head.key for head in heads], context, "in")
-    after = _chains(scope, [head.key for head in heads], context, "out")
+    before = _follow_chains(scope, [head.key for head in heads], context, "in")
+    after = _follow_chains(scope, [head.key for head in heads], context, "out")
     nodes = scope.documents([head.id for head in heads])
     edges_by_node = [
         CausalHit(nodes[head.id], cosine[head.key], before[head.key], after[head.key])
@@ -50,7 +50,7 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
     return sorted(edges_by_node, key=lambda hit: (-hit.similarity, hit.node.id))
 
 
-def _chains(
+def _follow_chains(
     scope: Scope, keys: Sequence[int], context: int, direction: Direction
 ) -> Mapping[int, tuple[Neighbour, ...]]:
     """Follow the strongest edge from each node to one not yet in its chain; a query per hop."""

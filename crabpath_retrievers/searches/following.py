@@ -67,7 +67,7 @@ class _Frontier:
 
     nodes: dict[int, Reached]
 
-    def next(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
+    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
         """Return the nodes of the next hop, each by the path with the strongest product."""
         reached: dict[int, Reached] = {}
         for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
@@ -93,7 +93,7 @@ def traverse(
     for _ in range(hops):
         edges = scope.store.typed.edges(list(frontier), scope.clock, kinds)
         visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
-        next_nodes = _Frontier(frontier).next(visible, visited)
+        next_nodes = _Frontier(frontier).advance(visible, visited)
         best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
         frontier = dict(best[: MOST_REACHED - len(reached)])
         visited |= set(frontier)
