@@ -1,18 +1,18 @@
-"""The level of a node: which nodes are hubs, known from their ids alone."""
+"""The level of a node: which nodes are hubs, computed from their ids alone."""
 
 import hashlib
 import math
 
 FANOUT = 16
-"""M: one node in 16 of each level stands on the next one, as in HNSW (Malkov & Yashunin 2016)."""
+"""M: one node in 16 of each level is on the next one, as in HNSW (Malkov & Yashunin 2016)."""
 
 _BYTES = 8
 
 
 def level_of(node_id: str) -> int:
-    """``floor(-ln U / ln M)`` with U in (0, 1] drawn by the hash of the id: 0 for 15 of 16 nodes.
+    """Return ``floor(-ln U / ln M)``, U in (0, 1] from a hash of the id: 0 for 15 of 16 nodes.
 
-    The level that HNSW gives at random (Malkov & Yashunin 2016, §4.1), but the same for the same
+    HNSW draws the level at random (Malkov & Yashunin 2016, §4.1); here it is the same for the same
     id on every machine and in every order of arrival. Nodes of level L and above are the hubs of
     level L.
     """

@@ -1,4 +1,4 @@
-"""What became of a turn: the feedback that a host gives, and the credit that follows from it."""
+"""Feedback about a turn, and the credit that follows from it."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.text import shown, storable
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
-"""Who says so; settings weigh each."""
+"""Source of feedback; settings hold a weight for each."""
 
 Status = Literal["waiting", "applied", "refused", "undone"]
-"""Where feedback stands."""
+"""Status of recorded feedback."""
 
 DEFAULT_NAMESPACE = "default"
-"""Whose turns are meant by feedback that names neither a turn nor a namespace."""
+"""Namespace of feedback that names neither a turn nor a namespace."""
 
 _LONGEST_ID = 200
 _LONGEST_USER = 512
@@ -24,21 +24,21 @@ _LONGEST_USER = 512
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a host says about a turn.
+    """Feedback of a host about a turn.
 
     Attributes:
         turn_id: The turn, or the host's run that asked; None for the last turns of the namespace.
         outcome: How well the chain did, in [-1, 1].
-        used: Ids of the returned documents that the answer rests on; None when not known.
-        unused: Ids of returned documents that it does not rest on; None when not known.
-        answer: What the chain answered; which documents it rests on is then found out.
-        correction: What would have been right, in words; it becomes a note of the namespace,
-            which advises against what was used in a failure, else against its best document.
-        source: Who says so.
-        feedback_id: The same id again changes nothing.
-        namespace: Whose turn it was; None for that of the turn, or "default" without one.
-        user: Who gave it, as the host knows them: by this it is listed, taken back as a whole, and
-            bounded where several share a namespace; None where nobody is known.
+        used: Ids of the returned documents that the answer rests on; None if not known.
+        unused: Ids of returned documents that it does not rest on; None if not known.
+        answer: The chain's answer; the documents that it rests on are then attributed.
+        correction: What would have been right, in words; it becomes a note of the namespace with
+            inhibitory edges to the documents used in a failure, else to its best document.
+        source: Who gave it.
+        feedback_id: Recording the same id again changes nothing.
+        namespace: Namespace of the turn; None for that of the turn, or "default" without one.
+        user: User who gave it, as the host knows them: feedback can be listed and undone by user,
+            and is bounded where several users share a namespace; None if not known.
     """
 
     turn_id: str | None
@@ -53,10 +53,10 @@ class Feedback:
     user: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned from, and bring texts into storable form.
+        """Validate the fields and normalise texts for storage.
 
         Raises:
-            InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong kind.
+            InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong type.
         """
         set_ = object.__setattr__
         set_(self, "outcome", learnable(self.outcome))
@@ -80,15 +80,15 @@ class Feedback:
         set_(self, "user", None if self.user is None else user_of(self.user))
 
     def to_dict(self) -> dict[str, Any]:
-        """The feedback as plain, JSON-safe data."""
+        """Return the feedback as plain, JSON-safe data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Feedback":
-        """The inverse of :meth:`to_dict`.
+        """Build feedback from data of :meth:`to_dict`.
 
         Raises:
-            InvalidInputError: It is not what ``to_dict`` gives.
+            InvalidInputError: The data are not what ``to_dict`` returns.
         """
         try:
             return cls(**data)
@@ -98,7 +98,7 @@ class Feedback:
 
 
 def user_of(name: object) -> str:
-    """Who gives feedback, as it is stored.
+    """Return the name of a user as it is stored.
 
     Raises:
         InvalidInputError: It is no text of 1 to 512 characters.
@@ -112,15 +112,15 @@ def user_of(name: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What one feedback says about one turn.
+    """Credit that one feedback assigns to one turn.
 
     Attributes:
         outcome: z, how well the turn did, in [-1, 1].
-        weight: How much this counts: weight of the source times the share of the turn, in [0, 1].
-        documents: Credit in [-1, 1] of every returned document about which something finer is
-            known: above 0 used in a success, below 0 used in a failure, 0 returned and not used.
-        inferred: Those of them whose credit was found out from an answer. There 0 means that the
-            answer does not show its use, which says little.
+        weight: Weight of the source times the share of the turn, in [0, 1].
+        documents: Credit in [-1, 1] of every returned document with finer evidence: above 0 used in
+            a success, below 0 used in a failure, 0 returned and not used.
+        inferred: Those of them whose credit was attributed from an answer. There 0 means that the
+            answer does not show its use, which is weak evidence.
     """
 
     outcome: float
@@ -129,7 +129,7 @@ class Credit:
     inferred: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse what would make a learned weight senseless.
+        """Validate the numbers.
 
         Raises:
             InvalidInputError: A value that is no number in its range.
@@ -141,22 +141,22 @@ class Credit:
 
     @property
     def has_stated_use(self) -> bool:
-        """Whether the host said of any document whether it was used."""
+        """Whether the host stated the use of any document."""
         return not self.inferred.issuperset(self.documents)
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Documents that a success rests on."""
+        """Documents used in a success."""
         return tuple(node for node, credit in self.documents.items() if credit > 0)
 
 
 def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
-    """A number that may be learned from, in [``least``, 1]: -1 is failure, 1 is success.
+    """Validate a number in [``least``, 1]: -1 is failure, 1 is success.
 
     Args:
-        value: What somebody gave.
-        name: What it is, for the message.
-        least: The lowest that it may be.
+        value: The value given.
+        name: Its name, for the message.
+        least: Lower bound.
 
     Raises:
         InvalidInputError: It is no number, not finite or out of range.

@@ -1,18 +1,18 @@
-"""What language models were used, in calls, tokens and money."""
+"""Usage of language models: calls, tokens and cost."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What language models were used for a turn.
+    """Usage of language models in a turn.
 
     Attributes:
-        calls: Requests to a model, those among them that failed.
+        calls: Requests to a model, including failed ones.
         cached_calls: Further requests that a cache of the host answered.
         failures: Requests without a usable answer.
-        input_tokens, output_tokens: As the model counted them; estimated where it does not.
-        cost_usd: By the prices that the user gave; 0 without prices.
+        input_tokens, output_tokens: As counted by the model; estimated if it does not count.
+        cost_usd: Cost by the prices that the user set; 0 without prices.
     """
 
     calls: int = 0
@@ -24,13 +24,13 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Input and output together."""
+        """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Both together."""
+        """Return the sum of both."""
         return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     def __sub__(self, other: "Usage") -> "Usage":
-        """What came since ``other``."""
+        """Return the usage since ``other``."""
         return Usage(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))

@@ -1,1 +1,1 @@
-"""Feedback: kept first, then applied, once (design §5)."""
+"""Attribution: which of the returned documents an answer rests on."""

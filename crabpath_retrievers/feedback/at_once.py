@@ -1,4 +1,7 @@
-"""What is learned at once, without a turn: kept as feedback, so that it can be undone by its id."""
+"""Learning without a turn: agent episodes and edge weights set by hand.
+
+What is learned is stored as feedback, so that it can be undone by its id.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -18,38 +21,39 @@ from crabpath_retrievers.storage import GraphStore
 def learn_at_once(
     store: GraphStore,
     prior: Posterior,
-    kept: Feedback,
-    work: Callable[[], tuple[Sequence[Step], Sequence[Change]]],
+    feedback: Feedback,
+    compute: Callable[[], tuple[Sequence[Step], Sequence[Change]]],
 ) -> Receipt:
-    """Keep feedback that is about no turn, and all that follows from it, in one transaction.
+    """Store feedback about no turn and the changes that follow from it, in one transaction.
 
     Args:
-        store: Where.
-        prior: Of the ranker.
-        kept: What is said; its id again changes nothing.
-        work: Computes steps to count, and other changes; once more where the namespace has
-            learned in the meantime.
+        store: The graph store.
+        prior: Posterior of the ranker before any feedback.
+        feedback: The feedback; recording the same id again changes nothing.
+        compute: Computes the transitions to count and further changes; called again if the
+            namespace learned in the meantime.
 
     Returns:
-        ``applied``; ``refused`` where the namespace is frozen; or where it stands already.
+        A receipt: ``applied``; ``refused`` if the namespace is frozen; for an id that was recorded
+            before, its stored status.
 
     Raises:
-        InvalidInputError: The id is that of another namespace.
+        InvalidInputError: The id belongs to feedback of another namespace.
     """
-    name, namespace = kept.feedback_id, kept.namespace or DEFAULT_NAMESPACE
-    stands = store.history.feedback(name)
-    if stands is not None:
-        if stands.namespace != namespace:
+    name, namespace = feedback.feedback_id, feedback.namespace or DEFAULT_NAMESPACE
+    stored = store.history.feedback(name)
+    if stored is not None:
+        if stored.namespace != namespace:
             msg = f"the id {name!r:.250} is taken: give another one, or none"
             raise InvalidInputError(msg)
-        return Receipt(name, stands.status)
+        return Receipt(name, stored.status)
     known = store.learned.learned(namespace)
     if known.frozen:
         return Receipt(name, "refused", f"namespace {namespace!r} is frozen: it learns nothing")
-    steps, changes = work()
+    steps, changes = compute()
     mind = Mind.from_json(known.mind, prior)
-    lesson = Taught(count=mind.baseline.count, steps=tuple(steps))
-    consumed = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=lesson)
-    counted = [CountSteps(namespace, tuple(steps))] if steps else []
-    store.apply([KeepFeedback(kept), consumed, *counted, *changes])
+    effects = Taught(count=mind.baseline.count, steps=tuple(steps))
+    consume = ConsumeFeedback(namespace, name, (), known.version, mind.to_json(), taught=effects)
+    count_changes = [CountSteps(namespace, tuple(steps))] if steps else []
+    store.apply([KeepFeedback(feedback), consume, *count_changes, *changes])
     return Receipt(name, "applied")

@@ -1,11 +1,11 @@
 """Which of the returned documents an answer rests on.
 
-Citations say it where there are any. Otherwise it is read off the words: a document that holds
-the answer, and those that lead to it. What the ranker believes is not asked: learning from it
-would only confirm it.
+Citations decide if there are any. Otherwise the words decide: support goes to a document that
+contains the answer, and to documents that lead to it. The ranker's probabilities are not used,
+since learning from them would only confirm them.
 
-What this cannot do: it knows no synonyms and no translations; an answer in the chain's own words is
-often attributed to nothing. A document that says the same as another one may get no support.
+Limits: synonyms and translations are not recognised; an answer in the chain's own words is often
+attributed to nothing; of two documents that say the same, one may get no support.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,26 +19,26 @@ from crabpath_retrievers.feedback.statement import Said, said
 from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.text import name_key, names_of, tokens
 
-LONGEST = 5_000  # characters of an answer whose words are read; citations are read everywhere
-_MAX_EXACT_WORDS = 12  # words of an answer that may stand in a text as it is
-_MIN_ANSWER_SHARE = 0.3  # of what an answer says, in a document that holds the answer
-_NAMED_PRECISION = 0.9  # precision of "the question names it", on training questions with yes or no
+LONGEST = 5_000  # characters of an answer whose words count; citations count everywhere
+_MAX_EXACT_WORDS = 12  # longest answer, in words, that is searched for as a phrase
+_MIN_ANSWER_SHARE = 0.3  # of the answer's weight, in a document that contains it
+_NAMED_PRECISION = 0.9  # P(relevant | named in the question), on yes-no training questions
 
 
 def supported(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> dict[str, float]:
-    """How far an answer rests on each document.
+    """Compute how far an answer rests on each document.
 
     Args:
-        answer: What the chain answered.
-        query: What it was asked.
-        documents: What it was given, in the order in which it was returned.
-        idf: Inverse document frequency in nats of the words of query and answer that the corpus
-            knows.
+        answer: The chain's answer.
+        query: The question.
+        documents: The documents that the chain was given, in the order in which they were returned.
+        idf: Inverse document frequency in nats, for the words of query and answer that occur in the
+            corpus.
 
     Returns:
-        Support in [0, 1] by id: of every document, or of none when nothing is known.
+        Support in [0, 1] by document id: of every document, or empty if nothing is known.
     """
     named = cited(answer, documents)
     support = (
@@ -54,7 +54,7 @@ def supported(
 def _attribute_words(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> Sequence[float]:
-    """Support by the words of an answer without citations."""
+    """Compute support from the words of an answer that has no citations."""
     key, query_words = name_key(answer), tokens(query)
     if not key or not documents or not idf:
         return ()
@@ -71,13 +71,18 @@ def _attribute_words(
     contains = np.hstack([answered, _find_words(rest, texts)])
     shares = np.concatenate([_normalise(words), _normalise(np.array(list(rest.values())))])
     evidence = Grounds(contains, shares, anchors, names, _find_links(documents))
-    return [float(value) for value in evidence.support()]
+    return [float(value) for value in evidence.compute_support()]
 
 
 def _find_answer_words(
     key: str, answer_terms: Said, texts: Sequence[Sequence[str]]
 ) -> tuple[Floats, Flags, Flags]:
-    """What the answer says in nats ``[W]``, who holds what ``[n, W]``, who holds enough ``[n]``."""
+    """Find where the answer stands.
+
+    Returns:
+        Weights of the answer's words in nats, shape ``[W]``; which document contains which word,
+        shape ``[n, W]``; which document contains enough of the answer, shape ``[n]``.
+    """
     if len(key.split()) <= _MAX_EXACT_WORDS:
         whole = np.array([f" {key} " in f" {' '.join(text)} " for text in texts])
         if whole.any():
@@ -85,16 +90,16 @@ def _find_answer_words(
     contains = _find_words(answer_terms.weights, texts)
     nats = np.array(list(answer_terms.weights.values()))
     names = contains[:, [word in answer_terms.names for word in answer_terms.weights]].sum(axis=1)
-    # One word of a name is no name.
+    # A single word of a name is not evidence of the name.
     enough = (contains @ nats >= _MIN_ANSWER_SHARE * nats.sum()) & (
         names >= min(2, len(answer_terms.names))
     )
-    # What no document holds is the chain's own; it distinguishes none.
+    # Words that no document contains cannot distinguish documents.
     return nats * contains.any(axis=0), contains, enough
 
 
 def _find_words(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> Flags:
-    """Whether each text holds each word, shape ``[n, W]``."""
+    """Return whether each text contains each word, shape ``[n, W]``."""
     vocabularies = [set(text) for text in texts]
     flags = [[word in present for word in words] for present in vocabularies]
     return np.array(flags, dtype=bool).reshape(len(texts), len(words))
@@ -105,7 +110,7 @@ def _normalise(nats: Floats) -> Floats:
 
 
 def _find_named_documents(query: str, documents: Sequence[Passage]) -> Flags:
-    """Whether the query names each document, shape ``[n]``."""
+    """Return whether the query names each document, shape ``[n]``."""
     text = f" {name_key(query)} "
     return np.array([any(f" {n} " in text for n in names_of(d.title)) for d in documents])
 

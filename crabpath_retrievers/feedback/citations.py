@@ -1,4 +1,4 @@
-"""Citations in an answer: [1], [2, 3], ids, titles."""
+"""Citations in an answer: [1], [2, 3], ids and titles."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,20 +11,20 @@ _SOURCES = re.compile(r"\b(?:sources?|references?|citations?)\s*:([^\n]{1,500})"
 _SEPARATOR = re.compile(r"[,;]")
 _LABEL = re.compile(r"(?:doc|document|source|passage|ref|reference)\b|[\s#^:.]", re.IGNORECASE)
 _POSITIONS = re.compile(r"(\d{1,9})(?:\s*[-–—]\s*(\d{1,9}))?")
-_MAX_CITATIONS = 2_000  # different brackets that are read
-_MIN_BARE_ID_CHARS = 6  # shorter ones may be words; in brackets every id counts
+_MAX_CITATIONS = 2_000  # distinct citations that are read
+_MIN_BARE_ID_CHARS = 6  # shorter ids may be words; in brackets every id counts
 
 
 def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
-    """Ids of the documents that an answer cites.
+    """Find the ids of the documents that an answer cites.
 
-    In brackets, or behind "Sources:", numbers are places in ``documents``, counted from 1, and
-    ids and titles count when they stand there whole. Elsewhere an id counts when it cannot be a
-    word. What names no document is left out.
+    In brackets, or after "Sources:", numbers are positions in ``documents``, counted from 1, and a
+    whole id or title counts. Elsewhere an id counts only if it cannot be an ordinary word.
+    Citations that match no document are ignored.
 
     Args:
-        answer: What the chain answered.
-        documents: In the order in which they were returned.
+        answer: The chain's answer.
+        documents: The documents in the order in which they were returned.
     """
     ids = {document.id for document in documents}
     titles = {name_key(document.title): document.id for document in documents if document.title}
@@ -42,16 +42,16 @@ def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
 
 
 def _split_citations(answer: str) -> Iterator[str]:
-    """What stands in brackets or behind "Sources:", whole and by its commas."""
+    """Split the text in brackets and after "Sources:": each whole, and by its commas."""
     insides = [m[1] or m[2] for m in _BRACKETS.finditer(answer)]
     insides += [m[1] for m in _SOURCES.finditer(answer)]
     for inside in [*dict.fromkeys(insides)][:_MAX_CITATIONS]:
         for part in (inside, *_SEPARATOR.split(inside)):
-            yield part.split("†")[0].strip(" \t.()\"'")  # 【1†source】 is written by some
+            yield part.split("†")[0].strip(" \t.()\"'")  # some models write 【1†source】
 
 
 def _parse_positions(part: str, count: int) -> range:
-    """Places from 1 to ``most`` that a number or a range names."""
+    """Parse a number or a range into positions from 1 to ``count``."""
     match = _POSITIONS.fullmatch(_LABEL.sub("", part))
     if match is None:
         return range(0)
@@ -60,12 +60,12 @@ def _parse_positions(part: str, count: int) -> range:
 
 
 def _find_bare_ids(answer: str, ids: Iterable[str]) -> Iterator[str]:
-    """Ids that stand in the text and are too long and too odd to be words."""
+    """Find ids in running text that are too long and too unusual to be words."""
     distinctive = [
         i for i in ids if len(i) >= _MIN_BARE_ID_CHARS and not i.replace(" ", "").isalpha()
     ]
     if distinctive:
-        # Longest first: an id may begin with another one.
+        # Longest first: one id may be a prefix of another.
         alternatives = "|".join(map(re.escape, sorted(distinctive, key=len, reverse=True)))
         for match in re.finditer(rf"(?<![\w-])(?:{alternatives})(?![\w-])", answer):
             yield match.group()

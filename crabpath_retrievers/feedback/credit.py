@@ -1,4 +1,4 @@
-"""What a feedback says about each document of a turn (design §5)."""
+"""Credit of a turn and of its returned documents, from one feedback."""
 
 from collections.abc import Mapping
 
@@ -9,18 +9,19 @@ from crabpath_retrievers.trajectory import Turn
 def credit(
     turn: Turn, feedback: Feedback, supported: Mapping[str, float] | None, weight: float
 ) -> Credit:
-    """Credit of a turn and, where something finer is known, of its returned documents.
+    """Assign credit to a turn and, if finer evidence exists, to its returned documents.
 
-    What the host says goes before what was found out: ``unused`` → 0; ``used`` → z, the other
-    returned ones 0; else support times z. Only returned documents are credited, and without
-    any of these, or with a correction alone, none is.
+    What the host states takes precedence over attribution: ``unused`` documents get 0; with
+    ``used`` given, used documents get z and the others 0; otherwise each gets its support times z.
+    Only returned documents are credited. Without any of these, or with a correction only, no
+    document is.
 
     Args:
-        turn: What was returned.
-        feedback: z and what is known of the documents.
-        supported: Support in [0, 1] by document id, found from the answer; None or empty when not
-            known.
-        weight: How much the feedback counts for this turn, in [0, 1].
+        turn: The turn with its returned documents.
+        feedback: The outcome z, and the used and unused documents if stated.
+        supported: Support in [0, 1] by document id, attributed from the answer; None or empty if
+            not known.
+        weight: Weight of the feedback for this turn, in [0, 1].
     """
     returned = [item.node for item in turn.returned]
     shares: dict[str, float] = {}
@@ -34,6 +35,6 @@ def credit(
         unused = {node: 0.0 for node in returned if node in feedback.unused}
         shares, inferred = shares | unused, inferred.difference(unused)
     z = feedback.outcome
-    # 0 where z or the share is: a negative zero would look like blame in a record.
+    # A negative zero would look like blame in a record.
     documents = {node: share * z if share else 0.0 for node, share in shares.items()}
     return Credit(z, weight, documents, inferred)

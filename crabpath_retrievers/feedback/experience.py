@@ -1,4 +1,8 @@
-"""Users' own episodes: what was seen, what was done, how it ended (document 004 A)."""
+"""Agent episodes: states, actions and a reward, recorded without a retrieval turn.
+
+The counts and typed edges that follow from an episode are those of [CVX RFC-013]
+(docs/bibliography.md).
+"""
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +30,16 @@ from crabpath_retrievers.storage import GraphStore
 _MAX_ID_CHARS = 200
 
 Classify = Callable[[Any], str]
-"""The type of an action, such as ``lambda call: call["name"]``."""
+"""Returns the type of an action, for example ``lambda call: call["name"]``."""
 
 
 class State(NamedTuple):
-    """Something seen: its unit vector ``[d]``, and the id of the node that it is, if it is one."""
+    """A state of an episode.
+
+    Attributes:
+        vector: Unit vector, shape ``[d]``.
+        node: Id of the node that the state is; None if it is no node.
+    """
 
     vector: Vector
     node: str | None = None
@@ -38,16 +47,16 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """A sequence of states and actions with its outcome.
+    """A sequence of states and actions with its reward.
 
     Attributes:
-        states: What was seen, in order, at least one.
-        actions: Types of what was done in each state, in order; as many as states, or one less
-            where the last state is where the episode ended.
-        reward: How it ended, from -1 (failure) to 1 (success).
-        task_type: Type of the task; None where there is none.
-        namespace: Who went through it.
-        id: The same id again changes nothing.
+        states: The states in order, at least one.
+        actions: The type of the action taken in each state, in order: as many as states, or one
+            fewer if the last state ended the episode.
+        reward: From -1 (failure) to 1 (success).
+        task_type: Type of the task; None if it has none.
+        namespace: The namespace that learns from the episode.
+        id: Recording the same id again changes nothing.
     """
 
     states: Sequence[State]
@@ -58,11 +67,11 @@ class Episode:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned from.
+        """Validate the fields.
 
         Raises:
-            InvalidInputError: No state or action, numbers that do not fit, a reward out of range,
-                or a text that cannot be stored.
+            InvalidInputError: No state or no action, numbers of states and actions that do not fit,
+                a reward out of range, or a text that cannot be stored.
         """
         set_ = object.__setattr__
         for name in ("states", "actions"):
@@ -95,7 +104,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """Learns from episodes."""
+    """Learns from agent episodes."""
 
     store: GraphStore
     regions: Regions
@@ -103,7 +112,7 @@ class Experience:
     settings: LearningSettings
 
     def require_regions(self) -> None:
-        """Refuse to learn where there is nowhere to count.
+        """Raise if the memory has no regions.
 
         Raises:
             NotFoundError: The memory is too small for regions.
@@ -113,12 +122,12 @@ class Experience:
             raise NotFoundError(msg)
 
     def learn(self, episode: Episode) -> Receipt:
-        """Count the steps of an episode and learn its typed edges, all in one transaction.
+        """Count the transitions of an episode and learn its typed edges, in one transaction.
 
-        It can be undone by its id.
+        The episode can be undone by its id.
 
         Returns:
-            ``applied``; ``refused`` where the namespace is frozen.
+            A receipt: ``applied``, or ``refused`` if the namespace is frozen.
 
         Raises:
             NotFoundError: The memory is too small for regions.
@@ -129,13 +138,13 @@ class Experience:
         )
 
         def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
-            edges = AdjustWeights(episode.namespace, self.edges(episode), episode.id)
-            return self.steps(episode), [edges]
+            edges = AdjustWeights(episode.namespace, self.compute_edge_changes(episode), episode.id)
+            return self.count_transitions(episode), [edges]
 
         return learn_at_once(self.store, self.prior, feedback, compute_changes)
 
-    def edges(self, episode: Episode) -> tuple[WeightDelta, ...]:
-        """How typed edges move: from one state to the next, and from region to region."""
+    def compute_edge_changes(self, episode: Episode) -> tuple[WeightDelta, ...]:
+        """Compute the changes of typed edges between successive states and regions."""
         if not self.settings.typed:
             return ()
         nodes = [state.node for state in episode.states]
@@ -147,10 +156,13 @@ class Experience:
         weights_by_edge, rate = named(weights, keys), self.settings.typed_rate
         return tuple(keyed(of_episode(nodes, homes, episode.reward, weights_by_edge, rate), keys))
 
-    def steps(self, episode: Episode) -> list[Step]:
-        """What an episode adds to the counts; every action is credited, the last one too."""
+    def count_transitions(self, episode: Episode) -> list[Step]:
+        """Compute the transitions that an episode adds to the counts.
+
+        Every action gets the success of the whole episode, the last one too.
+        """
         tasks = dict.fromkeys(("", episode.task_type or ""))
-        version = self.store.regions.version()  # one for all states, read once
+        version = self.store.regions.version()  # read once for all states
         places = [self.regions.places(state.vector, version) for state in episode.states]
         visited = {place for state_places in places for place in state_places}
         return summed(
@@ -173,4 +185,4 @@ def _observe_steps(
         next_regions: Mapping[int, int] = {}
         if number + 1 < len(places):
             next_regions = {level: region for level, region in places[number + 1] if level}
-        yield Taken(places[number], action, next_regions, episode.success, ended=number == last)
+        yield Taken(places[number], action, next_regions, episode.success, is_last=number == last)

@@ -1,4 +1,4 @@
-"""Attribution over a store: what the pure function needs is read, in two queries."""
+"""Attribution over a store: reads what the pure function needs, in two queries."""
 
 from crabpath_retrievers.config import SeedSettings
 from crabpath_retrievers.feedback.attribution import LONGEST, supported
@@ -12,15 +12,15 @@ _ANSWER_SEARCH = SeedSettings(query_terms=2_000)
 
 
 def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:
-    """How far an answer rests on each document of a turn; see :func:`supported`.
+    """Compute how far an answer rests on each document of a turn; see :func:`attribute_answer`.
 
     Args:
-        store: Where the documents are.
-        turn: What was asked and returned.
-        answer: What the chain answered.
+        store: The store with the documents.
+        turn: The turn with its query and returned documents.
+        answer: The chain's answer.
 
     Returns:
-        Support in [0, 1] by id: of every document, or of none when nothing is known.
+        Support in [0, 1] by document id: of every document, or empty if nothing is known.
     """
     namespace = store.walk.clock(turn.namespace).key
     nodes = store.catalog.documents([item.node for item in turn.returned], namespace=namespace)

@@ -1,4 +1,4 @@
-"""The fewest documents that together hold what was asked and answered."""
+"""The smallest set of documents that together contain a question and its answer."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from crabpath_retrievers.terms import Floats
 
 Flags = NDArray[np.bool_]
 
-# Chosen on training questions of HotpotQA and 2WikiMultihopQA; docs/decisions.md has the figures.
+# Fitted on training questions of HotpotQA and 2WikiMultihopQA, see docs/decisions.md.
 COST = 0.35
 NAMED = 0.1
 LINKED = 0.1
@@ -18,30 +18,36 @@ HOLDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What every document holds of a question and its answer.
+    """Which document contains which part of a question and its answer.
 
     Attributes:
-        held: Whether a document holds a word, shape ``[n, W]``.
-        weights: Share of each word, of shape ``[W]``; words of the answer sum to 1, words of the
-            question to 1.
-        anchors: Whether a document holds the answer, shape ``[n]``.
-        named: Whether the question names a document, shape ``[n]``.
-        linked: Whether a pointer leads from one to the other, symmetric, shape ``[n, n]``.
+        contains: Whether a document contains a word, shape ``[n, W]``.
+        weights: Share of each word, shape ``[W]``; the words of the answer sum to 1, and so do
+            those of the question.
+        contains_answer: Whether a document contains the answer, shape ``[n]``.
+        is_named: Whether the question names a document, shape ``[n]``.
+        is_linked: Whether an edge leads from one document to the other, symmetric, shape ``[n,
+            n]``.
     """
 
-    held: Flags
+    contains: Flags
     weights: Floats
-    anchors: Flags
-    named: Flags
-    linked: Flags
+    contains_answer: Flags
+    is_named: Flags
+    is_linked: Flags
 
     def select_documents(self) -> list[int]:
-        """The documents, greedily: at first one with the answer, then what adds most to it."""
+        """Select documents greedily.
+
+        The first contains the answer; each further one is the one that raises the value most.
+        """
         selected: list[int] = []
         best = -np.inf
-        while len(selected) < len(self.anchors):
+        while len(selected) < len(self.contains_answer):
             candidates = [
-                i for i in np.flatnonzero(self.anchors | bool(selected)) if i not in selected
+                i
+                for i in np.flatnonzero(self.contains_answer | bool(selected))
+                if i not in selected
             ]
             scores = [self.compute_value([*selected, int(i)]) for i in candidates]
             if not scores or max(scores) <= best:
@@ -51,26 +57,30 @@ class Grounds:
         return selected
 
     def compute_value(self, documents: list[int]) -> float:
-        """Shares of question and answer that documents hold together, for their number.
+        """Compute the value of a set of documents.
 
-        ``Σ weights(held by any) + 0.1 · (named + anchors + linked) − 0.35 · |S|``
+        ``Σ weights(contained in any) + 0.1 · (is_named + contains_answer + is_linked) − 0.35 ·
+        |S|``
         """
         if not documents:
             return 0.0
-        together = float(self.held[documents].any(axis=0) @ self.weights)
-        linked = self.linked[np.ix_(documents, documents)].any(axis=1).sum()
-        bonuses = NAMED * self.named[documents].sum() + HOLDS * self.anchors[documents].sum()
+        together = float(self.contains[documents].any(axis=0) @ self.weights)
+        linked = self.is_linked[np.ix_(documents, documents)].any(axis=1).sum()
+        bonuses = (
+            NAMED * self.is_named[documents].sum() + HOLDS * self.contains_answer[documents].sum()
+        )
         return together + float(bonuses + LINKED * linked) - COST * len(documents)
 
-    def support(self) -> Floats:
-        """Support of every document in [0, 1], shape ``[n]``.
+    def compute_support(self) -> Floats:
+        """Return the support of every document in [0, 1], shape ``[n]``.
 
-        1 for a chosen document with the answer; what the others would miss for any other one.
+        A selected document that contains the answer has 1, any other selected document the value
+        that the set would lose without it.
         """
-        selected = np.zeros(len(self.anchors))
+        selected = np.zeros(len(self.contains_answer))
         chosen = self.select_documents()
         for i in chosen:
             others = [j for j in chosen if j != i]
             marginal = self.compute_value(chosen) - self.compute_value(others) + COST
-            selected[i] = 1.0 if self.anchors[i] else min(1.0, marginal)
+            selected[i] = 1.0 if self.contains_answer[i] else min(1.0, marginal)
         return selected

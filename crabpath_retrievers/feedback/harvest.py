@@ -1,4 +1,4 @@
-"""What one feedback comes to, put together over all turns that it is about."""
+"""The changes that follow from one feedback, accumulated over all its turns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +23,16 @@ from crabpath_retrievers.storage.learned_writer import credited
 
 @dataclass(slots=True)
 class Harvest:
-    """Changes of each kind as one, and what they really add.
+    """Changes of one feedback, merged by kind, with what each adds to the stored state.
 
     Attributes:
-        deltas: Of weights, in the order in which they are applied.
-        uses: Uses, passes and decay of the reward by node key.
-        counts: By edge, as they stand after all turns so far.
-        counted: By edge, as they stood before.
-        episodes: By id, with what was known of them before.
-        noted: Changes of notes, as they are.
-        steps: What is counted of steps in regions.
+        deltas: Weight changes, in the order in which they are applied.
+        uses: Successes, passes and reward decay by node key.
+        counts: Pair counts by edge, after all turns so far.
+        counts_before: Pair counts by edge, before this feedback.
+        episodes: Episode changes by id, each with the stored episode that it extends, if any.
+        note_changes: Changes of notes, written as they are.
+        steps: Transitions between regions to count.
     """
 
     deltas: list[WeightDelta] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Harvest:
     steps: list[Step] = field(default_factory=list)
 
     def add_uses(self, uses: Iterable[tuple[int, float, float, float]]) -> None:
-        """Add uses, passes and decay."""
+        """Add successes, passes and reward decay of nodes."""
         for key, wins, losses, decay in uses:
             won, lost, decayed = self.uses.get(key, (0.0, 0.0, 0.0))
             if wins or losses or decay:
@@ -53,14 +53,14 @@ class Harvest:
     def add_counts(
         self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[Triple, float]
     ) -> None:
-        """Add to counts, none of which falls below 0."""
+        """Add to pair counts, none of which falls below 0."""
         for source, target, kind, count in pairs:
             edge = (source, target, kind)
             before = self.counts_before.setdefault(edge, known.get(edge, 0.0))
             self.counts[edge] = max(0.0, self.counts.get(edge, before) + count)
 
     def add_episode(self, turn: Remembered) -> None:
-        """Add a turn; an episode that is remembered already grows."""
+        """Add a turn; an episode that several turns extend is merged."""
         change, known = turn
         if change.id in self.episodes:
             first, known = self.episodes[change.id]
@@ -72,17 +72,17 @@ class Harvest:
         self.episodes[change.id] = (change, known)
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
-        """All that is to be written."""
-        found: list[Change] = []
+        """Return the changes to write."""
+        changes: list[Change] = []
         if count_changes := self._list_counts():
-            found.append(CountTogether(namespace, count_changes))
+            changes.append(CountTogether(namespace, count_changes))
         if self.deltas:
-            found.append(AdjustWeights(namespace, tuple(self.deltas), cause))
+            changes.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
-            found.append(CountUse(namespace, self._list_uses()))
+            changes.append(CountUse(namespace, self._list_uses()))
         if self.steps:
-            found.append(CountSteps(namespace, tuple(summed(self.steps))))
-        return [*found, *(change for change, _ in self.episodes.values()), *self.note_changes]
+            changes.append(CountSteps(namespace, tuple(summed(self.steps))))
+        return [*changes, *(change for change, _ in self.episodes.values()), *self.note_changes]
 
     def to_effects(
         self,
@@ -91,13 +91,13 @@ class Harvest:
         spoken: Mapping[str, tuple[float, float]],
         ranker: bytes | None,
     ) -> Taught:
-        """The same, for the day on which it is taken back.
+        """Return what the changes add, as stored for an undo.
 
         Args:
-            outcomes: That entered the baseline.
-            count: Of the baseline before.
-            spoken: What entered the trust in memories.
-            ranker: What its posterior gained.
+            outcomes: Credits that entered the baseline.
+            count: Count of the baseline before.
+            spoken: Evidence that entered the reliability of memories.
+            ranker: Gain of the ranker's posterior, encoded.
         """
         episodes = tuple(_describe_episode(*item) for item in self.episodes.values())
         return Taught(
@@ -134,15 +134,16 @@ class Harvest:
 
 
 def _describe_note(change: KeepNote) -> tuple[str, str | None]:
+    """Return the id of a note and the query that recalls it, if any."""
     return change.node.id, change.query if change.query_vector is not None else None
 
 
 def _describe_episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
-    """What a turn adds to an episode, and what it pushes out."""
+    """Return what a turn adds to an episode, including credit that it displaces."""
     before = known.documents if known else {}
-    kept = credited(before, change.documents)
+    stored_credit = credited(before, change.documents)
     nodes = dict.fromkeys((*before, *change.documents))
-    added = {node: kept.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
+    added = {node: stored_credit.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     clock = known.clock if known else None
     return TaughtEpisode(
         change.id,

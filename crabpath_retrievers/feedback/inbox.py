@@ -1,4 +1,4 @@
-"""Kept feedback that is learned from: one at a time, each in one transaction, each once."""
+"""The queue of stored feedback: applied one at a time, each in one transaction, each once."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ _BATCH = 64
 
 
 class Tally(NamedTuple):
-    """What one pass made of the feedback that it found waiting."""
+    """How many waiting feedbacks one pass applied, refused, or failed to apply."""
 
     applied: int = 0
     refused: int = 0
@@ -32,41 +32,41 @@ class Tally(NamedTuple):
 
 
 class Inbox:
-    """Feedback that waits in a store, and how it is applied.
+    """Feedback waiting in a store, and its application.
 
-    Several processes may work on one store: what they do at the same time for one namespace
-    meets in the store, which lets one of them through; the others look again.
+    Several processes may work on one store. If two write to one namespace at the same time, the
+    store accepts one of them, and the other tries again.
     """
 
     def __init__(self, store: GraphStore, learner: Learner) -> None:
-        """Learn with ``learner`` from what waits in ``store``."""
+        """Apply the feedback waiting in ``store`` with ``learner``."""
         self._store, self._learner = store, learner
         self._assigner = Judge(store, learner.settings.learning)
         self._note_learner = Noted(store, learner.notes, learner.settings)
-        # Threads of one process take turns here; otherwise they would all meet in the store.
+        # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
         self._failed: set[int] = set()
 
-    def learn(self, kept: Kept) -> Receipt:
-        """Apply one feedback that is kept, unless it was applied before.
+    def learn(self, stored: Kept) -> Receipt:
+        """Apply one stored feedback, unless it was applied before.
 
         Raises:
-            StoreError: The store failed; the feedback goes on waiting.
+            StoreError: The store failed; the feedback stays in the queue.
         """
         with self._lock:
-            return self._learn(kept)
+            return self._learn(stored)
 
     def learn_waiting(
         self, limit: int | None = None, ended: Callable[[], bool] = lambda: False
     ) -> Tally:
-        """Apply what waits, oldest first.
+        """Apply waiting feedback, oldest first.
 
         Args:
-            most: How many at most; None for all.
-            ended: Asked before each; True leaves the rest waiting.
+            limit: Most feedbacks to apply; None for all.
+            ended: Called before each feedback; True leaves the rest waiting.
 
         Raises:
-            StoreError: The store failed; what is left goes on waiting.
+            StoreError: The store failed; the remaining feedback stays in the queue.
         """
         statuses: list[str] = []
         last = 0
@@ -83,49 +83,49 @@ class Inbox:
         self, batch: list[Kept | Unreadable], should_stop: Callable[[], bool]
     ) -> list[str]:
         statuses: list[str] = []
-        for kept in batch:
+        for stored in batch:
             if should_stop():
                 break
-            if isinstance(kept, Unreadable):
-                statuses.append(self._refuse(kept))
-            elif kept.sequence not in self._failed:
+            if isinstance(stored, Unreadable):
+                statuses.append(self._refuse(stored))
+            elif stored.sequence not in self._failed:
                 with self._lock:
-                    statuses.append(self._learn(kept).status)
+                    statuses.append(self._learn(stored).status)
         return statuses
 
-    def _refuse(self, kept: Unreadable) -> str:
-        """Refuse what cannot be read, so that nobody meets it again."""
-        _log.warning("feedback %r is refused: it %s", kept.id, kept.why)
-        self._store.apply([RefuseFeedback(kept.id, f"it {kept.why}")])
+    def _refuse(self, stored: Unreadable) -> str:
+        """Refuse feedback that cannot be read, so that no process reads it again."""
+        _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
+        self._store.apply([RefuseFeedback(stored.id, f"it {stored.why}")])
         return "refused"
 
-    def _learn(self, kept: Kept) -> Receipt:
-        """What one feedback came to; none that is odd may stop the others."""
-        feedback_id = kept.feedback.feedback_id
+    def _learn(self, stored: Kept) -> Receipt:
+        """Apply one feedback; an unexpected error must not stop the others."""
+        feedback_id = stored.feedback.feedback_id
         try:
             with limited(self._learner.settings.time_limit):
-                return self._apply(kept)
+                return self._apply(stored)
         except StoreError:
             raise
         except NotFoundError:
             return Receipt(feedback_id, "refused", "it was forgotten in the meantime")
         except Exception as error:
-            # It waits for a program that can learn from it; this one tries it no more.
-            self._failed.add(kept.sequence)
+            # It stays in the queue for another process or release; this one does not try it again.
+            self._failed.add(stored.sequence)
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
     @repeated
-    def _apply(self, kept: Kept) -> Receipt:
-        feedback_id, started = kept.feedback.feedback_id, time.perf_counter()
+    def _apply(self, stored: Kept) -> Receipt:
+        feedback_id, started = stored.feedback.feedback_id, time.perf_counter()
         with self._store.reading():
             receipt = self._read_receipt(feedback_id)
             if receipt.status != "waiting":
                 return receipt
-            changes, receipt = self._compute_changes(kept)
+            changes, receipt = self._compute_changes(stored)
         self._store.apply(changes)
         if receipt.status == "refused":
-            # Between the reads another process may have applied this very feedback.
+            # Another process may have applied this feedback in the meantime.
             return self._read_receipt(feedback_id)
         self._tune_namespace(changes)
         if receipt.status == "applied":
@@ -138,7 +138,7 @@ class Inbox:
         return Receipt(feedback_id, receipt.status, receipt.note)
 
     def _tune_namespace(self, changes: list[Change]) -> None:
-        """Look after the health of a namespace, every so many lessons, where that is wanted."""
+        """Run the autotuner, if enabled, after every ``autotune.every`` feedbacks."""
         autotune, consumed = self._learner.settings.autotune, changes[0]
         if not autotune.enabled or not isinstance(consumed, ConsumeFeedback):
             return
@@ -146,18 +146,18 @@ class Inbox:
             return
         try:
             Autotuner(self._store, self._learner.settings).look(consumed.namespace, asked=False)
-        except CrabPathError as error:  # the lesson stands; the next look will do
+        except CrabPathError as error:  # the feedback stays applied; the next run tries again
             _log.warning("knobs of %r are not tuned: %s", consumed.namespace, error)
 
-    def _compute_changes(self, kept: Kept) -> tuple[list[Change], Receipt]:
-        feedback_id = kept.feedback.feedback_id
-        assignment = self._assigner.assign(kept)
+    def _compute_changes(self, stored: Kept) -> tuple[list[Change], Receipt]:
+        feedback_id = stored.feedback.feedback_id
+        assignment = self._assigner.assign(stored)
         note = assignment.note
         if not assignment.turns:
             return [RefuseFeedback(feedback_id, str(note))], Receipt(feedback_id, "refused", note)
         namespace = assignment.turns[0].turn.namespace
-        note_changes = self._note_learner.compute_changes(kept, assignment.turns)
-        user = kept.feedback.user
+        note_changes = self._note_learner.compute_changes(stored, assignment.turns)
+        user = stored.feedback.user
         changes = self._learner.compute_changes(
             namespace, feedback_id, assignment.turns, note_changes, user
         )

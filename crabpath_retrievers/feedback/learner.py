@@ -1,4 +1,4 @@
-"""Learning from judged turns: what is read, and all the changes that follow from it."""
+"""Learning from credited turns: reads the context of a turn and computes all changes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ from crabpath_retrievers.trajectory import Turn
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A turn with its unit query vector, and what feedback says about it."""
+    """A turn with its unit query vector, and the credit that a feedback assigns to it."""
 
     turn: Turn
     credit: Credit
@@ -49,14 +49,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a judged turn is to be seen by.
+    """What is known about the surroundings of a credited turn.
 
     Attributes:
-        around: Regions of its query and documents.
-        stood: The same for typed edges, and what the turn before it used.
-        fair: Its credit, each blame as far as its document answers for a failure.
-        baseline: Mean credit where it took place, in [-1, 1].
-        decays: What it takes from rewards, in nats by node id.
+        regions_of_turn: Regions of its query and documents.
+        typed_context: The same for typed edges, and the documents used by the turn before.
+        shared_credit: Its credit, with the blame of a failure shared among the documents.
+        baseline: Mean credit in the region of the query, in [-1, 1].
+        decays: Decay of rewards, in nats by node id.
     """
 
     regions_of_turn: Surroundings
@@ -68,7 +68,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Computes the changes that follow from judged turns; it applies nothing."""
+    """Computes the changes that follow from credited turns; it writes nothing."""
 
     store: GraphStore
     episodes: Episodes
@@ -85,17 +85,17 @@ class Learner:
         note_changes: Sequence[Change] = (),
         user: str | None = None,
     ) -> list[Change]:
-        """All that follows from one feedback about turns of one namespace.
+        """Compute all changes that follow from one feedback about turns of one namespace.
 
         Args:
-            namespace: That.
-            feedback_id: The feedback.
-            judged: The turns.
-            noted: What it adds to notes, to be taken back with all else.
-            user: Who gave it; None where that is not known.
+            namespace: The namespace.
+            feedback_id: Id of the feedback.
+            credited: The turns with their credit.
+            note_changes: Changes of notes that follow from the feedback; undone together with it.
+            user: The user who gave it; None if not known.
 
         Returns:
-            Changes for one call of ``GraphStore.apply``; it raises ``ConflictError`` when the
+            Changes for one call of ``GraphStore.apply``, which raises ``ConflictError`` if the
             namespace has learned in the meantime.
         """
         known = self.store.learned.learned(namespace)
@@ -113,7 +113,7 @@ class Learner:
     ) -> list[Change]:
         before = mind = Mind.from_json(known.mind, self.prior)
         change_set = Harvest(note_changes=note_changes)
-        mean_credit = [_mean_credit(item) for item in credited]
+        mean_credit = [_compute_mean_credit(item) for item in credited]
         weighted: list[Judged] = []
         for original, credit in zip(credited, mean_credit, strict=True):
             item, context, change = self._limit_turn(
@@ -156,7 +156,7 @@ class Learner:
         note_changes: Sequence[Change],
         user: str | None,
     ) -> tuple[Judged, Scene, Remembered | None]:
-        """A turn as far as what is said of it counts beside what other users said."""
+        """Scale down the credit of a turn that contradicts the feedback of other users."""
         share = self.settings.learning.giver_share
         corrected = bool(note_changes)
         context = self._read_context(namespace, credited, mind.baseline.mean)
@@ -197,13 +197,13 @@ class Learner:
     def _adjust_weights(
         self, namespace: str, credited: Judged, context: Scene, change_set: Harvest
     ) -> None:
-        """Weights of pointers, and uses of documents."""
+        """Add the changes of edge weights, pair counts and document uses."""
         learning, turn, credit = self.settings.learning, credited.turn, credited.credit
-        edges = Lessons.read(self.store, namespace, turn, credit, context.typed_context)
+        edges = Lessons.load(self.store, namespace, turn, credit, context.typed_context)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
             stop = self.settings.policy.stop
-            # A bare outcome says the same of every document: what one of them did is a share of it.
+            # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
             scaled = replace(learning, rate=learning.rate * share)
             deltas += policy_gradient(
@@ -224,7 +224,7 @@ class Learner:
             else:
                 joint_use = succeeded_together(turn, credit, *counts, habitual=habitual)
             deltas += [*joint_use.deltas, *inhibition.deltas]
-            pair_counts = edges.to_pair_counts(joint_use.counted, inhibition.counted)
+            pair_counts = edges.to_pair_counts(joint_use.count_changes, inhibition.count_changes)
             change_set.add_counts(pair_counts, edges.counts)
         if learning.typed:
             rate = learning.typed_rate
@@ -238,7 +238,7 @@ class Learner:
     def _count_transitions(
         self, credited: Judged, context: Scene, change_set: Harvest, mean_credit: float
     ) -> None:
-        """Steps in regions."""
+        """Add the transitions between regions."""
         regions_of_turn = context.regions_of_turn
         if self.settings.learning.regions and regions_of_turn.places:
             regions = regions_of_turn.places, regions_of_turn.documents
@@ -254,7 +254,7 @@ class Learner:
         *,
         corrected: bool,
     ) -> Remembered | None:
-        """The episode that a turn is, or adds to; None where it is not to be remembered."""
+        """Build the episode that a turn creates or extends; None if it is not remembered."""
         learning, turn, vector = self.settings.learning, credited.turn, credited.vector
         if not learning.episodes or vector is None or not credited.credit.outcome:
             return None
@@ -269,7 +269,7 @@ class Learner:
         )
         if not credit_by_node:
             return None
-        # A failure may bring a document back for its own question, and for no other one.
+        # Only a success may credit documents for other questions.
         has_stated_use = credited.credit.has_stated_use and (
             credited.credit.outcome > 0 or everything
         )
@@ -283,9 +283,9 @@ class Learner:
     def _credit_followed(
         self, credited: Judged, context: Scene, known: Episode | None, *, corrected: bool
     ) -> Mapping[str, float]:
-        """What a turn says of documents that it followed, for its own question.
+        """Return the credit, for the turn's own question, of documents that the answer followed.
 
-        Who says what would have been right, has judged them: nothing is to be found out then.
+        A correction states what would have been right, so nothing is inferred beside it.
         """
         credit, by_context = credited.credit, self.settings.learning.reward_decay == "context"
         if by_context and credit.outcome < 0 and credit.has_stated_use and not corrected:
@@ -298,7 +298,7 @@ class Learner:
     def _read_typed_context(
         self, namespace: str, credited: Judged, regions_of_turn: Surroundings
     ) -> Situation:
-        """What typed edges need to know of where a turn stood."""
+        """Read what the rules of typed edges need beside the turn."""
         learning, turn = self.settings.learning, credited.turn
         if not learning.typed:
             return Situation()
@@ -311,7 +311,7 @@ class Learner:
                 turns=learning.window_turns,
                 seconds=learning.window_seconds,
             )
-        return Situation(regions_of_turn.home, regions_of_turn.homes, before)
+        return Situation(regions_of_turn.query_hub, regions_of_turn.document_hubs, before)
 
     def _update_model(self, mind: Mind, credited: Judged, mean_credit: float) -> Mind:
         credit = credited.credit
@@ -325,7 +325,7 @@ class Learner:
 
 
 def _describe_limit(credited: Sequence[Judged], weighted: Sequence[Judged]) -> str | None:
-    """What to tell whoever spoke against others; None where all that they said counts."""
+    """Return a note for a user whose feedback was scaled down; None if all of it counts."""
     pairs = zip(credited, weighted, strict=True)
     if all(before.credit.weight == after.credit.weight for before, after in pairs):
         return None
@@ -333,7 +333,7 @@ def _describe_limit(credited: Sequence[Judged], weighted: Sequence[Judged]) -> s
     return f"other users said something else: it counts {left / full:.0%} of what it would alone"
 
 
-def _mean_credit(credited: Judged) -> float:
-    """What decisions are compared with: the mean credit of what was returned, in [-1, 1]."""
+def _compute_mean_credit(credited: Judged) -> float:
+    """Return the mean credit of the returned documents, in [-1, 1], for the baseline."""
     known = known_credit(credited.turn, credited.credit).values()
     return sum(known) / len(known) if known else credited.credit.outcome

@@ -1,4 +1,4 @@
-"""What a namespace already knows of the nodes of one turn, by the ids that records use."""
+"""Learned edges and counts between the nodes of one turn, by the ids that turn records use."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from crabpath_retrievers.trajectory import Turn
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Reads and writes ids where the store has keys.
+    """Learned state around one turn, and the translation of changes from ids to store keys.
 
     Attributes:
-        keys: Of the nodes that still exist, by id.
-        weights: Of the edges that the namespace has made between them.
-        protos: Turns in which two of them were used together, by ``(a, b)`` with a < b.
-        blamed: Turns in which one led to another that was blamed.
-        counts: Both, by key.
+        keys: Key of each node that still exists, by id.
+        weights: Weights of the edges that the namespace has learned between them.
+        co_use_counts: Number of turns that used two of them together, by ``(a, b)`` with a < b.
+        inhibition_counts: Number of turns in which one led to another that was blamed.
+        counts: Both counts, by keys and kind.
     """
 
     keys: Mapping[str, int]
@@ -33,7 +33,7 @@ class Lessons:
     counts: Mapping[Triple, float]
 
     @classmethod
-    def read(
+    def load(
         cls,
         store: GraphStore,
         namespace: str,
@@ -41,18 +41,20 @@ class Lessons:
         credit: Credit,
         situation: Situation | None = None,
     ) -> "Lessons":
-        """Read what concerns one judged turn, and the typed edges where it stood."""
+        """Read the learned state around one credited turn and its typed-edge context."""
         context = situation or Situation()
         context_nodes = {
-            *context.before,
-            *context.homes.values(),
-            *([context.home] if context.home else []),
+            *context.used_before,
+            *context.document_hubs.values(),
+            *([context.query_hub] if context.query_hub else []),
         }
         keys = store.learned.keys(sorted(_list_nodes(turn) | context_nodes))
         ids = {key: node for node, key in keys.items()}
         is_informative = credit.documents or credit.outcome > 0
-        # A failure alone moves what a policy decided, and how regions follow on each other.
-        sources = list(ids) if is_informative else [k for n, k in keys.items() if n == context.home]
+        # A failure without stated use moves decided edges and region transitions only.
+        sources = (
+            list(ids) if is_informative else [k for n, k in keys.items() if n == context.query_hub]
+        )
         if not sources:
             return cls(keys, {}, {}, {}, {})
         weights = named(store.learned.weights(namespace, sources), keys)
@@ -68,13 +70,13 @@ class Lessons:
         return cls(keys, weights, co_use_counts, inhibition_counts, counts)
 
     def to_weight_deltas(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
-        """Those deltas whose nodes still exist."""
+        """Return the changes whose nodes still exist, by store keys."""
         return tuple(keyed(deltas, self.keys))
 
     def to_pair_counts(
         self, together: Mapping[Pair, float], against: Mapping[Pair, float]
     ) -> tuple[tuple[int, int, EdgeKind, float], ...]:
-        """Counts of joint use and of blame, for the store."""
+        """Return counts of joint use and of blame, by store keys."""
         return tuple(
             (self.keys[a], self.keys[b], kind, count)
             for counts, kind in ((together, EdgeKind.CO_USED), (against, EdgeKind.INHIBITS))
@@ -85,7 +87,10 @@ class Lessons:
     def to_uses(
         self, credit: Credit, decays: Mapping[str, float]
     ) -> tuple[tuple[int, float, float, float], ...]:
-        """Uses, passes and decay of documents, for the store; what was only inferred is no pass."""
+        """Return successes, passes and reward decay, by store keys.
+
+        A credit of 0 that was only inferred from an answer is not counted as a pass.
+        """
         counted = [
             (self.keys[node], credit.weight * max(0.0, c), credit.weight * float(c <= 0), 0.0)
             for node, c in credit.documents.items()
@@ -96,7 +101,7 @@ class Lessons:
 
 
 def _list_nodes(turn: Turn) -> set[str]:
-    """Every node of which a weight or a count may change."""
+    """Return every node of which a weight or a count may change."""
     return (
         {returned.node for returned in turn.returned}
         | {seed.node for seed in turn.seeds}

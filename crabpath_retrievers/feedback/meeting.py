@@ -1,4 +1,4 @@
-"""What is tried again when somebody else has changed the same in the meantime."""
+"""Retry of a transaction that another process has overtaken."""
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 

@@ -1,4 +1,4 @@
-"""Between the ids of records and the keys of the store."""
+"""Translation between node ids, as in records, and store keys."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -8,15 +8,15 @@ from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
 from crabpath_retrievers.storage.learned_queries import Triple
 
 _KINDS = {kind.label: kind for kind in EdgeKind}
-_STOP = 0  # the target of a weight that is the weight of STOP
+_STOP = 0  # key of STOP as a target
 
 
 def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[EdgeName, float]:
-    """Weights of edges between known nodes, by ids of both ends and label of the kind.
+    """Return weights by edge id: ids of both ends and label of the kind.
 
     Args:
-        weights: By keys of both ends and kind.
-        keys: Of the nodes, by id.
+        weights: Weights by keys of both ends and kind.
+        keys: Keys of the known nodes, by id; edges at other nodes are dropped.
     """
     ids = {key: node for node, key in keys.items()}
     return {
@@ -27,7 +27,7 @@ def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[Edge
 
 
 def keyed(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> Iterator[WeightDelta]:
-    """Those moves whose nodes are known, for the store."""
+    """Yield changes by store keys; changes at unknown nodes are dropped."""
     for delta in deltas:
         target = _STOP if delta.target is None else keys.get(delta.target)
         if delta.source in keys and target is not None:

@@ -1,4 +1,4 @@
-"""The notes that follow from feedback: corrections, and answers to novel questions."""
+"""Changes of notes that follow from feedback: uses, corrections, answers to novel questions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,25 +22,25 @@ _NO_VECTOR = "its correction is not kept as a note: neither it nor the question 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Computes what feedback adds to the notes of a namespace; it applies nothing."""
+    """Computes what feedback changes in the notes of a namespace; it writes nothing."""
 
     store: GraphStore
     notes: Notes
     settings: Settings
 
-    def compute_changes(self, kept: Kept, credited: Sequence[Judged]) -> list[Change]:
-        """Changes for the same transaction as all else that follows from the feedback.
+    def compute_changes(self, stored: Kept, credited: Sequence[Judged]) -> list[Change]:
+        """Compute changes for the transaction in which the feedback is applied.
 
         Feedback about several turns corrects, and answers, the latest of them.
 
         Args:
-            kept: The feedback, with the vector of its correction.
-            judged: The turns that it is about, latest first; at least one.
+            stored: The feedback, with the vector of its correction.
+            credited: The turns that it is about, latest first; at least one.
         """
         return [
             *self._count_note_uses(credited),
-            *self._note_correction(kept, credited[0]),
-            *self._note_answer(kept, credited),
+            *self._note_correction(stored, credited[0]),
+            *self._note_answer(stored, credited),
         ]
 
     def _count_note_uses(self, credited: Sequence[Judged]) -> Iterator[Change]:
@@ -51,21 +51,21 @@ class Noted:
             if item.credit.outcome > 0 and item.credit.used:
                 yield UseNotes(namespace, item.credit.used)
 
-    def _note_correction(self, kept: Kept, credited: Judged) -> Iterator[Change]:
-        text = (kept.feedback.correction or "").strip()[:LONGEST]
+    def _note_correction(self, stored: Kept, credited: Judged) -> Iterator[Change]:
+        text = (stored.feedback.correction or "").strip()[:LONGEST]
         if not text:
             return
-        # A process without embedder leaves the correction where it was asked for.
-        vector = credited.vector if kept.vector is None else kept.vector
+        # Without an embedder a correction gets the vector of its question.
+        vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
-            yield NoteFeedback(kept.feedback.feedback_id, _NO_VECTOR)
+            yield NoteFeedback(stored.feedback.feedback_id, _NO_VECTOR)
             return
         turn, wrong = credited.turn, _find_wrong_documents(credited)
         content = Said(text, wrong=wrong)
         query_vector = None if credited.vector is None else _to_float32(credited.vector)
         question = Asked(turn.query, query_vector, turn.id)
         inhibitions = entry_edges(self.store, turn, wrong)
-        feedback = kept.feedback.feedback_id
+        feedback = stored.feedback.feedback_id
         yield note(
             turn.namespace,
             "correction",
@@ -76,12 +76,12 @@ class Noted:
             feedback=feedback,
         )
 
-    def _note_answer(self, kept: Kept, credited: Sequence[Judged]) -> Iterator[Change]:
-        latest, answer = credited[0], kept.feedback.answer
+    def _note_answer(self, stored: Kept, credited: Sequence[Judged]) -> Iterator[Change]:
+        latest, answer = credited[0], stored.feedback.answer
         if not self.settings.learning.neurogenesis or not answer or latest.vector is None:
             return
-        if latest.credit.outcome > 0 and not kept.feedback.correction:
-            change = self._build_answer_note(latest, answer, kept.feedback.feedback_id)
+        if latest.credit.outcome > 0 and not stored.feedback.correction:
+            change = self._build_answer_note(latest, answer, stored.feedback.feedback_id)
             if change is not None:
                 yield change
 
@@ -100,7 +100,7 @@ class Noted:
 
 
 def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[NoteEdge]:
-    """Inhibition of corrected documents where the turn came to them."""
+    """Build inhibitory edges to corrected documents, from the nodes where the turn entered."""
     entries = entries_of(turn, wrong)
     keys = store.learned.keys(sorted({*entries, *entries.values()}))
     ids = {key: node for node, key in keys.items()}
@@ -113,7 +113,10 @@ def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[Not
 
 
 def _find_wrong_documents(credited: Judged) -> list[str]:
-    """What a correction corrects: what was used in a failure, else the best document of one."""
+    """Return the documents that a correction is about.
+
+    The documents used in a failure, else the best document of a failed turn.
+    """
     blamed = [node for node, credit in credited.credit.documents.items() if credit < 0]
     if blamed or credited.credit.outcome >= 0:
         return blamed

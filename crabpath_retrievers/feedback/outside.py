@@ -1,9 +1,9 @@
 """Learning in a process of its own, from the graph store alone.
 
-The vector index of an embedded memory belongs to the process that serves it, and learning does not
-need it: near-duplicate episodes are looked up among the latest ones in the graph store, and new
-ones are read from there until the serving process has indexed them; so are notes. There is no
-embedder either: a correction that is recorded here stands at the vector of the question.
+The vector index of an embedded memory belongs to the serving process, and learning does not need
+it: near-duplicate episodes are looked up among the latest ones in the graph store, and new episodes
+and notes are read from there until the serving process has indexed them. There is no embedder
+either: a correction recorded here gets the vector of its question.
 """
 
 import logging
@@ -27,41 +27,41 @@ from crabpath_retrievers.seeds.notes import Notes
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
-_SLEEP_STEP = 0.1  # seconds between looks at whether to end
+_SLEEP_STEP = 0.1  # seconds between two calls of should_stop
 
 
 class Outside:
-    """Learns from what waits in a store, as the process that serves it has published."""
+    """Applies the feedback waiting in a store, with the published settings."""
 
     def __init__(self, store: GraphStore) -> None:
-        """Learn from what waits in ``store``."""
+        """Work on ``store``."""
         self._store = store
         self._cached: tuple[str | None, Inbox] | None = None
 
     @property
     def store(self) -> GraphStore:
-        """Where turns and feedback are kept."""
+        """The store with turns and feedback."""
         return self._store
 
     @property
     def inbox(self) -> Inbox:
-        """What waits; it is learned from with the settings that are published now."""
+        """The queue of waiting feedback, with the settings published last."""
         text = published(self._store)
         if self._cached is None or self._cached[0] != text:
             self._cached = (text, Inbox(self._store, self._build_learner(text)))
         return self._cached[1]
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Keep feedback and learn from it, without the process that serves.
+        """Store feedback and apply it in this process.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The feedback could not be stored.
         """
         learner = self._build_learner(published(self._store))
         return Recorder(self._store, learner).record(feedback)
 
     def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
-        """Take back what one feedback taught.
+        """Undo one feedback.
 
         Raises:
             NotFoundError: There is no such feedback in that namespace.
@@ -70,7 +70,7 @@ class Outside:
 
     @property
     def undoing(self) -> Undoing:
-        """Takes back what was learned; the process that serves indexes what comes back."""
+        """Undo and snapshots; the serving process indexes what a restore brings back."""
         learner = self._build_learner(published(self._store))
         return Undoing(self._store, None, None, learner.prior)
 
@@ -84,11 +84,11 @@ class Outside:
         return Learner(self._store, episodes, notes, regions, minds.prior, settings)
 
     def serve(self, poll: float, should_stop: Callable[[], bool]) -> Tally:
-        """Learn from what waits and from what comes, until it is time to end.
+        """Apply waiting and arriving feedback until ``should_stop`` returns True.
 
         Args:
-            poll: Seconds between looks while nothing waits, above 0.
-            ended: Whether to end; the feedback that is being applied is finished first.
+            poll: Seconds between two checks of an empty queue, above 0.
+            should_stop: Whether to end; the feedback that is being applied is finished first.
         """
         total = Tally()
         while not should_stop():
@@ -102,12 +102,12 @@ class Outside:
         try:
             return self.inbox.learn_waiting(ended=should_stop)
         except StoreError as error:  # the database may come back
-            _log.warning("what waits cannot be learned from yet: %s", error)
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
             return Tally()
 
 
 def _sleep(seconds: float, should_stop: Callable[[], bool]) -> None:
-    """Sleep in short naps: a signal handler may not touch the locks that longer waits need."""
+    """Sleep in short steps: a signal handler may not touch the locks that longer waits need."""
     until = time.monotonic() + seconds
     while not should_stop() and (remaining := until - time.monotonic()) > 0:
         time.sleep(min(_SLEEP_STEP, remaining))

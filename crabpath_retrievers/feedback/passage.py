@@ -10,13 +10,13 @@ from crabpath_retrievers.trajectory import Turn
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A document that a chain was given.
+    """A document that the chain was given.
 
     Attributes:
         id: Its id, as in the turn.
         content: Its text; may be empty.
-        title: Its title, empty when it has none.
-        linked: Ids of the documents from which a pointer led to it.
+        title: Its title; empty if it has none.
+        linked: Ids of the documents with an edge to it on the walk.
     """
 
     id: str
@@ -31,17 +31,17 @@ class Passage:
 
 
 def passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
-    """The documents of a turn in the order in which they were returned.
+    """Return the documents of a turn in the order in which they were returned.
 
     Args:
-        turn: What was returned, and how it was reached.
-        nodes: Contents by id; a document that was forgotten keeps its place, without text.
+        turn: The turn with its returned documents and their paths.
+        nodes: Contents by id; a document that was forgotten keeps its position, without text.
     """
-    found = []
+    result = []
     for item in turn.returned:
         edges = (*item.path, item.support) if item.support else item.path
         linked = tuple(dict.fromkeys(e.source for e in edges if e.target == item.node))
         node = nodes.get(item.node)
         content, title = (node.content, node.title) if node else ("", "")
-        found.append(Passage(item.node, content, title, linked))
-    return found
+        result.append(Passage(item.node, content, title, linked))
+    return result

@@ -1,4 +1,4 @@
-"""Feedback that follows from events of a host: the more specific replaces the less specific."""
+"""Feedback from events of a host: a more specific event replaces a less specific one."""
 
 import hashlib
 from contextlib import suppress
@@ -12,33 +12,33 @@ from crabpath_retrievers.storage import GraphStore
 
 
 class Learns(Protocol):
-    """What feedback is given to: a memory, or a store beside the process that serves it."""
+    """An object that takes feedback: a memory, or a learner in another process."""
 
     @property
     def store(self) -> GraphStore:
-        """Where turns and feedback are kept."""
+        """The store with turns and feedback."""
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Learn from feedback."""
+        """Record feedback."""
 
     def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
-        """Take back what one taught."""
+        """Undo one feedback."""
 
 
 def event_id(kind: Kind, turn_id: str, key: str = "") -> str:
-    """Id of feedback: the same for the same event about the same turn, whichever host tells it.
+    """Return the feedback id of an event: the same for the same event about the same turn.
 
     Args:
-        kind: What kind of event it is.
+        kind: Kind of the event.
         turn_id: The turn.
-        key: What tells it from others of its kind.
+        key: Distinguishes events of one kind about one turn.
     """
     digest = [hashlib.sha256(key.encode()).hexdigest()[:16]] if key else []
     return ":".join(["event", kind, *digest, turn_id])
 
 
 def kind_of(feedback_id: str) -> Kind | None:
-    """What kind of event feedback came from; None when it came from none."""
+    """Return the kind of event that a feedback id was made from; None if it was made from none."""
     prefix, _, rest = feedback_id.partition(":")
     if prefix == "langsmith":
         return "langsmith"
@@ -55,10 +55,10 @@ def seen_feedback(
     namespace: str | None,
     user: str | None = None,
 ) -> Feedback:
-    """What an event that was seen says about a turn.
+    """Build the feedback about a turn that follows from an observed event.
 
-    Of an answer that came in spite of an error it is not known what was wrong with it: only the
-    answer of a success tells which documents were used.
+    The answer is attributed only after a success: if an answer came in spite of an error, it is not
+    known what was wrong with it.
     """
     rule = policy.rule(kind)
     return Feedback(
@@ -73,12 +73,12 @@ def seen_feedback(
 
 
 def record_over(memory: Learns, feedback: Feedback) -> Receipt:
-    """Record feedback; what is less specific and was learned from the same turn is undone first.
+    """Record feedback, after undoing less specific feedback about the same turn.
 
-    Feedback that comes from no event is what somebody says: a correction, or else a score.
+    Feedback that comes from no event is a person's: a correction, or else a score.
 
     Raises:
-        StoreError: It could not be kept.
+        StoreError: The feedback could not be stored.
     """
     _undo_weaker(memory, feedback)
     return memory.record(feedback)
@@ -92,7 +92,9 @@ def _undo_weaker(memory: Learns, feedback: Feedback) -> None:
     stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
     if stored is None or stored.frozen:
         return
-    superseded = {event_id(kind, stored.turn.id) for kind in SEEN}  # some of it may still wait
+    superseded = {
+        event_id(kind, stored.turn.id) for kind in SEEN
+    }  # some of these may still be waiting
     consumer = kind_of(stored.consumed or "")
     if stored.consumed and consumer is not None and rank(consumer) > rank(event_kind):
         superseded.add(stored.consumed)

@@ -1,4 +1,4 @@
-"""The settings of a serving process, kept in its store for those who learn for it elsewhere."""
+"""Settings of the serving process, published in its store for learners in other processes."""
 
 import json
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.storage import GraphStore
 
 PUBLISHED = "learning"
-"""Under which name of the store's own facts they stand."""
+"""Key of the published settings in the store's metadata."""
 
-# What learning, health, maintenance and autotuning read of the settings.
+# Groups that learning, health, maintenance and autotuning read.
 _GROUPS = (
     *("learning", "episode", "health", "note", "policy", "region", "tiers", "maintenance"),
     "autotune",
@@ -20,19 +20,19 @@ _GROUPS = (
 
 
 def publish(store: GraphStore, settings: Settings) -> None:
-    """Keep in the store how it is to be learned."""
+    """Write the settings that learning needs to the store."""
     text = json.dumps({name: _to_plain(getattr(settings, name)) for name in _GROUPS})
     if published(store) != text:
         store.apply([PutMeta(((PUBLISHED, text),))])
 
 
 def published(store: GraphStore) -> str | None:
-    """What was published last, as text; None when nothing was."""
+    """Read the published settings as JSON text; None if there are none."""
     return store.catalog.meta().get(PUBLISHED)
 
 
 def settings_of(text: str | None) -> Settings:
-    """Settings as published; what is missing, or unknown to this release, is as by default."""
+    """Parse published settings; missing fields get their defaults, unknown fields are dropped."""
     data = {} if text is None else json.loads(text)
     default = Settings()
     values = {n: _merge_known(getattr(default, n), data.get(n, {})) for n in _GROUPS}

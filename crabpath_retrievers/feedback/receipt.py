@@ -1,4 +1,4 @@
-"""What a host is told about its feedback, and the fields by which it gives it."""
+"""Receipts of feedback, and its optional fields."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from crabpath_retrievers.outcome import RewardSource, Status
 
 
 class Receipt(NamedTuple):
-    """What became of feedback.
+    """Status of recorded feedback.
 
     Attributes:
-        feedback_id: Under which it is kept; recording the same id again tells how it stands.
-        status: ``waiting`` until it is learned from, then ``applied``; ``refused`` when nothing
-            can be learned from it; ``undone`` when it was taken back.
-        note: Why it is refused or still waits, or what of it was ignored; None without need.
+        feedback_id: Id under which it is stored; recording the same id again returns its status.
+        status: ``waiting`` until it is applied, then ``applied``; ``refused`` if nothing can be
+            learned from it; ``undone`` after an undo.
+        note: Why it is refused or still waits, or which part of it was ignored; None otherwise.
     """
 
     feedback_id: str
@@ -24,7 +24,7 @@ class Receipt(NamedTuple):
 
 
 class FeedbackFields(TypedDict, total=False):
-    """The optional fields of :class:`~crabpath_retrievers.outcome.Feedback`."""
+    """Optional fields of :class:`~crabpath_retrievers.outcome.Feedback`."""
 
     used: Sequence[str] | None
     unused: Sequence[str] | None

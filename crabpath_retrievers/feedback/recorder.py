@@ -1,4 +1,4 @@
-"""Recording feedback: kept first, then applied, each once."""
+"""Recording feedback: stored first, then applied, each once."""
 
 import logging
 import time
@@ -21,24 +21,24 @@ from crabpath_retrievers.storage.learned_queries import Kept
 from crabpath_retrievers.time_limit import limited
 
 _log = logging.getLogger(__name__)
-_MAX_AT_OPEN = 100  # a longer backlog must not keep a caller waiting
-_INDEX_BATCH = 32  # episodes, or notes, that are worth a write to the index
-_CHECK_INTERVAL = 1.0  # seconds between looks at how many there are
+_MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
+_INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
+_CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
 _DIFFERENT_CONTENT = "this id was recorded before with other content, which stands"
 
 
 class Recorder:
-    """Keeps feedback durably, then has it learned from as ``settings.apply`` says."""
+    """Stores feedback durably, then has it applied as ``settings.learning.apply`` says."""
 
     def __init__(self, store: GraphStore, learner: Learner, embed: Embed | None = None) -> None:
-        """Keep in ``store``, learn with ``learner``.
+        """Store feedback in ``store`` and apply it with ``learner``.
 
         Args:
-            store: Where feedback is kept.
-            learner: Learns from it.
-            embed: Unit vector of a text, shape ``[d]``, for corrections: who learns from them may
-                have no embedder. None where this process has none.
+            store: The store with turns and feedback.
+            learner: Computes the changes.
+            embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
+                them may have no embedder. None if this process has none.
         """
         self._store, self._apply = store, learner.settings.learning.apply
         self._episodes, self._notes = learner.episodes, learner.notes
@@ -50,10 +50,10 @@ class Recorder:
         self._has_backlog = False
 
     def record(self, feedback: Feedback) -> Receipt:
-        """Keep feedback durably, then learn from it; the same id again changes nothing.
+        """Store feedback durably, then apply it; recording the same id again changes nothing.
 
         Raises:
-            StoreError: It could not be kept.
+            StoreError: The feedback could not be stored.
         """
         self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
         stored = self._store.learned.feedback(feedback.feedback_id)
@@ -71,14 +71,16 @@ class Recorder:
         return receipt
 
     def _embed_correction(self, feedback: Feedback) -> Vector | None:
-        """That of a correction; feedback is kept even where it cannot be embedded."""
+        """Embed a correction; feedback is stored even if this fails."""
         text = (feedback.correction or "").strip()
         if not text or self._embed is None:
             return None
         try:
             return self._embed(text[:LONGEST])
         except Exception as error:
-            _log.warning("a correction cannot be embedded and stands at its question: %s", error)
+            _log.warning(
+                "a correction cannot be embedded and gets the vector of its question: %s", error
+            )
             return None
 
     def _dispatch(self, stored: Kept) -> Receipt:
@@ -95,13 +97,13 @@ class Recorder:
                 self._has_backlog = False
             return self._queue.learn(stored)
         except StoreError as error:
-            # It is kept, so the host is done with it.
+            # The feedback is stored, so the host need not repeat it.
             self._has_backlog = True
-            note = f"it is kept, but cannot be learned from yet: {error}"
+            note = f"it is stored, but cannot be learned from yet: {error}"
             return Receipt(stored.feedback.feedback_id, "waiting", note)
 
     def resume(self) -> None:
-        """Take up what an earlier process left: the 100 oldest at once, or all behind the host."""
+        """Apply feedback of an earlier process: the 100 oldest now, or all in the background."""
         try:
             self._index_waiting(1)
             if self._apply == "inline":
@@ -109,42 +111,42 @@ class Recorder:
             elif self._apply == "background" and self._store.learned.waiting(1):
                 self._worker.wake()
         except StoreError as error:
-            _log.warning("what waits cannot be learned from yet: %s", error)
+            _log.warning("waiting feedback cannot be applied yet: %s", error)
 
     def learn_waiting(self) -> Tally:
-        """Learn from all that waits, and have the index hold all that was learned.
+        """Apply all waiting feedback and index all episodes and notes that follow from it.
 
         Raises:
-            StoreError: A store failed; what is left goes on waiting.
+            StoreError: A store failed; the remaining feedback stays in the queue.
         """
         tally = self._queue.learn_waiting()
         self._index_waiting(1)
         return tally
 
     def overdue(self) -> bool:
-        """Whether nobody looked for a second at how much waits for the index."""
+        """Whether the last check for episodes and notes to index is more than a second ago."""
         return time.monotonic() - self._checked_at > _CHECK_INTERVAL
 
     def look(self) -> None:
-        """Have them indexed by another thread, once it is worth it, whoever learned them."""
+        """Have the background thread index waiting episodes and notes, if they are enough."""
         self._checked_at = time.monotonic()
         self._worker.wake()
 
     def close(self) -> None:
-        """Wait for the thread that learns; nothing is left waiting in ``background``."""
-        # Turns first: where the database is silent, that thread gives up while they do.
+        """Wait for the background thread; with ``background`` no feedback is left waiting."""
+        # Turns first: if the database does not answer, the thread times out meanwhile.
         with limited(self._time_limit), suppress(StoreError):
             self._store.settle()
         self._worker.drain()
 
     def _run_background(self) -> None:
-        # In parts: where feedback comes faster than it is learned from, there is no end.
+        # In batches: if feedback arrives faster than it is applied, the queue never empties.
         while self._apply == "background" and any(self._queue.learn_waiting(_INDEX_BATCH)):
             self._index_batch()
         self._index_batch()
 
     def _index_batch(self) -> None:
-        # This thread is waited for when the memory is closed.
+        # Closing the memory waits for this thread.
         with limited(self._time_limit):
             self._index_waiting(_INDEX_BATCH)
 
@@ -154,10 +156,10 @@ class Recorder:
 
 
 def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
-    """Warn of feedback that taught less than was meant: refused, or with ids that are ignored."""
+    """Warn of feedback that was refused, or of which a part was ignored."""
     if receipt.note is None:
         return
-    # What was only seen of a chain is refused as a rule: somebody said something finer before.
+    # Feedback from observed events is often refused because better feedback came first.
     level = logging.DEBUG if kind_of(feedback.feedback_id) in SEEN else logging.WARNING
     message = "feedback %r about turn %r is %s: %s"
     _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

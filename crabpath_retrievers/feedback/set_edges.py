@@ -1,4 +1,4 @@
-"""Weights of typed edges, set by a user or by maintenance."""
+"""Weights of typed edges set by a user or by maintenance."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,29 +15,29 @@ from crabpath_retrievers.storage.learned_queries import Triple
 
 @dataclass(frozen=True, slots=True)
 class EdgeSetter:
-    """Sets them; they fade and are undone as what was learned."""
+    """Sets edge weights; they decay and can be undone like learned ones."""
 
     store: GraphStore
     prior: Posterior
 
-    def put(self, kept: Feedback, weights: Mapping[Triple, float]) -> Receipt:
-        """Give edges these weights, by the moves that lead there from where they stand.
+    def put(self, feedback: Feedback, weights: Mapping[Triple, float]) -> Receipt:
+        """Set the weights of edges, as changes relative to their current weights.
 
         Args:
-            kept: Under whose id it can be undone, and for which namespace.
-            weights: In [-1, 1], by keys of both ends and kind.
+            feedback: The feedback that carries the id for an undo, and the namespace.
+            weights: Weights in [-1, 1], by keys of both ends and kind.
 
         Returns:
-            As :func:`learn_at_once`.
+            As :func:`learn_without_turn`.
         """
 
         def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
-            namespace = str(kept.namespace)
+            namespace = str(feedback.namespace)
             current = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
             deltas = tuple(
                 WeightDelta(*edge, weight - current.get(edge, 0.0))
                 for edge, weight in weights.items()
             )
-            return (), [AdjustWeights(namespace, deltas, kept.feedback_id)]
+            return (), [AdjustWeights(namespace, deltas, feedback.feedback_id)]
 
-        return learn_at_once(self.store, self.prior, kept, compute_changes)
+        return learn_at_once(self.store, self.prior, feedback, compute_changes)

@@ -1,4 +1,4 @@
-"""What an answer says: its telling words, and how much each of them tells."""
+"""The informative words of an answer and their weights."""
 
 import math
 import re
@@ -8,24 +8,22 @@ from typing import NamedTuple
 
 from crabpath_retrievers.text import Word, words
 
-# English only: elsewhere such an answer counts as one word, which most documents do not hold.
+# English only; in other languages such an answer counts as an ordinary word.
 POLAR = frozenset({"yes", "no", "true", "false"})
 _MIN_IDF = math.log(2) - 1e-9  # a word in more than half of all nodes
-_QUERY_WORD_WEIGHT = (
-    0.25  # of an answer word that the query holds; its share hardly matters between 0.1 and 0.5
-)
-_COMMON_WORD_WEIGHT = (
-    0.2  # of a word that is neither a name nor a number: most are the chain's own manner
-)
+# Weight of a word that the query contains too; results hardly differ between 0.1 and 0.5.
+_QUERY_WORD_WEIGHT = 0.25
+# Weight of a word that is neither a name nor a number: most belong to the chain's phrasing.
+_COMMON_WORD_WEIGHT = 0.2
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
 class Said(NamedTuple):
-    """What an answer says.
+    """Words of an answer.
 
     Attributes:
-        weights: Its telling words with their weights, in nats.
-        names: Those of them that are names or numbers and stand in the answer only.
+        weights: The informative words with their weights, in nats.
+        names: Those among them that are names or numbers and do not occur in the query.
     """
 
     weights: dict[str, float]
@@ -33,14 +31,14 @@ class Said(NamedTuple):
 
 
 def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) -> Said:
-    """The telling words of an answer.
+    """Extract the informative words of an answer.
 
-    Words that the corpus does not know are the rarest of all. Polar words ("yes"), words in more
-    than half of all nodes, and single Latin letters tell nothing.
+    A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
+    half of all nodes, and single Latin letters are left out.
 
     Args:
-        answer: What the chain answered.
-        asked: Words of the query.
+        answer: The chain's answer.
+        query_words: Words of the query.
         idf: Inverse document frequency by word, in nats.
     """
     rarest = max(idf.values(), default=0.0)
@@ -62,11 +60,11 @@ def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) ->
 
 
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
-    """Every word, and whether it looks like a name or a number where it stands."""
+    """Yield every word, and whether it looks like a name or a number in its place."""
     tokens = list(words(answer))
     sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
     for position, word in enumerate(tokens):
-        # A capital at the beginning tells only when it goes on: "Stephen King directed it".
+        # A capital that begins a sentence counts if the next word has one too: "Stephen King".
         continues = not sentence_starts[position + 1] and tokens[position + 1].capitalised
         is_informative = not sentence_starts[position] or continues or word.token[0].isdigit()
         yield word.token, word.capitalised and is_informative

@@ -1,4 +1,4 @@
-"""Where a judged turn took place: regions of its query and documents, and what is known there."""
+"""What is read about one turn before learning from it: regions, records, learned edges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,39 +17,40 @@ from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.trajectory import Turn
 
 TASKS = "task_type"
-"""Metadata of a document that says for which types of tasks it is: a text, or a list of them."""
+"""Metadata field with the types of task a document is meant for: a text or a list of texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a turn took place.
+    """Regions of a turn.
 
     Attributes:
-        places: Regions of the query, everything first; none where the corpus has no regions.
+        places: Regions of its query, from the whole corpus to the finest; empty if the corpus has
+            no regions.
         documents: Regions of the returned documents, by id and level.
-        chances: How likely steps succeeded there before this turn.
-        home: Id of the hub of the finest region of the query, if it lies in one.
-        homes: The same of the documents, by id.
+        chances: Success estimates in these regions before this turn.
+        query_hub: Id of the hub of the finest region of the query; None if it lies in none.
+        document_hubs: The same for the documents, by id.
     """
 
     places: Sequence[Place]
     documents: Mapping[str, Mapping[int, int]]
     chances: Chances
-    home: str | None = None
-    homes: Mapping[str, str] = field(default_factory=dict)
+    query_hub: str | None = None
+    document_hubs: Mapping[str, str] = field(default_factory=dict)
 
     def quality(self, task: str | None) -> float:
         """P(success) in the region of the query, in (0, 1)."""
         return self.chances.quality(task or ANY_TASK)
 
     def baseline(self, usual: float) -> float:
-        """Mean credit in the region of the query, in [-1, 1]; ``usual`` before any turn there."""
+        """Mean credit in the region of the query, in [-1, 1]; starts at ``usual``."""
         return self.chances.credit(usual)
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyor:
-    """Looks it up, for a namespace that stands at ``clock``."""
+    """Reads regions and document records for a namespace at ``clock``."""
 
     store: GraphStore
     regions: Regions
@@ -57,7 +58,7 @@ class Surveyor:
     clock: Clock
 
     def locate(self, turn: Turn, vector: Vector | None) -> Surroundings:
-        """Where a turn with this unit query vector, of shape ``[d]``, took place."""
+        """Find the regions of a turn with this unit query vector, shape ``[d]``."""
         clock = self.clock
         if vector is None or not clock.hubs:
             return Surroundings((), {}, Chances((), (), self.settings.strength))
@@ -96,7 +97,7 @@ class Surveyor:
         }
 
     def read_records(self, turn: Turn, credit: Credit) -> dict[str, Standing]:
-        """What is known of the documents that a failed turn blames."""
+        """Read the usage and task types of the documents that a failed turn blames."""
         blamed_ids = [node for node, value in credit.documents.items() if value < 0]
         if not blamed_ids or credit.outcome >= 0:
             return {}

@@ -1,4 +1,4 @@
-"""Going back: feedback that is undone, snapshots that are taken and restored."""
+"""Undo of feedback, and snapshots of a namespace."""
 
 import uuid
 from collections.abc import Sequence
@@ -30,18 +30,19 @@ _UNDONE = "it was undone: give feedback under another id to learn from its turns
 _CANCELLED = "it was undone before it was learned from"
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
-_UNKNOWN = "what it taught is not known any more: it is older, or a snapshot was restored since"
+_UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"
 _MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Undoing:
-    """Takes back what was learned, from the graph store alone.
+    """Undoes feedback, and takes, restores and deletes snapshots.
 
     Attributes:
-        store: Where it was learned.
-        episodes, notes: Whose vectors go with them; None beside the process that has the index.
-        prior: What the ranker knows before any feedback.
+        store: The graph store.
+        episodes, notes: Vectors of episodes and notes, deleted with them; None in a process without
+            the vector index.
+        prior: Posterior of the ranker before any feedback.
     """
 
     store: GraphStore
@@ -52,17 +53,17 @@ class Undoing:
     def undo_all(
         self, user: str | None, source: str | None, namespace: str | None
     ) -> list[Receipt]:
-        """Take back all that one giver taught, the latest first; see :meth:`CrabPath.undo`."""
+        """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
         criteria = Giver.of(user=user, source=source, namespace=namespace)
         if criteria.user is None and criteria.source is None:
-            msg = "say whose feedback to undo: give user, source or both"
+            msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
             raise InvalidInputError(msg)
         return [
             self._undo(name, criteria.namespace) for name in self.store.history.standing(criteria)
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
-        """Take back all that one feedback taught; see :meth:`CrabPath.undo`."""
+        """Undo one feedback; see :meth:`CrabPath.undo`."""
         if (feedback_id is None) == (turn_id is None):
             msg = "give exactly one of feedback_id and turn_id to undo"
             raise InvalidInputError(msg)
@@ -72,7 +73,7 @@ class Undoing:
         return self._undo(text_of("feedback_id", feedback_id), scope)
 
     def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
-        """The feedback that consumed a turn."""
+        """Return the feedback that consumed a turn."""
         turn = self.store.turns.get(turn_id, namespace=namespace)
         feedback_id = self.store.history.consumer(turn.id)
         if feedback_id is None:
@@ -96,35 +97,37 @@ class Undoing:
                 return Receipt(feedback_id, "undone", _CANCELLED)
             namespace = str(state.namespace)
             known = self.store.learned.learned(namespace)
-            lesson = self.store.history.lesson(feedback_id)
-            touched = self._list_touched_episodes(namespace, lesson)
-        if lesson is None:
+            stored_effects = self.store.history.lesson(feedback_id)
+            touched = self._list_touched_episodes(namespace, stored_effects)
+        if stored_effects is None:
             return Receipt(feedback_id, "applied", _UNKNOWN)
-        self.store.apply(self._build_undo(feedback_id, namespace, known, lesson))
-        self._delete_vectors(namespace, touched, [note for note, _ in lesson.taught.told])
+        self.store.apply(self._build_undo(feedback_id, namespace, known, stored_effects))
+        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.told])
         return Receipt(feedback_id, "undone")
 
     def _build_undo(
-        self, feedback_id: str, namespace: str, known: Learned, lesson: Lesson
+        self, feedback_id: str, namespace: str, known: Learned, stored_effects: Lesson
     ) -> list[Change]:
-        """What takes feedback back."""
-        taught = lesson.taught
-        mind = Mind.from_json(known.mind, self.prior).without(taught, lesson.since)
+        """Build the changes that undo a feedback."""
+        effects = stored_effects.taught
+        mind = Mind.from_json(known.mind, self.prior).without(effects, stored_effects.since)
         undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-        if not (taught.told or taught.used):
+        if not (effects.told or effects.used):
             return [undo]
-        return [undo, UndoNotes(namespace, taught.told, taught.used)]
+        return [undo, UndoNotes(namespace, effects.told, effects.used)]
 
-    def _list_touched_episodes(self, namespace: str, lesson: Lesson | None) -> Sequence[str]:
-        """The episodes that may go with a lesson; a note takes along whatever recalls it."""
-        if lesson is None or not lesson.taught.told:
-            return () if lesson is None else lesson.episodes
+    def _list_touched_episodes(
+        self, namespace: str, stored_effects: Lesson | None
+    ) -> Sequence[str]:
+        """Return the episodes that an undo may delete, with those that recall a deleted note."""
+        if stored_effects is None or not stored_effects.taught.told:
+            return () if stored_effects is None else stored_effects.episodes
         return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
 
     def _delete_vectors(
         self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
     ) -> None:
-        """Delete the vectors of those episodes and notes that are gone."""
+        """Delete the vectors of episodes and notes that no longer exist."""
         key = self.store.walk.clock(namespace).key
         if self.episodes is not None:
             remaining = set(self.store.learned.episode_ids(key))
@@ -136,9 +139,9 @@ class Undoing:
 
     @repeated
     def snapshot(self, namespace: str, name: str | None) -> str:
-        """Keep what a namespace knows; see :meth:`CrabPath.snapshot`."""
+        """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
         space, label = namespace_of(namespace), None if name is None else _validate_name(name)
-        self.store.settle()  # who has just asked for the first time is known as well
+        self.store.settle()  # so that a namespace with its first turn exists
         if not self.store.walk.clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
@@ -150,14 +153,14 @@ class Undoing:
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Let a namespace know what it knew; see :meth:`CrabPath.restore`."""
-        kept = self.find_snapshot(snapshot, namespace)
-        key = self.store.walk.clock(kept.namespace).key
+        """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
+        stored = self.find_snapshot(snapshot, namespace)
+        key = self.store.walk.clock(stored.namespace).key
         episodes_before, notes_before = (
             self.store.learned.episode_ids(key),
             self.store.notes.ids(key),
         )
-        self.store.apply([RestoreSnapshot(kept.id)])
+        self.store.apply([RestoreSnapshot(stored.id)])
         remaining = set(self.store.learned.episode_ids(key))
         if self.episodes is not None:
             self.episodes.delete(
@@ -166,16 +169,16 @@ class Undoing:
             self.episodes.catch_up()
         if self.notes is not None:
             self.notes.remove(key, sorted(notes_before - self.store.notes.ids(key)))
-        return kept
+        return stored
 
     def delete(self, snapshot: str, namespace: str | None) -> str:
-        """Delete a snapshot; returns its id."""
-        kept = self.find_snapshot(snapshot, namespace)
-        self.store.apply([DeleteSnapshot(kept.id)])
-        return kept.id
+        """Delete a snapshot and return its id."""
+        stored = self.find_snapshot(snapshot, namespace)
+        self.store.apply([DeleteSnapshot(stored.id)])
+        return stored.id
 
     def find_snapshot(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """A snapshot by its id, or by its name within its namespace.
+        """Find a snapshot by its id, or by its name within its namespace.
 
         Raises:
             NotFoundError: There is none.
@@ -184,9 +187,11 @@ class Undoing:
         snapshot = text_of("snapshot", snapshot)
         known = self.store.history.snapshots(scope)
         default_scope = scope or DEFAULT_NAMESPACE
-        for kept in known:
-            if kept.id == snapshot or (kept.name == snapshot and kept.namespace == default_scope):
-                return kept
+        for stored in known:
+            if stored.id == snapshot or (
+                stored.name == snapshot and stored.namespace == default_scope
+            ):
+                return stored
         where = "here" if scope is None else f"of namespace {scope!r}"
         msg = f"no snapshot {snapshot!r} {where}: crabpath snapshots lists them"
         raise NotFoundError(msg)

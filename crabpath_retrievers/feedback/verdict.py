@@ -1,4 +1,4 @@
-"""Which turns a feedback is about, what it says of each, and when it is refused."""
+"""Which turns a feedback is about, the credit of each, and when feedback is refused."""
 
 import time
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from crabpath_retrievers.storage.turn_log import Logged
 from crabpath_retrievers.trajectory import Turn
 
 _DEFAULT_WEIGHTS = LearningSettings().sources
-# Turns are written behind the answers: that of another process may come after its feedback.
+# Turns are written after the answer: a turn of another process may arrive after its feedback.
 _RETRY_DELAYS = (0.02, 0.05, 0.1)
 _MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from a feedback.
+    """The turns and credit that follow from a feedback.
 
     Attributes:
-        judged: The turns of one namespace that it is about; none means that it is refused.
-        note: Why it is refused, or what of it is ignored.
+        turns: The turns of one namespace that it is about; empty if it is refused.
+        note: Why it is refused, or which part of it is ignored.
     """
 
     turns: tuple[Judged, ...] = ()
@@ -36,27 +36,28 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Reads turns and says what kept feedback means for them."""
+    """Reads turns and assigns the credit of stored feedback to them."""
 
     store: GraphStore
     settings: LearningSettings
 
-    def assign(self, kept: Kept) -> Verdict:
-        """What follows from feedback, as the turns stand now.
+    def assign(self, stored: Kept) -> Verdict:
+        """Assign the credit of a feedback, as the turns stand now.
 
-        The window of feedback without a turn ends when it was given, however late it is judged.
+        Feedback without a turn is about the turns of a time window that ends when it was given,
+        however late it is applied.
         """
-        kept = kept._replace(feedback=self._resolve_aliases(kept.feedback))
-        named = kept.feedback.turn_id is not None
-        candidates = self._find_turn(kept) if named else self._find_recent_turns(kept)
+        stored = stored._replace(feedback=self._resolve_aliases(stored.feedback))
+        is_named = stored.feedback.turn_id is not None
+        candidates = self._find_turn(stored) if is_named else self._find_recent_turns(stored)
         if isinstance(candidates, str):
             return Verdict(note=candidates)
-        return self._credit_turns(kept.feedback, candidates)
+        return self._credit_turns(stored.feedback, candidates)
 
     def _resolve_aliases(self, feedback: Feedback) -> Feedback:
-        """The feedback about the nodes that stand for those that it names."""
-        named = (*(feedback.used or ()), *(feedback.unused or ()))
-        aliases = self.store.catalog.answering(named) if named else {}
+        """Replace ids of merged documents in the feedback by those of their targets."""
+        is_named = (*(feedback.used or ()), *(feedback.unused or ()))
+        aliases = self.store.catalog.answering(is_named) if is_named else {}
         if not aliases:
             return feedback
         used, unused = (
@@ -66,28 +67,30 @@ class Judge:
         remaining = unused and tuple(node for node in unused if node not in (used or ()))
         return replace(feedback, used=used, unused=remaining)
 
-    def _find_turn(self, kept: Kept) -> list[Logged] | str:
-        turn_id, namespace = str(kept.feedback.turn_id), kept.feedback.namespace
-        found = self.store.turns.find(turn_id, namespace=namespace)
+    def _find_turn(self, stored: Kept) -> list[Logged] | str:
+        turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
+        logged = self.store.turns.find(turn_id, namespace=namespace)
         for pause in _RETRY_DELAYS:
-            if found is not None or time.time() - kept.created > sum(_RETRY_DELAYS):
+            if logged is not None or time.time() - stored.created > sum(_RETRY_DELAYS):
                 break
             time.sleep(pause)
-            found = self.store.turns.find(turn_id, namespace=namespace)
-        if found is None:
+            logged = self.store.turns.find(turn_id, namespace=namespace)
+        if logged is None:
             where = "here" if namespace is None else f"in namespace {namespace!r}"
             return f"no turn {turn_id!r} is recorded {where}: check the id and the namespace"
-        if found.consumed is not None:
-            return f"turn {found.turn.id!r} was consumed by feedback {found.consumed!r}"
-        return _describe_frozen(found) or [found]
+        if logged.consumed is not None:
+            return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
+        return _describe_frozen(logged) or [logged]
 
-    def _find_recent_turns(self, kept: Kept) -> list[Logged] | str:
-        namespace = kept.feedback.namespace or DEFAULT_NAMESPACE
+    def _find_recent_turns(self, stored: Kept) -> list[Logged] | str:
+        namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
         turns, seconds = self.settings.window_turns, self.settings.window_seconds
-        found = self.store.turns.window(namespace, until=kept.created, turns=turns, seconds=seconds)
-        remaining = [logged for logged in found if logged.consumed is None]
+        window = self.store.turns.window(
+            namespace, until=stored.created, turns=turns, seconds=seconds
+        )
+        remaining = [logged for logged in window if logged.consumed is None]
         if not remaining:
-            if not found and self._is_ahead(namespace, kept.created):
+            if not window and self._is_ahead(namespace, stored.created):
                 return (
                     f"the last turn of namespace {namespace!r} is later than this feedback (was "
                     "the clock set back?): give the turn id"
@@ -96,13 +99,13 @@ class Judge:
                 f"none of the last {turns} turns of namespace {namespace!r} within {seconds:g} "
                 "seconds is left to learn from: give the turn id"
             )
-        return _describe_frozen(remaining[0]) or _select_named(kept.feedback, remaining)
+        return _describe_frozen(remaining[0]) or _select_named(stored.feedback, remaining)
 
     def _is_ahead(self, namespace: str, moment: float) -> bool:
         """Whether the last turn was recorded after a moment."""
         latest = self.store.turns.latest(namespace)
-        found = self.store.turns.find(latest, namespace=namespace) if latest else None
-        return found is not None and found.turn.created > moment
+        logged = self.store.turns.find(latest, namespace=namespace) if latest else None
+        return logged is not None and logged.turn.created > moment
 
     def _credit_turns(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
         weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
@@ -120,10 +123,10 @@ class Judge:
         return Verdict(tuple(turns), _describe_ignored(feedback, candidates))
 
     def _credit_turn(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
-        found = None
+        support = None
         if feedback.used is None and feedback.answer:
-            found = find_supported(self.store, turn, feedback.answer)
-        return credit(turn, feedback, found, weight)
+            support = find_supported(self.store, turn, feedback.answer)
+        return credit(turn, feedback, support, weight)
 
 
 def _describe_frozen(logged: Logged) -> str | None:
@@ -132,18 +135,18 @@ def _describe_frozen(logged: Logged) -> str | None:
 
 
 def _select_named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
-    """Those that returned a document which the feedback names; all where none did.
+    """Return the turns that returned a document named in the feedback; all if none did.
 
-    A success elsewhere must not count as a pass for what these turns returned.
+    The use of a document elsewhere must not count as a pass for what these turns returned.
     """
     ids = {*(feedback.used or ()), *(feedback.unused or ())}
     return [logged for logged in candidates if ids & _list_returned(logged.turn)] or candidates
 
 
 def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
-    """The feedback without documents that the turn did not return.
+    """Drop the documents that the turn did not return from the feedback.
 
-    Where it knows none of those that were used, nothing is known of what it did return.
+    If the turn returned none of the used documents, the use of its own documents is not known.
     """
     returned = _list_returned(turn)
     used, unused = (

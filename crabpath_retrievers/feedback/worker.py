@@ -1,4 +1,4 @@
-"""A thread that works when it is woken and ends when nothing is left to do."""
+"""A background thread that starts when there is work and ends when there is none."""
 
 import logging
 import threading
@@ -10,17 +10,17 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """At most one thread at a time; it is started with the first work and after every pause."""
+    """Runs at most one thread at a time, started with the first request and after every pause."""
 
     def __init__(self, work: Callable[[], object], name: str) -> None:
-        """Have ``work`` done by a thread called ``name``; its errors are logged."""
+        """Run ``work`` in a thread called ``name``; its errors are logged."""
         self._work, self._name = work, name
         self._condition = threading.Condition()
         self._requested = False
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Have the work done once more, after what is being done now."""
+        """Request one more run of the work, after the current one."""
         with self._condition:
             self._requested = True
             if self._thread is None:
@@ -28,8 +28,8 @@ class Worker:
                 self._thread.start()
 
     def drain(self) -> None:
-        """Wait until nothing is left to do."""
-        # A host's last reference can end on this very thread, which then closes the memory.
+        """Wait until no work is left."""
+        # The last reference to a memory may be dropped on this thread, which then closes it.
         if threading.current_thread() is self._thread:
             return
         with self._condition:
@@ -40,7 +40,7 @@ class Worker:
         while self._take_request():
             try:
                 self._work()
-            except StoreError as error:  # what waits is tried again when the thread is woken again
+            except StoreError as error:  # the next request tries again
                 _log.warning("%s could not finish: %s", self._name, error)
             except Exception:
                 _log.warning("%s could not finish", self._name, exc_info=True)

@@ -1,1 +1,1 @@
-"""What an outcome changes: pure functions from turn records to change records (design §5)."""
+"""Learning from feedback: recording, credit, and the changes that follow."""

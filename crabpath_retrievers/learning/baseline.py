@@ -1,4 +1,4 @@
-"""What an outcome is compared with: the running mean of earlier ones."""
+"""The baseline: the running mean of outcomes with which each outcome is compared."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,21 @@ _MAX_COUNT = 100
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """b, the mean outcome so far (REINFORCE with a baseline: Williams 1992, §3).
+    """The running mean of outcomes, b.
+
+    The baseline of REINFORCE (Williams 1992, §3; Sutton & Barto 2018, §13.4).
 
     Attributes:
-        mean: Of the outcomes, in [-1, 1]; 0 before the first.
-        count: How many it rests on, at most 100: from then on old outcomes fade, half of their
-            share in 69 turns, so that the mean follows what changes.
+        mean: Mean of the outcomes, in [-1, 1]; 0 before the first.
+        count: Number of outcomes, at most 100. From then on the mean is exponential: the share of
+            an outcome halves every 69 turns.
     """
 
     mean: float = 0.0
     count: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a mean that no outcomes can have.
+        """Validate the mean.
 
         Raises:
             InvalidInputError: It is no number in [-1, 1].
@@ -29,7 +31,7 @@ class Baseline:
         learnable(self.mean, name="the mean outcome")
 
     def with_outcome(self, z: float) -> "Baseline":
-        """The baseline after one more outcome; compare that one with the baseline before it.
+        """Return the baseline after one more outcome; compare that outcome with the one before it.
 
         Args:
             z: Outcome of a turn, in [-1, 1].
@@ -39,20 +41,20 @@ class Baseline:
         """
         count = min(self.count + 1, _MAX_COUNT)
         mean = self.mean + (learnable(z) - self.mean) / count
-        # Rounding may carry a mean of ones a hair beyond one.
+        # Rounding may carry a mean of ones slightly above one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
 
     def without(self, z: float, before: int, since: int) -> "Baseline":
-        """The baseline without one outcome that entered it: the inverse of :meth:`updated`.
+        """Return the baseline without one outcome that entered it: inverse of :meth:`with_outcome`.
 
         Args:
             z: The outcome.
             before: The count before it entered.
-            since: How many have entered since, and stand.
+            since: Number of outcomes that entered after it and still count.
         """
         if self.count <= 1:
             return Baseline()
-        # A plain mean while it rests on fewer than 100; then each further one takes its share.
+        # A plain mean below 100 outcomes; an exponential mean from then on.
         capped = before + 1 + since - _MAX_COUNT
         share = 1 / self.count * (1 - 1 / _MAX_COUNT) ** max(0, min(since, capped))
         mean = (self.mean - share * z) / (1 - share)
@@ -61,13 +63,12 @@ class Baseline:
 
 
 def advantage(z: float, baseline: float) -> float:
-    """Of z over b, but never against the sign of z (design, P6), in [-2, 2].
+    """Return the advantage z - b, clipped to 0 if its sign differs from that of z; in [-2, 2].
 
-    That is z - b, or 0 where it would point the other way.
-
-    A success below the average teaches nothing rather than lowering what it credits, a failure
-    above the average nothing rather than raising what it blames. A document that was returned and
-    not used (z = 0) is no evidence either way: not every answer needs every document.
+    A success below the average changes nothing instead of lowering what it credits, and a failure
+    above the average changes nothing instead of raising what it blames. A document that was
+    returned and not used (z = 0) is no evidence in either direction: not every answer needs every
+    document.
 
     Args:
         z: Credit, in [-1, 1].

@@ -1,4 +1,4 @@
-"""How far each document of a turn is believed to matter, where nobody said what was used."""
+"""Relevance of returned documents in a turn without stated use."""
 
 from crabpath_retrievers.trajectory import Turn
 
@@ -7,15 +7,15 @@ _MIN_PROBABILITY = 1e-9
 
 
 def believed(turn: Turn) -> dict[str, float]:
-    """P(it matters) of each returned document, in (0, 1) by node id.
+    """Calibrate the ranker's probabilities of relevance for one turn, in (0, 1) by node id.
 
-    The ranker's probabilities are calibrated on questions whose words stand in their documents;
-    elsewhere all of them are near 0, in the right order. So their log odds are moved by one number
-    until half of the documents is expected to matter, unless more are (prior correction: King &
-    Zeng 2001, §4.1).
+    The ranker is calibrated on questions whose words occur in their documents; elsewhere all its
+    probabilities are near 0, but in the right order. Their log odds are shifted by one constant
+    until half of the documents are expected to be relevant, unless more are (prior correction: King
+    & Zeng 2001, §4.1).
 
     Args:
-        turn: What was returned, with the ranker's probabilities.
+        turn: The turn with its returned documents and their probabilities.
     """
     from scipy.optimize import brentq
     from scipy.special import expit, logit

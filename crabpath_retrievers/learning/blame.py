@@ -1,7 +1,7 @@
-"""Repeated blame: where a query enters and a document misleads, again and again, advise against it.
+"""Inhibitory edges: advice against a document that misled repeatedly after the same entry node.
 
-The bounded form of the inhibition of documents 000 §2 and 003 §2 (design, P6): it lowers a
-document in the ranking, it never takes it out.
+A bounded form of the inhibition of [CrabPath] (docs/bibliography.md): it lowers a document in the
+ranking and never removes it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,23 +16,23 @@ from crabpath_retrievers.trajectory import Returned, Turn
 DEEPEST = -0.6
 """Lowest weight of an inhibitory edge."""
 
-_INHIBITION_RATE = 0.5  # share of the way to -0.6 or back to 0, per turn
+_INHIBITION_RATE = 0.5  # share of the way to -0.6, or to 0, per turn
 _INHIBITS = EdgeKind.INHIBITS.label
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What blame, or its opposite, changes after one turn.
+    """Changes of inhibitory edges after one turn.
 
     Attributes:
         deltas: Changes of edges of kind ``inhibits``, from an entry node to a document.
-        counted: To add to the blame count of ``(entry, document)``, in [-1, 1]; a count is
+        count_changes: To add to the blame count of ``(entry, document)``, in [-1, 1]; a count is
             never below 0.
         promoted: Pairs that get an inhibitory edge now; its first weight is among the deltas.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    counted: Mapping[Pair, float] = field(default_factory=dict)
+    count_changes: Mapping[Pair, float] = field(default_factory=dict)
     promoted: tuple[Pair, ...] = ()
 
 
@@ -43,19 +43,19 @@ def blame(
     counts: Mapping[Pair, float],
     settings: LearningSettings,
 ) -> Blame:
-    """Count blamed documents against their entry, and inhibit them once it happens repeatedly.
+    """Count blame against documents by their entry node, and inhibit those blamed repeatedly.
 
-    Only documents whose own credit is known: a failed answer does not say which of its documents
-    misled. Each blame moves an inhibitory edge half of the way to -0.6, in proportion to credit
-    and weight. A success of the document by the same entry takes back a blame, or moves the edge
-    half of the way to 0.
+    Only documents with credit of their own count: a failed answer alone does not say which of its
+    documents misled. Each blame moves an existing inhibitory edge half of the way to -0.6, scaled
+    by credit and weight. A success of the document after the same entry reduces the count, or moves
+    the edge half of the way to 0.
 
     Args:
-        turn: How each document was reached.
-        credit: What became of it.
-        existing: Weights of the edges that this namespace has learned, by name.
-        counts: Blame so far, by ``(entry, document)``.
-        settings: ``blame_threshold``, in counts, of which one turn gives at most one.
+        turn: The turn with the paths of its documents.
+        credit: Its credit.
+        existing: Weights of the edges that the namespace has learned, by edge id.
+        counts: Blame counts so far, by ``(entry, document)``.
+        settings: ``blame_threshold``, in counts; one turn adds at most one.
     """
     credited = dict(_list_credited(turn, credit))
     counted = {
@@ -82,28 +82,29 @@ def blame(
 
 
 def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
-    """Blamed and successful documents, by the entry that led to them, with credit times weight."""
+    """Yield blamed and successful documents with their entry node, and credit times weight."""
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
         entry = entry_of(turn, item)
         if entry == item.node:
-            # It stood where the query enters: what stands beside it advises against it.
+            # The document is itself an entry: the best other entry gets the edge.
             entry = _find_other_entry(turn, item.node)
         if value and entry:
             yield (entry, item.node), value
 
 
 def _find_other_entry(turn: Turn, node: str) -> str | None:
-    """The best entry other than this one; None where there is no other."""
+    """Return the best entry other than ``node``; None if there is no other."""
     others = (seed for seed in turn.seeds if seed.node != node)
     best = max(others, key=lambda seed: seed.score, default=None)
     return best.node if best else None
 
 
 def entry_of(turn: Turn, item: Returned) -> str | None:
-    """The node by which a query entered and came to a document; None in a turn without seeds.
+    """Return the node at which the query entered on the way to a document.
 
-    Search found what has no route; it stands beside the best entry.
+    A document without a path was found by search and counts as reached from the best seed. None if
+    the turn has no seeds.
     """
     if item.path:
         return item.path[0].source
@@ -112,9 +113,9 @@ def entry_of(turn: Turn, item: Returned) -> str | None:
 
 
 def towards(weight: float, strength: float) -> float:
-    """Change of an inhibitory weight, half of the way in proportion to strength in [-1, 1].
+    """Compute the change of an inhibitory weight for a strength in [-1, 1].
 
-    Towards -0.6 for a strength below 0, towards 0 above; never past either.
+    Half of the way, scaled by the strength: to -0.6 below 0, to 0 above; never beyond either.
     """
     if strength < 0:
         return min(0.0, _INHIBITION_RATE * -strength * (DEEPEST - weight))

@@ -1,25 +1,25 @@
-"""A change of one learned weight, by the ids that turn records use."""
+"""Changes of learned weights, by the node ids that turn records use."""
 
 from typing import NamedTuple
 
 EdgeName = tuple[str, str, str]
-"""An edge: id of the node that it leaves, id of the one it leads to, label of its kind."""
+"""An edge: ids of source and target, label of the kind."""
 
 Pair = tuple[str, str]
-"""Ids of two nodes between which no edge stands yet."""
+"""Ids of two nodes without an edge."""
 
 ROUNDING = 1e-9
-"""A count of fractions may miss a whole number by this."""
+"""Tolerance for sums of fractional counts."""
 
 
 class LearnedDelta(NamedTuple):
-    """Add ``delta`` to the weight of one edge.
+    """A change of the weight of one edge.
 
     Attributes:
-        source: Id of the node that the edge leaves.
-        target: Id of the node it leads to; None for STOP.
-        kind: Label of its kind, as in records (``EdgeKind.label``).
-        delta: To add to the weight, which stays in [-1, 1].
+        source: Id of the source node.
+        target: Id of the target node; None for STOP.
+        kind: Label of the edge kind, as in records (``EdgeKind.label``).
+        delta: Added to the weight, which stays in [-1, 1].
     """
 
     source: str

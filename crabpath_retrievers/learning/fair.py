@@ -1,7 +1,7 @@
-"""Context-aware decay: what a failure takes from the reward of the documents that it followed.
+"""Failure credit: which of the documents that a chain followed answer for its failure.
 
-Document 004 E. The reward of a document is what exp(-decay) leaves of it; decay adds up, in nats,
-so that it can be taken back.
+The context-aware decay of [CVX RFC-013] (docs/bibliography.md). The reward of a document is
+``exp(-decay)``; decays add up in nats, so that each can be undone.
 """
 
 import math
@@ -28,7 +28,7 @@ class Standing:
 
     Attributes:
         wins: How often it was used in a success.
-        tasks: Types of the tasks that it is for; empty where it does not say.
+        tasks: Types of task that it is meant for; empty if not stated.
     """
 
     wins: float = 0.0
@@ -36,7 +36,9 @@ class Standing:
 
 
 def factor(quality: float) -> float:
-    """What is left of a reward after one failure, in [0.7, 0.95] (document 004 E).
+    """Return the factor that one failure applies to a reward, in [0.7, 0.95].
+
+    ``0.7 + 0.25 · quality``
 
     Args:
         quality: P(success) in the region of the query, in [0, 1].
@@ -45,13 +47,14 @@ def factor(quality: float) -> float:
 
 
 def responsibility(standing: Standing, quality: float, task: str | None) -> float:
-    """How far a followed document answers for a failure, in [0, 1]; 1 in the worst region.
+    """Return how far a followed document answers for a failure, in [0, 1]; 1 in the worst region.
 
-    0 where it is for other tasks. The better the region, the likelier something else was at
-    fault; the more successes, the less one failure says (a Beta posterior moves by 1/(n + s)).
+    0 if the document is meant for other types of task. The better the region, the more likely
+    another cause; the more successes, the less one failure counts (a Beta posterior moves by 1/(n +
+    s)).
 
     Args:
-        standing: Of the document.
+        standing: The document's record.
         quality: P(success) in the region of the query.
         task: Type of the task of the turn.
     """
@@ -62,15 +65,15 @@ def responsibility(standing: Standing, quality: float, task: str | None) -> floa
 
 
 def faults(turn: Turn, credit: Credit) -> dict[str, float]:
-    """P(it misled | the chain failed) of each document that a failure followed, by node id.
+    """Return P(document misled | chain failed) of each followed document, by node id.
 
-    Bayes' rule for a chain that succeeds when all that it followed is relevant, with the ranker's
-    probabilities p: ``(1 - p) / (1 - Π p)``. What was likely right is hardly to blame beside what
-    was not; a document that was followed alone is to blame for sure.
+    Bayes' rule for a chain that succeeds if and only if all documents that it followed are
+    relevant, with the ranker's probabilities p: ``(1 - p) / (1 - Π p)``. A document followed alone
+    has 1.
 
     Args:
-        turn: What was returned.
-        credit: What became of it.
+        turn: The turn with its returned documents.
+        credit: Its credit.
     """
     relevance = {
         item.node: min(_MAX_RELEVANCE, item.probability)
@@ -82,15 +85,15 @@ def faults(turn: Turn, credit: Credit) -> dict[str, float]:
 
 
 def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
-    """P(it is relevant | the chain is said to have failed) of what it followed, by node id.
+    """Return P(document relevant | a failure was reported) of each followed document, by node id.
 
-    By Bayes' rule as in :func:`faults`, but a fifth of what is told is wrong, and that a chain
-    followed a document speaks for it. The more likely all of them were right, the likelier it is
-    that something else went wrong: a failure says little against two documents that are sure.
+    Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to
+    be none, and being followed raises the odds of relevance by a factor of 100. The more likely all
+    of them were relevant, the more likely the failure had another cause.
 
     Args:
-        turn: What was returned.
-        credit: What became of it.
+        turn: The turn with its returned documents.
+        credit: Its credit.
     """
     relevance = {
         item.node: _FOLLOWED_ODDS * p / (1.0 + (_FOLLOWED_ODDS - 1.0) * p)
@@ -113,19 +116,19 @@ def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
 def hindsight(
     turn: Turn, credit: Credit, fair: Credit, before: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float]:
-    """What a failure says of its documents, for its own question, in [-1, 1] by node id.
+    """Return the credit of a failed turn's documents for its own question, in [-1, 1] by node id.
 
-    It speaks for several that it followed as far as they were right: most failures lack another
-    one. What was followed alone answers for it. Of what successes of the question did without, it
-    says nothing. What was not followed makes room for others as far as what was followed was
-    right: beside a document that misled, it is the next to try. Where nothing was followed, nothing
-    finer is known than the outcome says.
+    If the chain followed several documents, each gets positive credit as far as it was likely
+    relevant, since most failures lack a further document. A document followed alone gets its share
+    of the blame. Documents without which the question succeeded before get 0. Documents that were
+    not followed get negative credit, the mean of the positive one, so that other documents take
+    their place. Without a followed document the result is empty.
 
     Args:
-        turn: What was returned.
-        credit: What became of it.
-        fair: The same, each blame as far as its document answers for the failure.
-        before: What the question says of documents, by node id, where it succeeded before.
+        turn: The turn with its returned documents.
+        credit: Its credit.
+        fair: The same, with the blame shared out.
+        before: Credit that earlier successes of the question gave, by node id.
     """
     relevance = likely_right(turn, credit)
     if not relevance:
@@ -145,7 +148,7 @@ def hindsight(
 def shared_out(
     credit: Credit, standings: Mapping[str, Standing], quality: float, turn: Turn
 ) -> Credit:
-    """The credit of a failed turn, each blame as far as its document answers for the failure."""
+    """Return the credit of a failed turn with the blame shared out by responsibility."""
     if credit.outcome >= 0:
         return credit
     fault_by_node = faults(turn, credit)
@@ -161,15 +164,15 @@ def shared_out(
 
 
 def decays(turn: Turn, fair: Credit, settings: LearningSettings) -> dict[str, float]:
-    """What a failure takes from rewards, in nats by node id; nothing after a success.
+    """Return the reward decay after a failure, in nats by node id; empty after a success.
 
-    ``context``: from documents that were followed, as far as they answer for it. ``blind``: 15 %
-    from every document returned, whatever it did (document 004 E7c).
+    ``context``: documents that were followed decay by their share of the blame. ``blind``: every
+    returned document decays by 15 %, the unconditional rule with which [CVX RFC-013] compares.
 
     Args:
-        turn: What was returned.
-        fair: What became of it, with its blame shared out.
-        settings: The rule.
+        turn: The turn with its returned documents.
+        fair: Its credit, with the blame shared out.
+        settings: The rule, ``reward_decay``.
     """
     if fair.outcome >= 0 or settings.reward_decay == "none":
         return {}

@@ -1,26 +1,26 @@
-"""How far one user may speak against what others have said about the same question.
+"""A bound on how far one user can contradict other users about the same question.
 
-Where several teach one namespace, nobody alone turns round what another one has taught: what a user
-says against it, or beside it, weighs at most a share of that, however often they say it. With a
-share above a half two users outweigh one.
+In a namespace that several users teach, nobody alone reverses what another one has taught: credit
+that contradicts others, or competes with it, adds up to at most a share of theirs, however often it
+is given. With a share above one half two users outweigh one.
 """
 
 from collections.abc import Mapping
 
 Voices = Mapping[str, Mapping[str, float]]
-"""What users have said about a question: credit by node id, by user."""
+"""Credit for a question: by user, then by node id."""
 
 
 def allowed_share(
     credit_stated: Mapping[str, float], user: str, voices: Voices, share: float
 ) -> float:
-    """How much of what a user says of a question counts, in [0, 1].
+    """Return the share of a user's credit for a question that counts, in [0, 1].
 
     Args:
-        said: Credit by node id, as it would count in full; below 0 against a document.
-        user: Who says so.
-        voices: What was said before.
-        share: How much all that one user says against others may weigh, relative to these.
+        credit_stated: The user's credit by node id, if counted in full; below 0 against a document.
+        user: The user.
+        voices: Credit that users gave before.
+        share: Upper bound on a user's contradicting credit, relative to the credit of others.
     """
     others_credit = _sum_support(voices, user)
     if not others_credit:
@@ -37,7 +37,7 @@ def allowed_share(
 
 
 def _sum_support(voices: Voices, user: str) -> dict[str, float]:
-    """What others speak for, and how strongly."""
+    """Sum the positive credit of other users, by node id."""
     credit_by_node: dict[str, float] = {}
     for name, credit_stated in voices.items():
         for node, credit in credit_stated.items() if name != user else ():

@@ -1,4 +1,4 @@
-"""Hebbian co-use: documents that an answer needs together point at each other."""
+"""Hebbian co-use (Hebb 1949): documents that an answer uses together get edges to each other."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,22 +9,23 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
 from crabpath_retrievers.outcome import Credit
 
-_MAX_DOCUMENTS = 8  # 28 pairs a turn: a document that is always there must not become a hub at once
+_MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once
 _CO_USED = EdgeKind.CO_USED.label
 
 
 @dataclass(frozen=True, slots=True)
 class CoUse:
-    """What joint use in one turn changes.
+    """Changes of co-use edges and counts after one turn.
 
     Attributes:
         deltas: Changes of edges of kind ``co_used``, in both directions.
-        counted: To add to the count of each proto-edge, by ``(a, b)`` with a < b; in (0, 1].
-        promoted: Proto-edges that become edges now; their first weight is among the deltas.
+        count_changes: To add to the count of each pair without an edge, by ``(a, b)`` with a < b;
+            in (0, 1].
+        promoted: Pairs that get edges now; their first weight is among the deltas.
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    counted: Mapping[Pair, float] = field(default_factory=dict)
+    count_changes: Mapping[Pair, float] = field(default_factory=dict)
     promoted: tuple[Pair, ...] = ()
 
 
@@ -37,29 +38,29 @@ def co_use(
     habitual: float,
     share: float = 1.0,
 ) -> CoUse:
-    """Strengthen edges between documents used together, or count towards them.
+    """Strengthen edges between documents used together, or count towards new edges.
 
-    Documents 000 §3.3 and §4.2, but never after a failure (design §8): an edge moves by
-    ``h (1 - w)``. A pair without an edge is counted; with ``promotion_threshold`` counts, of which
-    one turn gives at most one, it becomes an edge. That edge starts one Hebbian step above the
-    habitual bar, ``bar + h (1 - bar)``: a walk sees it at once, and it fades below the bar when
-    it is never used again.
+    The Hebbian rule of [CrabPath] (docs/bibliography.md), but never after a failure: an edge moves
+    by ``h (1 - w)``. A pair without an edge is counted; at ``promotion_threshold`` counts, of which
+    one turn adds at most one, it gets an edge. The edge starts one Hebbian step above the habitual
+    threshold, ``threshold + h (1 - threshold)``: a walk considers it at once, and it decays below
+    the threshold if it is not used again.
 
     Args:
-        credit: What became of the turn; its weight scales steps and counts.
-        existing: Weights of the edges that this namespace has learned, by name; what only
-            another one has learned is no edge yet.
+        credit: Credit of the turn; its weight scales steps and counts.
+        existing: Weights of the edges that the namespace has learned, by edge id; edges of other
+            namespaces do not count.
         protos: Counts by ``(a, b)`` with a < b.
-        settings: h and the threshold.
+        settings: h and the promotion threshold.
         habitual: Weight from which a walk considers an edge (``TierSettings.habitual``).
-        share: Of a count that one turn gives, in (0, 1]; less where it was not said what was used.
+        share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
     if credit.outcome < 0 or not credit.weight:
         return CoUse()
     pairs = list(combinations(sorted(_select_best(credit)), 2))
-    existing_edges = [edge for pair in pairs for edge in _both_directions(pair) if edge in existing]
+    existing_edges = [edge for pair in pairs for edge in _list_directions(pair) if edge in existing]
     counted = [
-        pair for pair in pairs if any(edge not in existing for edge in _both_directions(pair))
+        pair for pair in pairs if any(edge not in existing for edge in _list_directions(pair))
     ]
     count = share * credit.weight
     promoted = [
@@ -67,7 +68,7 @@ def co_use(
         for pair in counted
         if protos.get(pair, 0.0) + count >= settings.promotion_threshold - ROUNDING
     ]
-    new = [edge for pair in promoted for edge in _both_directions(pair) if edge not in existing]
+    new = [edge for pair in promoted for edge in _list_directions(pair) if edge not in existing]
     rate = settings.hebbian_rate
     first = habitual + rate * (1 - habitual)
     strengthened = [
@@ -78,10 +79,10 @@ def co_use(
 
 
 def _select_best(credit: Credit) -> Sequence[str]:
-    """The documents used, at most 8, best credited first."""
+    """Return the documents used, at most 8, in the order of their credit."""
     return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
 
 
-def _both_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
+def _list_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
     a, b = pair
     return (a, b, _CO_USED), (b, a, _CO_USED)

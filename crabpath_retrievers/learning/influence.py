@@ -1,8 +1,7 @@
-"""Influence between entities over time: whether the use of one announces that of another (004 B).
+"""Granger causality between documents: whether the use of one predicts the use of another.
 
-Granger (1969): a series helps to predict another one beyond what that one's own past does. It is
-no proof of a cause. The false discovery rate over all pairs is controlled (Benjamini & Hochberg
-1995).
+Granger (1969): a series helps to predict another one beyond that one's own past. It does not prove
+a cause. The false discovery rate over all pairs is controlled (Benjamini & Hochberg 1995).
 """
 
 import math
@@ -17,23 +16,23 @@ from numpy.typing import NDArray
 from crabpath_retrievers.errors import MissingExtraError
 
 MOST_ENTITIES = 20
-"""Entities that are compared, the most used ones: 380 pairs."""
+"""Number of entities compared, the most used ones: 380 pairs."""
 
-_MIN_ACTIVE_WINDOWS = 5  # windows in which something happened, lest single events decide
-_WINDOWS_PER_TERM = 10  # windows for every coefficient that is fitted
+_MIN_ACTIVE_WINDOWS = 5  # windows with a use; fewer would let single events decide
+_WINDOWS_PER_TERM = 10  # windows per fitted coefficient
 _EPSILON = 1e-12
 
 Series = NDArray[np.float64]
 
 
 class Influence(NamedTuple):
-    """One entity that announces another one.
+    """An entity whose use predicts that of another.
 
     Attributes:
         source, target: The entities.
         weight: Partial correlation of the target with the past of the source, given its own past,
-            in [-1, 1]; its sign is that of the sum of the lagged coefficients.
-        q: Smallest false discovery rate at which the pair is found.
+            in [-1, 1]; the sign is that of the sum of the lagged coefficients.
+        q: Smallest false discovery rate at which the pair is significant.
     """
 
     source: str
@@ -43,11 +42,12 @@ class Influence(NamedTuple):
 
 
 def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, Series]:
-    """What each of the most used entities earned in every window of turns.
+    """Sum the values of each of the most used entities per window of turns.
 
     Args:
-        uses: As ``(turn number, entity, value)``: above 0 used in a success, below 0 blamed.
-        window: Turns in a window, at least 1.
+        uses: As ``(turn number, entity, value)``; values above 0 for use in a success, below 0 for
+            blame.
+        window: Turns per window, at least 1.
 
     Returns:
         Series by entity, all of shape ``[windows]``; windows without use have 0.
@@ -70,14 +70,14 @@ def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, 
 def influences(
     series: Mapping[str, Series], *, lags: int = 1, level: float = 0.05
 ) -> list[Influence]:
-    """The pairs in which the past of one entity predicts the other, strongest first.
+    """Find the pairs in which the past of one entity predicts the other, strongest first.
 
-    Series that are constant, in which something happened in fewer than five windows, or that are
-    too short for the number of lags are passed over, before anything is tested.
+    Series that are constant, active in fewer than five windows, or too short for the number of lags
+    are left out before testing.
 
     Args:
-        series: By entity, all of one length.
-        lags: Windows that are looked back, at least 1.
+        series: Series by entity, all of one length.
+        lags: Number of past windows, at least 1.
         level: False discovery rate over all pairs, in (0, 1).
 
     Raises:
@@ -110,14 +110,14 @@ def _is_testable(values: Series, lags: int) -> bool:
 
 
 def _are_identical(a: Series, b: Series) -> bool:
-    """Whether two series move as one: then neither adds to the other."""
+    """Whether two series are perfectly correlated: then neither adds to the other."""
     return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EPSILON
 
 
 def _test_pair(source: Series, target: Series, lags: int) -> tuple[float, float]:
-    """The p of the F test that the past of ``source`` adds nothing, and the signed strength.
+    """Return the p of the F test that the past of ``source`` adds nothing, and the signed strength.
 
-    As ``ssr_ftest`` of ``grangercausalitytests``, which refuses what is predicted perfectly.
+    Like ``ssr_ftest`` of ``grangercausalitytests``, which fails on a perfect prediction.
     """
     from statsmodels.regression.linear_model import OLS
     from statsmodels.tsa.tsatools import lagmat
@@ -125,7 +125,7 @@ def _test_pair(source: Series, target: Series, lags: int) -> tuple[float, float]
     own_past, source_past = (lagmat(values, lags, trim="both") for values in (target, source))
     past = np.column_stack([np.ones(len(own_past)), own_past])
     with warnings.catch_warnings():
-        # Where one series is the other one's past the rank tells how many terms were added.
+        # If one series is the lagged other one, statsmodels warns of the reduced rank.
         warnings.simplefilter("ignore")
         restricted = OLS(target[lags:], past).fit()
         full = OLS(target[lags:], np.column_stack([past, source_past])).fit()

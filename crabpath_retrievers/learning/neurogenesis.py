@@ -1,4 +1,7 @@
-"""Neurogenesis: the answer to a novel question becomes a note on probation (document 001 §2.7)."""
+"""Neurogenesis: the answer to a novel question becomes a note on probation.
+
+After the auto-generated nodes of [CrabPath] (docs/bibliography.md).
+"""
 
 import hashlib
 
@@ -15,9 +18,9 @@ _MIN_SEED_WEIGHT, _SEED_WEIGHT_RANGE = 0.1, 0.1  # an edge from a seed weighs 0.
 
 
 def auto_id(namespace: str, query: str) -> str:
-    """``auto:`` and twelve digits of the normalised question's SHA-1, as document 001 has it.
+    """Return ``auto:`` and the first 12 hexadecimal digits of the normalised question's SHA-1.
 
-    Other namespaces than ``default`` mix in their name: ids are unique in the whole store.
+    Namespaces other than ``default`` add their name: ids are unique in the whole store.
     """
     key = name_key(query)
     identity = key if namespace == DEFAULT_NAMESPACE else f"{namespace}\n{key}"
@@ -25,11 +28,11 @@ def auto_id(namespace: str, query: str) -> str:
 
 
 def closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
-    """Which gate keeps a question from becoming a note; None when all are open.
+    """Return the gate that keeps a question from becoming a note; None if all are open.
 
-    ``novelty``: something like it is known (cosine of the best hit from 0.58), or nothing is near
-    it at all (up to 0.28), so that it belongs elsewhere. ``short``, ``symbols``, ``blocked``: see
-    :class:`~crabpath_retrievers.config.NoteSettings`.
+    ``novelty``: a similar text exists (cosine of the best hit at least 0.58), or nothing is close
+    at all (at most 0.28), so that the question is off topic. ``short``, ``symbols``, ``blocked``:
+    see :class:`~crabpath_retrievers.config.NoteSettings`.
     """
     if not turn.novelty.get("novel"):
         return "novelty"
@@ -50,17 +53,17 @@ def auto_note(
     settings: NoteSettings,
     feedback: str | None = None,
 ) -> KeepNote | None:
-    """The note that a successful answer to a novel question becomes; None where a gate is closed.
+    """Build the note for a successful answer to a novel question; None if a gate is closed.
 
-    The best seeds of the turn point at it, weakly. It stands at the vector of its question.
+    The best seeds of the turn get weak edges to it. It has the vector of its question.
 
     Args:
-        turn: What was asked, and how novel that was.
-        answer: What the chain answered; nothing follows from an empty one.
+        turn: The turn with its query and novelty.
+        answer: The chain's answer; an empty one makes no note.
         vector: Unit query vector, shape ``[d]``.
-        nearest: Cosine of the nearest note that there is; -1 without any.
+        nearest: Cosine of the nearest existing note; -1 without any.
         settings: The gates.
-        feedback: Id of the feedback that says so.
+        feedback: Id of the feedback with the answer.
     """
     stripped = answer.strip()
     if not stripped or nearest >= settings.same or closed_gate(turn, settings):

@@ -1,4 +1,7 @@
-"""Notes as change records: teachings, corrections and directives (document 003)."""
+"""Notes as change records: teachings, corrections and directives.
+
+After the teaching of [CrabPath] (docs/bibliography.md).
+"""
 
 import hashlib
 import json
@@ -12,17 +15,17 @@ from crabpath_retrievers.learning.blame import DEEPEST, entry_of, towards
 from crabpath_retrievers.trajectory import Turn
 
 LONGEST = 20_000
-"""Most characters of a note, which is returned as a whole."""
+"""Longest text of a note, in characters; notes are returned whole."""
 
 RELATED = 0.6
-"""Weight of an edge from a note to what it relates to: that of a mention."""
+"""Weight of an edge from a note to a related node: that of a mention."""
 
 _TAUGHT, _INHIBITS = EdgeKind.TAUGHT, EdgeKind.INHIBITS
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a note answers, with its unit vector, shape ``[d]``; and the turn that asked, if any."""
+    """The question that a note answers: text, unit vector of shape ``[d]``, and turn id if any."""
 
     query: str
     vector: Vector | None = None
@@ -31,15 +34,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What somebody taught.
+    """Content of a note.
 
     Attributes:
-        text: The note itself, of 1 to 20,000 characters.
-        title: Its title, or nothing.
-        related: Ids of nodes to which it leads.
-        wrong: Ids of nodes against which it advises.
+        text: The text, 1 to 20,000 characters.
+        title: Its title; may be empty.
+        related: Ids of nodes to which it gets an edge.
+        wrong: Ids of nodes to which it gets an inhibitory edge.
         id: Its id; None derives one from namespace and text.
-        metadata: Plain values that come back with it.
+        metadata: Plain values returned with it.
     """
 
     text: str
@@ -51,23 +54,23 @@ class Said:
 
 
 def note_id(kind: NoteKind, namespace: str, text: str) -> str:
-    """The id of a note that was given none: the same text in one namespace is the same note."""
+    """Return the id of a note without one: the same text in one namespace is the same note."""
     return f"{kind}:{_hash_texts(namespace, text)[:24]}"
 
 
-def note_digest(kind: NoteKind, said: Said, authority: Authority, query: str | None) -> str:
-    """Fingerprint of all that a note says; equal ones mean "nothing changed"."""
-    targets = (*said.related, "", *said.wrong)
-    metadata = ("", json.dumps(said.metadata, sort_keys=True)) if said.metadata else ()
+def note_digest(kind: NoteKind, content: Said, authority: Authority, query: str | None) -> str:
+    """Return a fingerprint of a note's content; an equal one means that nothing changed."""
+    targets = (*content.related, "", *content.wrong)
+    metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
     return _hash_texts(
-        kind, said.text, said.title, authority.name, query or "", *targets, *metadata
+        kind, content.text, content.title, authority.name, query or "", *targets, *metadata
     )
 
 
 def note(
     namespace: str,
     kind: NoteKind,
-    said: Said,
+    content: Said,
     vector: Vector,
     *,
     authority: Authority = Authority.OVERLAY,
@@ -75,38 +78,38 @@ def note(
     beside: Iterable[NoteEdge] = (),
     feedback: str | None = None,
 ) -> KeepNote:
-    """The change that keeps a note.
+    """Build the change that stores a note.
 
     Args:
-        namespace: Whose note it is.
-        kind: Where it comes from.
-        said: What it says.
+        namespace: The namespace of the note.
+        kind: Origin of the note.
+        content: Its content.
         vector: Its unit vector, shape ``[d]``.
-        authority: How far it is above learning.
-        asked: What it answers; similar queries then recall it.
-        beside: Further edges, such as those of :func:`against`.
+        authority: Its authority, from learned to fixed.
+        asked: The question that it answers; similar queries recall it.
+        beside: Further edges, such as those of :func:`build_inhibitions`.
         feedback: Id of the feedback that it comes from.
     """
     query = None if asked is None else asked.query
     node = Node(
-        id=said.id or note_id(kind, namespace, said.text),
+        id=content.id or note_id(kind, namespace, content.text),
         document="",
         source="",
-        content=said.text,
-        title=said.title,
+        content=content.text,
+        title=content.title,
         metadata={
-            **said.metadata,
+            **content.metadata,
             "note": kind,
-            **({"title": said.title} if said.title else {}),
+            **({"title": content.title} if content.title else {}),
         },
-        digest=note_digest(kind, said, authority, query),
+        digest=note_digest(kind, content, authority, query),
         vector=vector,
     )
     related_edges = [
-        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(said.related)
+        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(content.related)
     ]
     inhibitory_edges = [
-        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(said.wrong)
+        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(content.wrong)
     ]
     return KeepNote(
         namespace,
@@ -122,17 +125,19 @@ def note(
 
 
 def entries_of(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
-    """The node by which a turn came to each of these documents, where it is another one."""
+    """Return the entry node of each document of a turn, unless it is the document itself."""
     entry_by_node = {item.node: entry_of(turn, item) for item in turn.returned}
     return {node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node}
 
 
 def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]) -> list[NoteEdge]:
-    """Inhibition of corrected documents where queries came to them: half of the way to -0.6.
+    """Build inhibitory edges to corrected documents from their entry nodes.
+
+    Each weight moves half of the way to -0.6.
 
     Args:
-        entries: Entry node by document, see :func:`entries_of`.
-        weights: Weights of the inhibitory edges that stand, by ``(entry, document)``.
+        entries: Entry node by document, see :func:`find_entries`.
+        weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
     """
     return [
         NoteEdge(entry, node, _INHIBITS, towards(weights.get((entry, node), 0.0), -1.0))

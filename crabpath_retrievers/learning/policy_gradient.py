@@ -2,22 +2,23 @@
 
 ΔW = η Σ_ℓ γ^ℓ (z_ℓ - b) ∇ log π(a_ℓ | s_ℓ),   ∇ log π(a | i) = (e_a - π_i)/τ
 
-(documents 000 §3.1-3.2 and 003 §3, after Gu 2016; Williams 1992). Four readings of it:
+REINFORCE with a baseline (Williams 1992; Sutton & Barto 2018, §13.4) over whole paths (Gu 2016),
+as in [CrabPath] (docs/bibliography.md), with four specifications:
 
-- Several pointers may be followed from one node: draws without replacement until STOP
+- Several edges may be followed from one node: draws without replacement until STOP
   (Plackett-Luce). Each is one action ℓ with its own z. No answer depends on the order of these
-  draws, so each is compared with what was left after all of them, and followed pointers are no
-  competitors of each other. For one pointer, and then STOP, that is the gradient of the logged
-  probability. In the order of the draws, a second pointer drawn from (.50, .49, STOP .01) would
-  fall by .47/τ in a success, which P6 of the design forbids.
-- A pointer to a node that another one led to, and that was credited or blamed there, is no
-  competitor either: what an outcome says about a document is not turned round at its neighbours.
-- ℓ counts from the document that is credited, back to its seed: the decision that led to it has
-  γ^0. The papers write γ^ℓ from the start of the route; their results have γ = 1.
-- A reflex is no decision and has no gradient. What a chat model chose is a demonstration: its own
-  probability is unknown, so the policy takes a step towards it, or away from it, by the gradient of
-  its own logged probability, without a correction for who drew (advantage-weighted imitation:
-  Peng et al. 2019, with unit weights).
+  draws, so each is compared with the actions left after all of them, and followed edges do not
+  compete with each other. For one edge, and then STOP, that is the gradient of the logged
+  probability. In the order of the draws, a second edge drawn from (.50, .49, STOP .01) would fall
+  by .47/τ in a success, although no success may lower what it credits.
+- An edge to a node that another edge led to, and that was credited or blamed there, does not
+  compete either: the credit of a document is not reversed at its neighbours.
+- ℓ counts from the credited document back to its seed: the decision that led to it has γ^0.
+  [CrabPath] writes γ^ℓ from the start of the path; its results have γ = 1.
+- A reflex is no decision and has no gradient. A choice of a chat model is a demonstration: its
+  probability under the model is unknown, so the policy takes a step towards it, or away from it,
+  by the gradient of its own logged probability, without importance weights (advantage-weighted
+  imitation: Peng et al. 2019, with unit weights).
 """
 
 from collections import defaultdict
@@ -25,7 +26,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind, Tier
@@ -33,15 +33,14 @@ from crabpath_retrievers.learning.baseline import advantage
 from crabpath_retrievers.learning.delta import LearnedDelta
 from crabpath_retrievers.learning.routes import known_credit, merits
 from crabpath_retrievers.outcome import Credit, learnable
+from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Step, Turn
 
-Floats = NDArray[np.float64]
-
-_MAX_STEP = 2.0  # from one end of the range of weights to the other
+_MAX_STEP = 2.0  # width of the range of weights
 
 
 class _Action(NamedTuple):
-    """A pointer, or STOP without a target, with its score r + w."""
+    """An edge, or STOP without a target, with its score r + w."""
 
     target: str | None
     kind: str
@@ -49,7 +48,7 @@ class _Action(NamedTuple):
 
 
 class _Draw(NamedTuple):
-    """An action drawn at a node, what else was left, and its gain γ^ℓ (z_ℓ - b)."""
+    """An action drawn at a node, the other actions left, and its gain γ^ℓ (z_ℓ - b)."""
 
     node: str
     drawn: _Action
@@ -61,15 +60,15 @@ class _Draw(NamedTuple):
 def policy_gradient(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, *, stop: float
 ) -> list[LearnedDelta]:
-    """Changes of the weights that decided in one turn.
+    """Compute the changes of the weights that decided in one turn.
 
-    A positive credit never lowers a pointer that led to it, a negative one never raises it, and
-    decisions that led to no document of known credit are left alone. The changes at every node
-    sum to 0 (not under the heuristic rule). Weights are those that decided, after damping.
+    A positive credit never lowers an edge that led to it, a negative one never raises it, and
+    decisions that led to no document of known credit are left alone. The changes at every node sum
+    to 0 (not under the heuristic rule). Weights are those that decided, after damping.
 
     Args:
-        turn: What was decided.
-        credit: What became of it; its weight scales every change.
+        turn: The turn with its decisions.
+        credit: Its credit; its weight scales every change.
         baseline: b, in [-1, 1].
         settings: η, γ and the rule.
         stop: Score of STOP before anything was learned (``PolicySettings.stop``).
@@ -95,19 +94,20 @@ def policy_gradient(
 
 
 def score_function(scores: Sequence[float], temperature: float) -> Floats:
-    """τ ∇ log π of the first action: e_a - π, shape ``[n]``, in [-1, 1], sums to 0.
+    """Return τ ∇ log π of the first action: e_a - π, shape ``[n]``, in [-1, 1], summing to 0.
 
-    Document 003 §3. It vanishes as π(a) approaches 1.
+    The score function of a softmax policy (Sutton & Barto 2018, §13.3). It vanishes as π(a)
+    approaches 1.
 
     Args:
         scores: r + w of every action left, shape ``[n]``, the drawn one first.
         temperature: τ > 0.
     """
     values = np.asarray(scores, dtype=np.float64)
-    with np.errstate(over="ignore"):  # a score infinitely far behind has no probability
+    with np.errstate(over="ignore"):  # a score that underflows has probability 0
         mass = np.exp((values - values.max()) / temperature)
     score: Floats = -mass / mass.sum()
-    score[0] = -score[1:].sum()  # 1 - π loses its digits as π approaches 1
+    score[0] = -score[1:].sum()  # 1 - π is inexact as π approaches 1
     return score
 
 
@@ -119,7 +119,7 @@ def _apply_gradient(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]
 
 
 def _apply_heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]]:
-    """The rule that document 003 §3 corrects: all of η (z - b) on the chosen pointer alone."""
+    """The rule without the gradient: η (z - b) on the chosen edge alone, for ablations."""
     if draw.drawn.target is not None:
         yield draw.drawn, rate * draw.gain
 
@@ -127,7 +127,7 @@ def _apply_heuristic(draw: _Draw, rate: float) -> Iterator[tuple[_Action, float]
 def _list_draws(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, stop: float
 ) -> Iterator[_Draw]:
-    """What was drawn, as far as something is known about it."""
+    """Yield the draws of a turn of which the credit is known."""
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = known_credit(turn, credit)
@@ -139,12 +139,12 @@ def _list_draws(
     known_nodes = {node for node, value in known.items() if value}
     known_nodes |= {target for (_, target), merit in credit_by_move.items() if merit.credit}
     for step in steps:
-        # A node that is entered twice decides twice; the first time made the route.
+        # A node visited twice decides twice; the path comes from the first visit.
         gain_by_target = {target: gains.pop((step.node, target), 0.0) for target in step.chosen}
-        yield from _draws_at_step(step, gain_by_target, known_nodes, stop)
+        yield from _list_step_draws(step, gain_by_target, known_nodes, stop)
 
 
-def _draws_at_step(
+def _list_step_draws(
     step: Step, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
 ) -> Iterator[_Draw]:
     actions = _list_actions(step)
@@ -155,16 +155,16 @@ def _draws_at_step(
         if gain and target in actions:
             yield _Draw(step.node, actions[target], (*rivals, stop_action), gain, step.temperature)
     best = max(gain_by_target.values(), default=0.0)
-    # STOP led to no document for which it could be blamed; in a success it was part of the choice.
+    # STOP leads to no document, so it cannot be blamed; in a success it shares the credit.
     if step.stopped and best > 0:
         yield _Draw(step.node, stop_action, rivals, best, step.temperature)
 
 
 def _list_actions(step: Step) -> Mapping[str, _Action]:
-    """The pointers that were open to decision, by target."""
+    """Return the edges that were open to decision, by target."""
     return {
         c.target: _Action(c.target, c.kind, c.relevance + c.weight)
         for c in step.candidates
-        # A habitual pointer without probability led where the walk could not go any more.
+        # A habitual edge without probability led to a node that was closed to the walk.
         if c.tier == Tier.HABITUAL.value and (c.probability > 0 or c.target in step.chosen)
     }

@@ -1,4 +1,4 @@
-"""How an observation moves a signed edge: a share of the way towards its bound."""
+"""Observations of a signed edge: each moves its weight a share of the way to a bound."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,9 +12,9 @@ class Pull(NamedTuple):
 
     Attributes:
         source, target: Ids of the nodes.
-        kind: Of the edge.
-        strength: How much it counts, in [0, 1].
-        bound: What the weight moves towards, in [-1, 1].
+        kind: Kind of the edge.
+        strength: Its strength, in [0, 1].
+        bound: The value that the weight moves towards, in [-1, 1].
     """
 
     source: str
@@ -25,21 +25,21 @@ class Pull(NamedTuple):
 
 
 def signed(source: str, target: str, kind: EdgeKind, value: float) -> Pull:
-    """An observation with its sign: towards 1 after a success, towards -1 after a failure."""
+    """Build a signed observation: towards 1 after a success, towards -1 after a failure."""
     return Pull(source, target, kind, min(1.0, abs(value)), 1.0 if value > 0 else -1.0)
 
 
 def moved(
     pulls: Iterable[Pull], existing: Mapping[EdgeName, float], rate: float
 ) -> list[LearnedDelta]:
-    """``h · strength · (bound − w)`` for each, one after the other, as Hebbian edges move.
+    """Return the changes ``h · strength · (bound − w)``, applied one after the other.
 
-    An edge that is new starts from 0. None moves away from the sign of its bound, also where
-    somebody has set a weight beyond it.
+    The Hebbian step with a sign. A new edge starts
+    from 0. No weight moves away from the sign of its bound, even if a user has set it beyond.
 
     Args:
-        pulls: What was observed.
-        existing: Weights that the namespace has learned, by name.
+        pulls: The observations.
+        existing: Weights that the namespace has learned, by edge id.
         rate: h, in (0, 1].
     """
     current: dict[EdgeName, float] = {}

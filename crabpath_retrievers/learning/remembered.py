@@ -1,4 +1,4 @@
-"""What is remembered of a turn: which of its documents to bring, or to leave out, next time."""
+"""Episode credit: the credit that a turn gives its documents for the same question later."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from crabpath_retrievers.learning.believed import believed
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
-_FAILURE_WEIGHT = 0.5  # a bare failure may be none, or have another cause
+_FAILURE_WEIGHT = 0.5  # a failure without stated use may be none, or have another cause
 
 
 def remembered(
@@ -19,21 +19,21 @@ def remembered(
     before: Mapping[str, float] = MappingProxyType({}),
     all_experience: bool = False,
 ) -> dict[str, float]:
-    """Credit in [-1, 1], by node id, with which a turn speaks when its question comes again.
+    """Return the credit in [-1, 1], by node id, that an episode stores for its question.
 
-    Above 0 for what was used in a success. Below 0 for what was blamed, or returned and not used:
-    that is held against a document for this question only, and not where it was only inferred.
-    Where nothing finer than the outcome is known, a success speaks for each returned document as
-    far as the ranker believed in it, a failure against it as far as it did not: the expectation
-    step of a mixture over which of the documents mattered (Dempster, Laird & Rubin 1977, §3).
+    Positive for documents used in a success. Negative for documents that were blamed, or returned
+    and not used: for this question only, and not if that was only inferred. If only the outcome is
+    known, a success credits each returned document by its calibrated relevance, and a failure
+    blames each by the complement: the expectation step of a mixture over which documents were
+    relevant (Dempster, Laird & Rubin 1977, §3).
 
     Args:
-        turn: What was returned, with the ranker's probabilities.
-        credit: What became of it; its weight scales everything.
-        before: What the question said of documents before, by node id.
-        followed: What it says of documents that it followed, where that is not their credit.
-        all_experience: Whether a failure speaks for what it followed as a success does, which is
-            what document 004 E warns of.
+        turn: The turn with its returned documents and their probabilities.
+        credit: Its credit; its weight scales everything.
+        followed: Credit of followed documents that replaces theirs.
+        before: Credit that the question stored before, by node id.
+        all_experience: Whether failures are stored like successes: the ablation against which [CVX
+            RFC-013] argues (docs/bibliography.md).
     """
     if not credit.outcome:
         return {}
@@ -59,7 +59,7 @@ def remembered(
 
 
 def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
-    """What a bare success says: all that was needed is among what was returned."""
+    """Return the credit after a success: all needed documents are among those returned."""
     returned = {
         node: credit.outcome * (p - min(0.0, before.get(node, 0.0)))
         for node, p in believed(turn).items()
@@ -72,7 +72,7 @@ def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> 
 
 
 def _credit_failure(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
-    """What a bare failure says: something that was needed is not among what was returned."""
+    """Return the credit after a failure: a needed document is not among those returned."""
     blamed = {
         node: _FAILURE_WEIGHT * credit.outcome * (1.0 - p) for node, p in believed(turn).items()
     }

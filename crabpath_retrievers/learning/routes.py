@@ -1,4 +1,4 @@
-"""Which decisions led to which documents, and what became of those."""
+"""Credit of decisions: which followed edges led to which documents, with what credit."""
 
 from collections.abc import Container, Iterator
 from typing import NamedTuple
@@ -7,15 +7,15 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 Move = tuple[str, str]
-"""Following a pointer: id of the node that it leaves, id of the node that it leads to."""
+"""A followed edge: ids of source and target."""
 
 
 class Merit(NamedTuple):
-    """What became of one move.
+    """Credit of one followed edge.
 
     Attributes:
         credit: z of the best-credited document reached through it, in [-1, 1].
-        hops: Pointers between it and that document; 0 when it led to the document itself.
+        hops: Edges between it and that document; 0 if it led to the document itself.
     """
 
     credit: float
@@ -23,9 +23,9 @@ class Merit(NamedTuple):
 
 
 def known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
-    """Credit in [-1, 1] of the returned documents about which something is known.
+    """Return the credit in [-1, 1] of the returned documents for which it is known.
 
-    Where nothing finer is known, the outcome is that of every returned document.
+    If only the outcome is known, it is the credit of every returned document.
     """
     nodes = [item.node for item in turn.returned]
     if not credit.documents:
@@ -36,16 +36,16 @@ def known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
 def merits(
     turn: Turn, known: dict[str, float], decided: Container[Move], *, last_only: bool = False
 ) -> dict[Move, Merit]:
-    """What became of every decided move that led to a document with known credit (design §5).
+    """Return the credit of every decided edge that led to a document with known credit.
 
-    Of several documents behind one move the best credited counts: a decision that found one
-    useful document did not fail because of the others. Moves that led to nothing known have none.
+    Of several documents behind one edge the best credited counts: a decision that found one useful
+    document did not fail because of the others. Edges that led to no such document have none.
 
     Args:
-        turn: The turn.
+        turn: The turn with its returned documents and their paths.
         known: Credit by document.
-        decided: Moves that were decided, not followed by reflex.
-        last_only: Leave out moves that were the last decision of no such route (myopic rule).
+        decided: Edges that were decided, not followed by reflex.
+        last_only: Only edges that were the last decision of a path (myopic rule).
     """
     credit_by_move: dict[Move, Merit] = {}
     last: set[Move] = set()
@@ -59,7 +59,7 @@ def merits(
 
 
 def _list_decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:
-    """The decided moves on the route to a document, with the hops left after each."""
+    """Yield the decided edges on the path to a document, with the hops left after each."""
     for passed, edge in enumerate(item.path, start=1):
         move = (edge.source, edge.target)
         if move in decided:

@@ -1,4 +1,7 @@
-"""What a turn says about steps in regions: counts for the region MDP (document 004 A)."""
+"""Transitions: counts of actions in regions, for the region MDP of [CVX RFC-013].
+
+The document is listed in docs/bibliography.md.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,31 +11,32 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 SEARCH = "search"
-"""The action that led to a document which no pointer supports."""
+"""Action type of a document that no edge supports."""
 
 
 class Taken(NamedTuple):
-    """One step of an episode.
+    """One observed step of an episode.
 
     Attributes:
-        places: The regions in which it was taken, by level and key, everything first.
+        places: The regions in which it was taken, by level and key, whole corpus first.
         action: Its type.
-        led: The region that it led to, by level; without it for levels where that is not known.
-        won: Success in [0, 1].
-        weight: How much it counts, in [0, 1].
-        ended: Whether it was the last of its episode.
+        next_regions: The region that it led to, by level; levels for which it is not known are left
+            out.
+        success: Success in [0, 1].
+        weight: Its weight, in [0, 1].
+        is_last: Whether it was the last of its episode.
     """
 
     places: Sequence[Place]
     action: str
-    led: Mapping[int, int]
-    won: float
+    next_regions: Mapping[int, int]
+    success: float
     weight: float = 1.0
-    ended: bool = True
+    is_last: bool = True
 
 
 def action_of(item: Returned) -> str:
-    """The type of the action that led to a document: the kind of its strongest pointer."""
+    """Return the type of the action that led to a document: the kind of its strongest edge."""
     return SEARCH if item.support is None else item.support.kind
 
 
@@ -43,17 +47,17 @@ def steps_of_turn(
     regions: Mapping[str, Mapping[int, int]],
     usual: float,
 ) -> list[Step]:
-    """What one judged turn adds to the counts; every document returned is a step that ends it.
+    """Return the counts that one credited turn adds; every returned document is a final step.
 
-    A document whose use is known counts with its credit: used 1, not used or blamed 0. Where only
-    the outcome is known, all documents share it, and the weight of one step.
+    A document whose use is known counts with its credit: used 1, not used or blamed 0. If only the
+    outcome is known, all documents share it, and the weight of one step.
 
     Args:
-        turn: What was returned.
-        credit: What became of it.
-        places: The regions of the query, everything first.
-        regions: Of each document, by id and level.
-        usual: Mean credit of what was returned, in [-1, 1].
+        turn: The turn with its returned documents.
+        credit: Its credit.
+        places: The regions of the query, whole corpus first.
+        regions: Regions of each document, by id and level.
+        usual: Mean credit of the returned documents, in [-1, 1].
     """
     tasks = dict.fromkeys(("", turn.task_type or ""))
     observed = list(_observe_returned(turn, credit, places, regions))
@@ -86,25 +90,25 @@ def _observe_returned(
             yield Taken(places, action_of(item), led, success(credit.outcome), share)
             continue
         known = credit.documents.get(item.node)
-        # What an answer does not show is not held against a document.
+        # A document without inferred support is not counted as unused.
         if known is not None and (known or item.node not in credit.inferred):
             yield Taken(places, action_of(item), led, max(0.0, known), credit.weight)
 
 
 def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
-    """Steps as counts, in all regions in which they were taken and for all types of task."""
+    """Yield the counts of steps, in all regions in which they were taken and for all task types."""
     task_types = tuple(tasks)
     for step in observed:
-        won = step.weight * step.won
-        ended = (step.weight, won) if step.ended else (0.0, 0.0)
+        won = step.weight * step.success
+        ended = (step.weight, won) if step.is_last else (0.0, 0.0)
         for level, region in step.places:
             for task in task_types:
-                led = step.led.get(level, 0)
+                led = step.next_regions.get(level, 0)
                 yield Step(level, region, task, step.action, led, step.weight, won, *ended)
 
 
 def summed(steps: Iterable[Step]) -> list[Step]:
-    """The same counts, each place once; those of nothing left out."""
+    """Sum counts by place; sums of zero are left out."""
     totals: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
     for step in steps:
         previous = totals.get(step.place, (0.0, 0.0, 0.0, 0.0))
@@ -113,5 +117,5 @@ def summed(steps: Iterable[Step]) -> list[Step]:
 
 
 def success(value: float) -> float:
-    """An outcome in [-1, 1] as a success in [0, 1]."""
+    """Scale an outcome in [-1, 1] to a success in [0, 1]."""
     return (1.0 + value) / 2.0

@@ -1,8 +1,9 @@
-"""Co-use where only outcomes are told: what succeeds together, and what a success did without.
+"""Co-use inferred from outcomes alone, where the host does not state which documents it used.
 
-A turn that succeeds has read all that its task needs. So what it lacked was not needed, and the
-longer two documents are never apart in a success, the likelier the task needs both: the version
-space of a conjunction (Mitchell 1997, §2.5), made soft by what the ranker believes.
+A turn that succeeds contained all documents that its task needs. A document that it lacked was not
+needed, and the longer two documents occur only together in successes, the more likely the task
+needs both: the version space of a conjunction (Mitchell 1997, §2.5), softened by the calibrated
+relevance.
 """
 
 from collections import defaultdict
@@ -32,17 +33,18 @@ def succeeded_together(
     *,
     habitual: float,
 ) -> CoUse:
-    """Co-use after a success of which nobody said what it used; nothing after a failure.
+    """Infer co-use after a success without stated use; no change after a failure.
 
-    The documents that mattered more likely than not count as used, for half towards a new edge.
-    An edge from a returned document to one that was not returned falls, and so does a count.
+    Documents with a calibrated relevance of at least 0.5 count as used, for half a count towards a
+    new edge. An edge from a returned document to one that was not returned is weakened, and so is a
+    count.
 
     Args:
-        turn: What was returned, with the ranker's probabilities.
-        credit: What became of it.
-        existing: Weights of the edges that this namespace has learned, by name.
+        turn: The turn with its returned documents and their probabilities.
+        credit: Its credit.
+        existing: Weights of the edges that the namespace has learned, by edge id.
         protos: Counts by ``(a, b)`` with a < b.
-        settings: h and the threshold.
+        settings: h and the promotion threshold.
         habitual: Weight from which a walk considers an edge.
     """
     if credit.outcome <= 0 or credit.documents:
@@ -55,12 +57,12 @@ def succeeded_together(
     return replace(
         update,
         deltas=(*update.deltas, *_weaken_edges(turn, credit, existing)),
-        counted={**update.counted, **_reduce_counts(turn, credit, protos)},
+        count_changes={**update.count_changes, **_reduce_counts(turn, credit, protos)},
     )
 
 
 def _reduce_counts(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> dict[Pair, float]:
-    """What is taken from counts of pairs of which a success had one end only."""
+    """Return the reductions of counts of pairs of which a success returned only one document."""
     probability = {item.node: item.probability for item in turn.returned}
     step = _INFERRED_SHARE * credit.outcome * credit.weight
     return {
@@ -73,10 +75,10 @@ def _reduce_counts(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> 
 def _weaken_edges(
     turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
 ) -> Iterator[LearnedDelta]:
-    """Falls of edges that a success did without.
+    """Yield the reductions of edges of which a success returned only the source.
 
-    As far as the ranker believed in the source, and as far as the rest of what it goes with was
-    there: where little of it was, the turn was about something else.
+    Scaled by the probability of the source, and by the share of its other partners that were
+    returned: if few of them were, the turn was about something else.
     """
     probability = {item.node: item.probability for item in turn.returned}
     partners: defaultdict[str, dict[str, float]] = defaultdict(dict)

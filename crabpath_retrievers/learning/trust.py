@@ -1,7 +1,7 @@
-"""How far a namespace's memories may be believed: as far as what they bring is used.
+"""Reliability of a namespace's memories: how often the documents that they support are used.
 
-Whether tasks are related is a property of the stream, and nothing in a query tells it. On questions
-that have nothing in common, what a similar question used is never used again.
+Whether tasks repeat is a property of the stream of questions, and no single query shows it. On
+questions that have nothing in common, documents used for a similar question are not used again.
 """
 
 import math
@@ -12,40 +12,40 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 MEMORIES = ("episode", "usage")
-"""Features that speak for documents because of other questions."""
+"""Ranker features that carry feedback on other questions."""
 
 ADVICE = "advice"
-"""The feature by which the region MDP speaks for or against a kind of step."""
+"""Ranker feature with the advice of the region MDP."""
 
 _RETURNED, _UNLIKELY = "returned", "unlikely"
-_UNLIKELY_BELOW = 0.05  # probability below which a document that no memory speaks for is unlikely
-_PRIOR = (0.5, 5.0)  # used and all before any: less than half believed, until it proves true
-_PRIOR_RATE = 0.25  # share of the documents returned that an answer uses, before anything is known
-_PRIOR_COUNT = 20.0  # documents after which what is known counts as much as that
-_PRIOR_NATS = 3.0  # nats by which advice has to have proved right before it is half believed
-_EPSILON = 1e-6  # of a probability whose logarithm is taken
+_UNLIKELY_BELOW = 0.05  # probability below which a document without memory support is unlikely
+_PRIOR = (0.5, 5.0)  # prior (used, all): less than half reliable before any evidence
+_PRIOR_RATE = 0.25  # prior share of returned documents that an answer uses
+_PRIOR_COUNT = 20.0  # weight of that prior, in documents
+_PRIOR_NATS = 3.0  # prior against advice: nats of evidence for a factor of one half
+_EPSILON = 1e-6  # bound on a probability before its logarithm is taken
 _NONE: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Per memory: how strongly it spoke for documents that were used, and for all known ones.
+    """Per memory feature: its support for documents that were used, and for all with known use.
 
     Attributes:
-        spoken: ``(used, all)`` by feature, sums of its value where it is above 0, times the
-            weight of the feedback; also of all ``returned`` documents, and of the ``unlikely``
-            ones among them, with 1 for each. Of ``advice``: the log-likelihood, in nats, that it
-            won where it was right, and that it lost where it was wrong.
+        spoken: ``(used, all)`` by feature: sums of its value where it is above 0, times the weight
+            of the feedback; also of all ``returned`` documents and of the ``unlikely`` ones among
+            them, with 1 for each. For ``advice``: the log-likelihood, in nats, that it gained where
+            it was right and lost where it was wrong.
     """
 
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def factor(self, memory: str) -> float:
-        """What the weight of a memory is multiplied by, in [0, 1].
+        """Return the factor for the weight of a memory feature, in [0, 1].
 
-        The mean of a Beta posterior over "what it speaks for is used", on a scale from 0, as
-        seldom as unlikely documents, to 1, as often as any that is returned. Feedback that is
-        often wrong calls unlikely documents used, and so does not lend trust to a memory.
+        The mean of a Beta posterior over "a supported document is used", on a scale from 0 (as
+        rarely as unlikely documents) to 1 (as often as any returned document). Feedback that is
+        often wrong marks unlikely documents as used and so does not make a memory reliable.
         """
         used, known = self.spoken.get(memory, _NONE)
         rate = (used + _PRIOR[0]) / (known + _PRIOR[1])
@@ -56,11 +56,11 @@ class Trust:
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
 
     def believed(self) -> float:
-        """What the weight of the region MDP's advice is multiplied by, in [0, 1].
+        """Return the factor for the weight of the region MDP's advice, in [0, 1].
 
-        The posterior probability that use depends on the region and the kind of step together,
-        against the model in which it does not (Hoeting et al. 1999, §2), from predictions that
-        were made before their outcomes.
+        The posterior probability that use depends on region and action type together, against the
+        model without that interaction (Bayesian model averaging: Hoeting et al. 1999, §2), from
+        predictions made before their outcomes.
         """
         gained, lost = self.spoken.get(ADVICE, _NONE)
         return 1.0 / (1.0 + math.exp(min(700.0, _PRIOR_NATS - gained + lost)))
@@ -70,7 +70,7 @@ class Trust:
         return (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
 
     def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Trust":
-        """With what one feedback says, or without it where ``sign`` is -1."""
+        """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
         total = dict(self.spoken)
         for memory, (used, known) in amount.items():
             before = total.get(memory, _NONE)
@@ -82,10 +82,10 @@ class Trust:
 
 
 def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
-    """What feedback says about the memories that spoke for documents of its turns.
+    """Return the evidence of feedback about the memories that supported documents of its turns.
 
     Args:
-        turns: Each with what became of it; only documents with a credit of their own count.
+        turns: Turns with their credit; only documents with a credit of their own count.
     """
     totals: dict[str, tuple[float, float]] = {}
     for turn, credit in turns:
@@ -102,12 +102,12 @@ def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float
 def advised(
     turns: Iterable[tuple[Turn, Credit]], weight: float, counted: float
 ) -> dict[str, tuple[float, float]]:
-    """What feedback says about the advice that its turns had: see ``Trust.spoken``.
+    """Return the evidence of feedback about the advice in its turns; see ``Reliability``.
 
     Args:
-        turns: Each with what became of it; documents of known use count.
-        weight: Of the feature where it is believed, in log-odds.
-        counted: What it was multiplied by when the documents were ranked, in [0, 1].
+        turns: Turns with their credit; documents of known use count.
+        weight: Weight of the feature at full reliability, in log-odds.
+        counted: Factor that the weight had when the documents were ranked, in [0, 1].
     """
     gained = lost = 0.0
     for turn, credit in turns:
@@ -129,12 +129,12 @@ def advised(
 
 
 def _log_likelihood(odds: float, used: float) -> float:
-    """Log-likelihood in nats of use, in [0, 1], under these log-odds."""
+    """Return the log-likelihood in nats of use, in [0, 1], under these log-odds."""
     return used * odds - math.log1p(math.exp(min(700.0, odds)))
 
 
 def _list_strengths(item: Returned) -> Iterator[tuple[str, float]]:
-    """What one document counts for, and how much."""
+    """Yield what one returned document counts for, with its strength."""
     yield _RETURNED, 1.0
     memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORIES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:

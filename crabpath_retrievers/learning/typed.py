@@ -1,4 +1,7 @@
-"""Typed edges: what came of a turn, as signed edges that searches can follow (document 004 B)."""
+"""Typed edges of [CVX RFC-013]: signed edges between documents, learned from turns and episodes.
+
+The document is listed in docs/bibliography.md.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,24 +17,24 @@ from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Returned, Turn
 
 NEEDLESS = -0.3
-"""Lowest weight of ``irrelevant``: what was ignored did less harm than what misled."""
+"""Lowest weight of ``irrelevant``: an unused document did less harm than a misleading one."""
 
-_MAX_NEIGHBOURS = 3  # documents on either side of the step from one turn to the next: 9 edges
+_MAX_NEIGHBOURS = 3  # documents on either side of a step between two turns: 9 edges
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Where a turn stood, in ids.
+    """Context of a turn for typed edges, in node ids.
 
     Attributes:
-        home: Hub of the region of its query; None where the corpus has no regions.
-        homes: Hubs of the regions of what it returned, by id of the document.
-        before: What the turn before it used, best first.
+        query_hub: Hub of the region of its query; None if the corpus has no regions.
+        document_hubs: Hubs of the regions of the returned documents, by document id.
+        used_before: Documents that the turn before used, best first.
     """
 
-    home: str | None = None
-    homes: Mapping[str, str] = field(default_factory=dict)
-    before: Sequence[str] = ()
+    query_hub: str | None = None
+    document_hubs: Mapping[str, str] = field(default_factory=dict)
+    used_before: Sequence[str] = ()
 
 
 def typed_edges(
@@ -42,17 +45,16 @@ def typed_edges(
     existing: Mapping[EdgeName, float],
     rate: float,
 ) -> list[LearnedDelta]:
-    """What a judged turn says of typed edges; each moves towards its bound by ``rate``.
+    """Return the changes of typed edges after a credited turn, each towards its bound by ``rate``.
 
-    Only what is known to have been used, or not: an outcome alone moves ``region_transition``,
-    by its share, and nothing else.
+    Only documents with known use count; an outcome alone moves ``region_transition``, by its share.
 
     Args:
-        turn: How each document was reached.
-        credit: What became of it.
-        fair: The same, each blame as far as its document answers for the failure.
-        situation: Where the turn stood.
-        existing: Weights of the edges that this namespace has learned, by name.
+        turn: The turn with the paths of its documents.
+        credit: Its credit.
+        fair: The same, with the blame shared out.
+        situation: Its context.
+        existing: Weights of the edges that the namespace has learned, by edge id.
         rate: Share of the way to the bound that one turn moves an edge, in (0, 1].
     """
     used = [item for item in turn.returned if credit.documents.get(item.node)]
@@ -61,21 +63,21 @@ def typed_edges(
         *_observe_irrelevant(turn, credit),
         *_observe_regions(turn, fair, situation),
         *_observe_same_action(turn, fair, existing),
-        *_observe_order(used, credit, situation.before),
+        *_observe_order(used, credit, situation.used_before),
     ]
     return moved(observations, existing, rate)
 
 
 def _observe_causes(turn: Turn, credit: Credit) -> Iterator[Pull]:
-    """From the entry to what a success rests on, or to what a failure followed."""
+    """Edges from the entry node to documents used in a success, or followed in a failure."""
     for item, value in _list_credited(turn, credit):
         entry = entry_of(turn, item)
         if entry and entry != item.node:
-            yield signed(entry, item.node, _cause_kind(value), value * credit.weight)
+            yield signed(entry, item.node, _get_cause_kind(value), value * credit.weight)
 
 
 def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[Pull]:
-    """From the entry to what a failed turn returned and did not use, where that was said."""
+    """Edges from the entry node to documents that a failed turn returned and stated as unused."""
     if credit.outcome >= 0:
         return
     strength = credit.weight * -credit.outcome
@@ -87,28 +89,28 @@ def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[Pull]:
 
 
 def _observe_regions(turn: Turn, credit: Credit, situation: Situation) -> Iterator[Pull]:
-    """From the region of the query to those that the turn led to; a region may lead to itself."""
-    if situation.home is None or not turn.returned:
+    """Edges from the region of the query to the regions of the documents; may be the same one."""
+    if situation.query_hub is None or not turn.returned:
         return
     totals: defaultdict[str, float] = defaultdict(float)
     share = credit.outcome / len(turn.returned)
     for item in turn.returned:
-        if item.node in situation.homes:
+        if item.node in situation.document_hubs:
             value = credit.documents.get(item.node, 0.0) if credit.documents else share
-            totals[situation.homes[item.node]] += value * credit.weight
+            totals[situation.document_hubs[item.node]] += value * credit.weight
     for home, value in totals.items():
         if value:
-            yield signed(situation.home, home, EdgeKind.REGION_TRANSITION, value)
+            yield signed(situation.query_hub, home, EdgeKind.REGION_TRANSITION, value)
 
 
 def _observe_same_action(
     turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
 ) -> Iterator[Pull]:
-    """From each used document to at most two that the same type of action leads to.
+    """Edges from each used document to at most two others found by the same action type.
 
-    One that this turn used as well, the next in rank. And one of earlier turns: what came of the
-    same entry in the same way before, by the strongest ``caused_success`` (after a failure
-    ``caused_failure``) among what the same action finds in this turn too.
+    The first was used in this turn as well, the next in rank. The second comes from earlier turns:
+    the strongest ``caused_success`` (after a failure ``caused_failure``) of the same entry, among
+    the documents that the same action found in this turn.
     """
     credited = list(_list_credited(turn, credit))
     actions = _map_actions(turn)
@@ -122,7 +124,7 @@ def _observe_same_action(
         entry = entry_of(turn, item)
         earlier = (
             node
-            for node in _list_earlier_causes(entry, _cause_kind(value), existing)
+            for node in _list_earlier_causes(entry, _get_cause_kind(value), existing)
             if actions.get(node) == action and node != item.node
         )
         strength = value * credit.weight
@@ -133,7 +135,7 @@ def _observe_same_action(
 def _list_earlier_causes(
     entry: str | None, kind: EdgeKind, existing: Mapping[EdgeName, float]
 ) -> list[str]:
-    """What came of an entry before, the strongest first."""
+    """Return the targets of an entry node's edges of this kind, strongest first."""
     candidates = [
         (abs(weight), target)
         for (source, target, label), weight in existing.items()
@@ -143,10 +145,10 @@ def _list_earlier_causes(
 
 
 def _map_actions(turn: Turn) -> dict[str, str]:
-    """Which type of action leads to each node of a turn: its strongest pointer, else search."""
+    """Return the action type that led to each node of a turn: its strongest edge, else search."""
     actions = dict.fromkeys((seed.node for seed in turn.seeds), SEARCH)
-    pointers = [candidate for step in turn.steps for candidate in step.candidates]
-    for candidate in sorted(pointers, key=lambda candidate: candidate.weight):
+    considered = [candidate for step in turn.steps for candidate in step.candidates]
+    for candidate in sorted(considered, key=lambda candidate: candidate.weight):
         if candidate.weight > 0:
             actions[candidate.target] = candidate.kind
     return actions | {item.node: action_of(item) for item in turn.returned}
@@ -155,9 +157,9 @@ def _map_actions(turn: Turn) -> dict[str, str]:
 def _observe_order(
     used: Sequence[Returned], credit: Credit, before: Sequence[str]
 ) -> Iterator[Pull]:
-    """Along the routes to what was used, and from what the turn before used; whatever came of it.
+    """Edges along the paths to used documents, and from documents that the turn before used.
 
-    The order is a fact; what came of it stands in the other kinds.
+    They hold the order only; the outcome is in the other kinds.
     """
     steps = [(edge.source, edge.target) for item in used for edge in item.path]
     latest = sorted(used, key=lambda item: -abs(credit.documents[item.node]))[:_MAX_NEIGHBOURS]
@@ -174,26 +176,26 @@ def of_episode(
     existing: Mapping[EdgeName, float],
     rate: float,
 ) -> list[LearnedDelta]:
-    """What a user's own episode says: the order of its states, and what came of each step.
+    """Return the changes of typed edges after an agent episode: order and outcome of its steps.
 
     Args:
-        nodes: Which document each state is; None where it is none.
+        nodes: Document of each state; None if it has none.
         homes: Hubs of the regions of the states.
-        reward: How it ended, in [-1, 1].
-        existing: Weights of the edges that the namespace has learned, by name.
-        rate: As for turns.
+        reward: Reward of the episode, in [-1, 1].
+        existing: Weights of the edges that the namespace has learned, by edge id.
+        rate: Share of the way to the bound, in (0, 1].
     """
     observations: list[Pull] = []
     for source, target in _list_steps(nodes):
         observations.append(Pull(source, target, EdgeKind.TEMPORAL, 1.0))
-        observations += [signed(source, target, _cause_kind(reward), reward)] if reward else []
+        observations += [signed(source, target, _get_cause_kind(reward), reward)] if reward else []
     for source, target in _list_steps(homes, stay=True) if reward else ():
         observations.append(signed(source, target, EdgeKind.REGION_TRANSITION, reward))
     return moved(observations, existing, rate)
 
 
 def _list_steps(nodes: Iterable[str | None], *, stay: bool = False) -> dict[tuple[str, str], None]:
-    """From each to the next, every step once."""
+    """Return the steps from each node to the next, every step once."""
     return {
         (a, b): None
         for a, b in pairwise(nodes)
@@ -202,11 +204,11 @@ def _list_steps(nodes: Iterable[str | None], *, stay: bool = False) -> dict[tupl
 
 
 def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Returned, float]]:
-    """Documents that were used, with their credit."""
+    """Yield the used documents with their credit."""
     for item in turn.returned:
         if value := credit.documents.get(item.node, 0.0):
             yield item, value
 
 
-def _cause_kind(value: float) -> EdgeKind:
+def _get_cause_kind(value: float) -> EdgeKind:
     return EdgeKind.CAUSED_SUCCESS if value > 0 else EdgeKind.CAUSED_FAILURE

@@ -1,1 +1,4 @@
-"""Regions of the embedding space, and what is known of the steps taken in them (document 004 A)."""
+"""Regions of the embedding space, and what is learned about actions in them.
+
+After the region MDP of [CVX RFC-013] (docs/bibliography.md).
+"""

@@ -1,4 +1,4 @@
-"""How each type of action does in one region."""
+"""Scores of all action types in one region."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ from crabpath_retrievers.regions.chances import Chances
 
 
 class ActionScore(NamedTuple):
-    """An action in a region.
+    """Score of an action type in a region.
 
     Attributes:
-        action: Its type.
+        action: The action type.
         success: P(success | region, action), in (0, 1).
         share: P(action | region), in [0, 1].
-        trials: How often it was taken there.
+        trials: How often it was taken in the region.
     """
 
     action: str
@@ -22,10 +22,10 @@ class ActionScore(NamedTuple):
 
 
 def action_scores(chances: Chances, task: str) -> list[ActionScore]:
-    """Of every action that was ever taken, sorted by its type.
+    """Score every action type that was ever taken, sorted by name.
 
     Args:
-        chances: How likely steps succeed in the region.
+        chances: Success estimates of the region.
         task: Type of the task; empty for any.
     """
     return [

@@ -1,4 +1,4 @@
-"""What a namespace knows of the region in which a query lies, while it is answered."""
+"""Advice of the region MDP for one query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from crabpath_retrievers.routing.experience import Tried
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
-_MIN_TRIALS = 8.0  # trials from which an action is named
+_MIN_TRIALS = 8.0  # fewest trials of an action in a region
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What steps are worth where a query lies.
+    """Success estimates of actions in the regions of a query.
 
     Attributes:
-        places: The regions of the query, everything first.
-        chances: How likely steps succeed there.
-        task: Type of the task; empty where none is given.
+        places: The regions of the query, whole corpus first.
+        chances: Success estimates in these regions.
+        task: Type of the task; empty if none is given.
     """
 
     places: Sequence[Place]
@@ -30,18 +30,18 @@ class Advice:
     task: str
 
     def of_action(self, action: str) -> float:
-        """How much better an action does here than elsewhere, in log-odds; 0 where not known.
+        """Return how much better an action does here than elsewhere, in log-odds; 0 if not known.
 
-        Beside the other actions: what a region does to all of them says nothing of one.
+        Relative to the other actions: the effect of a region on all actions is removed.
         """
-        here = self._log_odds(action, self.task) - self._log_odds("", self.task)
-        return here - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
+        in_region = self._log_odds(action, self.task) - self._log_odds("", self.task)
+        return in_region - self._log_odds(action, ANY_TASK, 0) + self._log_odds("", ANY_TASK, 0)
 
     def _log_odds(self, action: str, task: str, depth: int | None = None) -> float:
         return log_odds(self.chances.success(action, task, depth))
 
     def tried(self) -> list[Tried]:
-        """Actions that were taken here often enough to speak of, each in the finest such region."""
+        """Return the actions with enough trials, each in the finest region that has them."""
         return [
             Tried(action, self.chances.success(action, self.task, depth), trials)
             for action in self.chances.actions
@@ -49,7 +49,7 @@ class Advice:
         ]
 
     def _find_finest(self, action: str) -> list[tuple[int, float]]:
-        """The finest region, by depth, in which an action has enough trials, and their number."""
+        """Return the depth and trials of the finest region in which an action has enough trials."""
         finest_first = range(len(self.places) - 1, 0, -1)
         trials = ((depth, self.chances.trials(action, depth=depth)) for depth in finest_first)
         return [pair for pair in trials if pair[1] >= _MIN_TRIALS][:1]
@@ -57,18 +57,18 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Advisor:
-    """Reads it: one product with the hubs, one query."""
+    """Reads advice for a query: one product with the hubs, one database query."""
 
     store: GraphStore
     regions: Regions
     settings: RegionSettings
 
     def advice(self, vector: Vector, clock: Clock, task: str | None) -> Advice | None:
-        """For a query in a namespace; None where the corpus has no regions.
+        """Return the advice for a query in a namespace; None if the corpus has no regions.
 
         Args:
             vector: Unit query vector, shape ``[d]``.
-            clock: Where the namespace stands.
+            clock: Position of the namespace.
             task: Type of the task.
         """
         if not clock.hubs:

@@ -1,4 +1,4 @@
-"""How likely a step succeeds: Beta posteriors that back off from region to namespace."""
+"""P(success | region, action): Beta posteriors that back off from fine to coarse regions."""
 
 import math
 from collections import defaultdict
@@ -7,60 +7,60 @@ from functools import cached_property
 
 from crabpath_retrievers.changes.regions import Place, Step
 
-_PRIOR_MEAN = 0.5  # chance of success before anything is known
-_MIN_PROBABILITY = 1e-4  # of a probability whose log-odds are taken
+_PRIOR_MEAN = 0.5  # P(success) before any evidence
+_MIN_PROBABILITY = 1e-4  # bound on a probability before its log-odds are taken
 ANY_TASK = ""
 
 
 class Chances:
-    """P(success | region, action), for one chain of regions from everything to the finest.
+    """P(success | region, action), for one chain of regions from the whole corpus to the finest.
 
     In every region the posterior mean ``(wins + s p) / (trials + s)`` of a Beta distribution whose
-    prior mean p is the estimate of the next coarser one, moved in log-odds by what the region does
-    to all actions (no interaction between region and action before there is evidence of one). A
-    type of task refines the estimate of all tasks in the same way.
+    prior mean p is the estimate of the next coarser region, shifted in log-odds by the effect of
+    the region on all actions (no interaction of region and action without evidence of one). A type
+    of task refines the estimate over all tasks in the same way.
     """
 
     def __init__(self, places: Sequence[Place], steps: Iterable[Step], strength: float) -> None:
-        """Count.
+        """Sum the counts.
 
         Args:
             places: The chain of regions, coarsest first.
-            steps: What is known of steps in them; others are passed over.
+            steps: Transition counts; those of other regions are ignored.
             strength: s, in trials.
         """
         self._strength = strength
-        depth = {place: number for number, place in enumerate(places)}
+        depth = {position: number for number, position in enumerate(places)}
         self._depth = len(places)
         self._counts: defaultdict[tuple[int, str, str], list[float]]
         self._counts = defaultdict(lambda: [0.0, 0.0])
         self._arrivals: dict[tuple[int, str], Step] = {}
         self.tasks: set[str] = set()
         for step in steps:
-            place = depth.get((step.level, step.region))
-            if place is None:
+            position = depth.get((step.level, step.region))
+            if position is None:
                 continue
             self.tasks.add(step.task)
             if not step.action:
-                self._arrivals[place, step.task] = step
+                self._arrivals[position, step.task] = step
                 continue
             for action in (step.action, ""):
-                count = self._counts[place, step.task, action]
+                count = self._counts[position, step.task, action]
                 count[0] += step.trials
                 count[1] += step.wins
 
     @cached_property
     def actions(self) -> tuple[str, ...]:
-        """The types of actions that were ever taken, sorted."""
+        """The action types that were ever taken, sorted."""
         return tuple(sorted({action for _, _, action in self._counts if action}))
 
     def success(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
-        """P(success | region, action), in (0, 1); an action never seen gets what the region gives.
+        """Return P(success | region, action), in (0, 1); an unknown action gets the region's prior.
 
         Args:
-            action: Its type; empty for any.
+            action: Action type; empty for any.
             task: Type of the task; empty for any.
-            depth: How far down the chain of regions; None for the finest.
+            depth: Position in the chain of regions; None for the finest.
         """
         last = self._depth - 1 if depth is None else depth
         estimates = self._estimate_chain(action, ANY_TASK, last) or [_PRIOR_MEAN]
@@ -69,10 +69,10 @@ class Chances:
         return self._refine_for_task(action, task, estimates)
 
     def _estimate_chain(self, action: str, task: str, last: int) -> list[float]:
-        """Estimates from the coarsest region on."""
+        """Return the estimates from the coarsest region to position ``last``."""
         region, estimates = _PRIOR_MEAN, list[float]()
-        for place in range(last + 1):
-            region_estimate = self._estimate((place, task, ""), region)
+        for position in range(last + 1):
+            region_estimate = self._estimate((position, task, ""), region)
             previous = estimates[-1] if estimates else region
             prior = (
                 region_estimate
@@ -80,17 +80,17 @@ class Chances:
                 else moved(previous, log_odds(region_estimate) - log_odds(region))
             )
             estimates.append(
-                self._estimate((place, task, action), prior) if action else region_estimate
+                self._estimate((position, task, action), prior) if action else region_estimate
             )
             region = region_estimate
         return estimates
 
     def _refine_for_task(self, action: str, task: str, estimates: Sequence[float]) -> float:
-        """As ``of_all``, with what is known of one type of task."""
+        """Refine the estimates over all tasks with the counts of one type of task."""
         shift = 0.0
         estimate = estimates[-1]
-        for place, general in enumerate(estimates):
-            estimate = self._estimate((place, task, action), moved(general, shift))
+        for position, general in enumerate(estimates):
+            estimate = self._estimate((position, task, action), moved(general, shift))
             shift = log_odds(estimate) - log_odds(general)
         return estimate
 
@@ -99,53 +99,53 @@ class Chances:
         return self._posterior_mean(trials, wins, prior)
 
     def trials(self, action: str, task: str = ANY_TASK, depth: int | None = None) -> float:
-        """How often an action was taken in the region."""
+        """Return how often an action was taken in the region."""
         last = self._depth - 1 if depth is None else depth
         return self._counts.get((last, task, action), (0.0, 0.0))[0]
 
     def share(self, action: str, task: str = ANY_TASK) -> float:
-        """P(action | region), in [0, 1]: a Dirichlet posterior that backs off in the same way."""
+        """Return P(action | region), in [0, 1]: a Dirichlet posterior with the same back-off."""
         estimate = 1.0 / max(1, len(self.actions))
         for task_type in dict.fromkeys((ANY_TASK, task)):
-            for place in range(self._depth):
-                trials, _ = self._counts.get((place, task_type, action), (0.0, 0.0))
-                all_trials, _ = self._counts.get((place, task_type, ""), (0.0, 0.0))
+            for position in range(self._depth):
+                trials, _ = self._counts.get((position, task_type, action), (0.0, 0.0))
+                all_trials, _ = self._counts.get((position, task_type, ""), (0.0, 0.0))
                 estimate = self._posterior_mean(all_trials, trials, estimate)
         return estimate
 
     def credit(self, usual: float) -> float:
-        """Mean credit of what turns in the region returned, in [-1, 1].
+        """Return the mean credit of what turns in the region returned, in [-1, 1].
 
         Args:
-            usual: The mean of the whole namespace, from which coarse regions start.
+            usual: Mean of the whole namespace, the prior of the coarsest region.
         """
         estimate = (1.0 + usual) / 2.0
-        for place in range(1, self._depth):
-            if arrival := self._arrivals.get((place, ANY_TASK)):
+        for position in range(1, self._depth):
+            if arrival := self._arrivals.get((position, ANY_TASK)):
                 estimate = self._posterior_mean(arrival.ends, arrival.end_wins, estimate)
         return 2.0 * estimate - 1.0
 
     def quality(self, task: str = ANY_TASK) -> float:
-        """P(success) of what comes to the region, whatever it does, in (0, 1)."""
+        """Return P(success) of turns and episodes in the region, over all actions, in (0, 1)."""
         estimate = _PRIOR_MEAN
         for task_type in dict.fromkeys((ANY_TASK, task)):
-            for place in range(self._depth):
-                if arrival := self._arrivals.get((place, task_type)):
+            for position in range(self._depth):
+                if arrival := self._arrivals.get((position, task_type)):
                     estimate = self._posterior_mean(arrival.trials, arrival.wins, estimate)
         return estimate
 
     def _posterior_mean(self, trials: float, wins: float, prior: float) -> float:
-        """Of a Beta posterior."""
-        # What is taken back leaves rounding: more wins than trials would be no probability.
+        """Return the mean of a Beta posterior."""
+        # Undo leaves rounding errors: wins may not exceed trials.
         return (min(wins, trials) + self._strength * prior) / (trials + self._strength)
 
 
 def log_odds(probability: float) -> float:
-    """Of a probability, which is kept from 0 and 1."""
+    """Return the log-odds of a probability, which is bounded away from 0 and 1."""
     bounded = min(1.0 - _MIN_PROBABILITY, max(_MIN_PROBABILITY, probability))
     return math.log(bounded / (1.0 - bounded))
 
 
 def moved(probability: float, shift: float) -> float:
-    """A probability, moved in log-odds."""
+    """Return a probability shifted in log-odds."""
     return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))

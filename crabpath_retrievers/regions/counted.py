@@ -1,4 +1,4 @@
-"""The counts of one namespace on one level, put together for its region MDP."""
+"""Transition counts of one namespace on one level, grouped for the region MDP."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from crabpath_retrievers.regions.hubs import EVERYWHERE
 
 @dataclass(frozen=True)
 class Counted:
-    """What is known at one version, put together once."""
+    """Transition counts at one version, grouped once."""
 
     version: Hashable
     steps: Sequence[Step]
@@ -21,7 +21,7 @@ class Counted:
 
     @cached_property
     def by_region(self) -> Mapping[int, Sequence[Step]]:
-        """Steps of the level by key of the region."""
+        """Counts of the level by key of the region."""
         steps_by_region: dict[int, list[Step]] = {}
         for step in self.steps:
             if step.level:
@@ -35,11 +35,11 @@ class Counted:
 
     @cached_property
     def actions(self) -> frozenset[str]:
-        """All types of actions."""
+        """All action types."""
         return frozenset(step.action for step in self.steps if step.action)
 
     def chances(self, region: int) -> Chances:
-        """How likely steps succeed in one region."""
+        """Return the success estimates of one region."""
         if region not in self._chances:
             places = (EVERYWHERE, (self.level, region))
             steps = (*self.everywhere, *self.by_region.get(region, ()))

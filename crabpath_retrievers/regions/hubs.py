@@ -1,9 +1,9 @@
-"""Regions: the nodes nearest to one hub. A level has the hubs that the hashes of ids say.
+"""Regions: the nodes nearest to one hub. The hubs of a level follow from hashes of their ids.
 
 Hubs are read from the graph store and compared exactly, so that regions are the same with every
-vector store and in every order of arrival: as stored, in half precision, and in double precision,
-where a product of two such unit vectors needs 49 of 53 bits. Nothing is rounded, so neither a
-batch nor a machine changes which hub is nearest.
+vector store and in every order of arrival: vectors as stored, in half precision, products in double
+precision, where a product of two such unit vectors needs 49 of 53 bits. Nothing is rounded, so
+neither the batch nor the machine changes which hub is nearest.
 """
 
 import threading
@@ -23,7 +23,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import shown
 
 EVERYWHERE: Place = (0, 0)
-_MAX_CACHED = 65_536  # nodes whose regions are kept at hand: 10 MiB
+_MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Hubs:
     """The hubs of one level.
 
     Attributes:
+        level: The level, at least 1.
         keys, ids, titles: Of the hubs, in the order of their keys.
         vectors: Shape ``[hubs, d]``, unit length, as stored.
     """
@@ -47,7 +48,7 @@ class Hubs:
         return dict(zip(self.keys, self.ids, strict=True))
 
     def nearest(self, vectors: NDArray[np.floating[Any]]) -> list[int]:
-        """Keys of the hubs nearest to unit vectors of shape ``[n, d]``; of equals the oldest.
+        """Return the keys of the hubs nearest to unit vectors, shape ``[n, d]``; ties: the oldest.
 
         Raises:
             EmbeddingMismatchError: The vectors have another dimension.
@@ -60,18 +61,18 @@ class Hubs:
             raise EmbeddingMismatchError(msg)
         stored = vectors.astype(np.float16).astype(np.float64)
         best = (stored @ self.vectors.T).argmax(axis=1)
-        return [self.keys[place] for place in best.tolist()]
+        return [self.keys[index] for index in best.tolist()]
 
 
 @dataclass(slots=True)
 class _HubCache:
-    """What is kept at hand while the hubs stay as they are.
+    """Hubs and regions of nodes in memory, valid while the hubs do not change.
 
     Attributes:
-        version: Of the hubs; what was read is as new, or newer.
-        sizes: Hubs by level.
-        hubs: Those of the levels that were asked for.
-        nodes: By level and key of the node: mark of its vector, key of its hub.
+        version: Version of the hubs when it was created; what was read since is at least as new.
+        sizes: Number of hubs by level.
+        hubs: Hubs of the levels that were read.
+        nodes: By level and key of the node: hash of its vector, key of its hub.
     """
 
     version: int
@@ -90,17 +91,17 @@ class Regions:
         self._lock = threading.Lock()
 
     def levels(self, version: int | None = None) -> tuple[int, ...]:
-        """The levels in which steps are counted, finest first; none in a very small corpus.
+        """Return the levels with transition counts, finest first; none in a very small corpus.
 
         From the first one with at most ``most`` hubs to the last one with at least two.
 
         Args:
-            version: Of the hubs, where it has been read already (``Clock.hubs``).
+            version: Version of the hubs, if it has been read already (``Clock.hubs``).
         """
-        return self._levels(self._read_cache(version))
+        return self._select_levels(self._read_cache(version))
 
     def hubs(self, level: int, version: int | None = None) -> Hubs:
-        """The hubs of a level.
+        """Return the hubs of a level.
 
         Raises:
             InvalidInputError: The level is no whole number of at least 1.
@@ -122,11 +123,11 @@ class Regions:
         return nearest_keys
 
     def places(self, vector: Vector, version: int | None = None) -> tuple[Place, ...]:
-        """The regions in which a unit vector ``[d]`` lies, from everything to the finest."""
+        """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
         cache, row = self._read_cache(version), np.asarray(vector)[None]
         nearest_keys = [
             (level, hubs.nearest(row)[0])
-            for level in self._levels(cache)
+            for level in self._select_levels(cache)
             if (hubs := self._load_hubs(cache, level))
         ]
         return (EVERYWHERE, *reversed(nearest_keys))
@@ -138,18 +139,18 @@ class Regions:
         level: int,
         version: int | None = None,
     ) -> dict[int, int]:
-        """The region of each node at a level, by key; none where the level has lost its hubs.
+        """Return the region of each node at a level, by key; empty if the level has lost its hubs.
 
         Args:
-            keys: Of the nodes.
+            keys: Keys of the nodes.
             vectors: Their unit vectors, each of shape ``[d]``.
-            level: Of the regions.
-            version: Of the hubs, where it has been read already.
+            level: Level of the regions.
+            version: Version of the hubs, if it has been read already.
         """
         cache = self._read_cache(version)
         if not keys or (hubs := self._load_hubs(cache, level)) is None:
             return {}
-        # The vector of a node changes with its text, and no hub need change with it.
+        # The vector of a node changes with its text, without a new version of the hubs.
         marks = [hash(vector.tobytes()) for vector in vectors]
         cached = [cache.nodes.get((level, key)) for key in keys]
         nearest_keys = {
@@ -157,21 +158,21 @@ class Regions:
             for key, mark, entry in zip(keys, marks, cached, strict=True)
             if entry is not None and entry[0] == mark
         }
-        missing = [place for place, key in enumerate(keys) if key not in nearest_keys]
+        missing = [index for index, key in enumerate(keys) if key not in nearest_keys]
         if missing:
-            nearest = hubs.nearest(np.stack([vectors[place] for place in missing]))
-            nearest_keys |= {keys[place]: hub for place, hub in zip(missing, nearest, strict=True)}
+            nearest = hubs.nearest(np.stack([vectors[index] for index in missing]))
+            nearest_keys |= {keys[index]: hub for index, hub in zip(missing, nearest, strict=True)}
             if len(cache.nodes) + len(missing) > _MAX_CACHED:
                 cache.nodes.clear()
-            for place in missing:
-                cache.nodes[level, keys[place]] = (marks[place], nearest_keys[keys[place]])
+            for index in missing:
+                cache.nodes[level, keys[index]] = (marks[index], nearest_keys[keys[index]])
         return nearest_keys
 
-    def _levels(self, cache: _HubCache) -> tuple[int, ...]:
+    def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
         return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.most)
 
     def _read_cache(self, version: int | None) -> _HubCache:
-        """What is known of the hubs as they are now, or were after ``version``."""
+        """Return the cache of the current hubs, or of those after ``version``."""
         latest = self._store.regions.version() if version is None else version
         if self._cache.version < latest:
             with self._lock:
@@ -180,7 +181,7 @@ class Regions:
         return self._cache
 
     def _load_hubs(self, cache: _HubCache, level: int) -> Hubs | None:
-        """The hubs of a level; None where it has none, or has lost them since it was counted."""
+        """Return the hubs of a level; None if it has none or has lost them in the meantime."""
         if level in cache.sizes and level not in cache.hubs:
             rows = self._store.regions.hubs(level)
             if not rows:

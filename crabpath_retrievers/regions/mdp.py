@@ -1,4 +1,7 @@
-"""The Markov decision process over regions: which kind of step succeeds where (document 004 A)."""
+"""The Markov decision process over regions: which action succeeds where.
+
+After [CVX RFC-013] (docs/bibliography.md).
+"""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,11 +17,13 @@ from crabpath_retrievers.regions.planning import Plan, value_iteration
 
 
 class Stage(NamedTuple):
-    """One step of a strategy: in this region take this action; it mostly leads to the next one.
+    """One step of a strategy: an action in a region, and the region that it mostly leads to.
 
     Attributes:
+        region: Id of the region's hub.
+        action: The action type to take.
         success: P(success | region, action).
-        next_region: Where it leads, if the episode goes on; None where it mostly ends.
+        next_region: The likeliest next region, if the episode goes on; None if it mostly ends.
         probability: P(next_region | region, action), or of the end.
     """
 
@@ -30,7 +35,7 @@ class Stage(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Value and best action of every region that a step was taken in, by id of its hub."""
+    """Value and best action of every region with a counted action, by id of its hub."""
 
     values: Mapping[str, float]
     actions: Mapping[str, str]
@@ -40,8 +45,8 @@ class Values(NamedTuple):
 class RegionModel:
     """States are regions, actions are types of steps, the reward is the outcome of the episode.
 
-    It is read from the counts that a namespace keeps, and is always up to date with them.
-    Regions are named by the ids of their hubs.
+    It reads the counts that a namespace keeps and is always up to date with them. Regions are named
+    by the ids of their hubs.
     """
 
     def __init__(
@@ -51,11 +56,11 @@ class RegionModel:
         steps: Callable[[], Sequence[Step]],
         settings: RegionSettings,
     ) -> None:
-        """Use ``RegionMDP``, or ``Models`` where there is a graph store alone.
+        """Create a model; use ``RegionMDP``, or ``RegionModels`` if there is only a graph store.
 
         Args:
             hubs: Reads the hubs of the level.
-            version: Changes whenever the counts may have.
+            version: Changes whenever the counts may have changed.
             steps: Reads the counts of the level, and of all levels together.
             settings: Strength of the prior, discount.
         """
@@ -75,47 +80,50 @@ class RegionModel:
 
     @property
     def visited_regions(self) -> tuple[str, ...]:
-        """Ids of the regions in which a step was taken."""
+        """Ids of the regions in which an action was taken."""
         keys = self._region_counts.by_region
         return tuple(name for key, name in self._hubs().names.items() if key in keys)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Types of actions that were ever taken, sorted."""
+        """Action types that were ever taken, sorted."""
         return tuple(sorted(self._region_counts.actions))
 
     def transition_probability(
         self, region: str, action: str, next_region: str | None, task_type: str | None = None
     ) -> float:
-        """P(next region | region, action), in [0, 1]; ``None`` is the end of the episode.
+        """Return P(next region | region, action), in [0, 1]; ``None`` is the end of the episode.
 
-        The share among the times that the action was taken there and it is known where it led; 0
-        where it never was. A step that ended its episode counts for the end alone.
+        Its share of the times that the action was taken there with a known next region; 0 if it
+        never was. A step that ended its episode counts for the end only.
 
         Raises:
             NotFoundError: Unknown region or action.
         """
-        next_counts = self._count_next(self._key(region), self._action(action), task_type)
-        target = None if next_region is None else self._key(next_region)
+        next_counts = self._count_next(
+            self._get_key(region), self._require_action(action), task_type
+        )
+        target = None if next_region is None else self._get_key(next_region)
         total = sum(next_counts.values())
         return next_counts.get(target, 0.0) / total if total else 0.0
 
     def success_probability(self, region: str, action: str, task_type: str | None = None) -> float:
-        """P(success | region, action), in (0, 1): a Beta posterior that backs off.
+        """Return P(success | region, action), in (0, 1): a Beta posterior that backs off.
 
         Raises:
             NotFoundError: Unknown region or action.
         """
-        chances = self._region_counts.chances(self._key(region))
-        return chances.success(self._action(action), task_type or ANY_TASK)
+        chances = self._region_counts.chances(self._get_key(region))
+        return chances.success(self._require_action(action), task_type or ANY_TASK)
 
     def episode_success(
         self, steps: Sequence[tuple[str, str]], task_type: str | None = None
     ) -> float:
-        """How likely an episode succeeds that began with these steps, in (0, 1).
+        """Return the probability that an episode that began with these steps succeeds, in (0, 1).
 
         The mean over its steps, in log-odds, of P(success | region, action) and P(success |
-        region): each step is one opinion, none of them independent of the others.
+        region): a logarithmic opinion pool with equal weights (Genest & Zidek 1986), since the
+        steps are not independent.
 
         Args:
             steps: As ``(region, action)``, at least one.
@@ -131,17 +139,17 @@ class RegionModel:
         task = task_type or ANY_TASK
         opinions: list[float] = []
         for region, action in steps:
-            chances = self._region_counts.chances(self._key(region))
-            opinions.append(log_odds(chances.success(self._action(action), task)))
+            chances = self._region_counts.chances(self._get_key(region))
+            opinions.append(log_odds(chances.success(self._require_action(action), task)))
             opinions.append(log_odds(chances.quality(task)))
         return moved(0.5, sum(opinions) / len(opinions))
 
     def best_action(self, region: str, task_type: str | None = None) -> list[ActionScore]:
-        """The actions that may be taken in a region, best first.
+        """Return the actions in a region, best first.
 
-        They are ordered by how often successful episodes take them there,
-        ``P(action | region) P(success | region, action)``: an action that succeeded the only time
-        it was tried does not go before one that mostly succeeds.
+        They are ordered by how often successful episodes take them there, ``P(action | region)
+        P(success | region, action)``: an action that succeeded the only time it was tried does not
+        precede one that mostly succeeds.
 
         Args:
             region: Id of its hub.
@@ -150,29 +158,29 @@ class RegionModel:
         Raises:
             NotFoundError: Unknown region.
         """
-        chances = self._region_counts.chances(self._key(region))
+        chances = self._region_counts.chances(self._get_key(region))
         scores = action_scores(chances, task_type or ANY_TASK)
         return sorted(scores, key=lambda score: -score.success * score.share)
 
     def region_quality(self, region: str, task_type: str | None = None) -> float:
-        """P(success) of the turns and episodes that come to a region, in (0, 1).
+        """Return P(success) of the turns and episodes in a region, in (0, 1).
 
         Raises:
             NotFoundError: Unknown region.
         """
-        return self._region_counts.chances(self._key(region)).quality(task_type or ANY_TASK)
+        return self._region_counts.chances(self._get_key(region)).quality(task_type or ANY_TASK)
 
     def value_iteration(
         self, task_type: str | None = None, *, discount: float | None = None
     ) -> Values:
-        """What each region is worth, and the best action there.
+        """Return the value of each region, and the best action there.
 
         Args:
             task_type: Only steps of this type of task; None for all.
             discount: γ in (0, 1); None for that of the settings.
 
         Raises:
-            InvalidInputError: The discount is none.
+            InvalidInputError: The discount is out of range.
         """
         solution = self._solve(task_type, self._settings.discount if discount is None else discount)
         names_by_key = self._hubs().names
@@ -193,20 +201,20 @@ class RegionModel:
     def strategy_for(
         self, region: str, task_type: str | None = None, *, most: int = 8
     ) -> list[Stage]:
-        """The way from a region that value iteration recommends, following the likeliest regions.
+        """Return the strategy of value iteration from a region on, along the likeliest regions.
 
-        It ends where the episode mostly does, where nothing is known, or where it would go round.
+        It ends where the episode mostly does, where nothing is known, or before a region occurs
+        twice.
 
         Args:
-            region: Id of the hub of the region where it begins.
-            task_type: Type of the task; where it was never met in the region, the strategy is that
-                for all tasks.
+            region: Id of the hub of the first region.
+            task_type: Type of the task; if it is unknown in the region, the strategy for all tasks.
             most: Longest strategy.
 
         Raises:
             NotFoundError: Unknown region.
         """
-        key: int | None = self._key(region)
+        key: int | None = self._get_key(region)
         solution = self._solve(task_type, self._settings.discount)
         if key not in solution.actions and task_type:
             task_type = None
@@ -230,9 +238,9 @@ class RegionModel:
     def _count_next(
         self, region: int, action: str, task_type: str | None
     ) -> dict[int | None, float]:
-        """How often an action led where, by key of the region; None is the end of the episode.
+        """Return how often an action led to each region, by key; None is the end of the episode.
 
-        Times that led to a region whose hub is gone are left out.
+        Transitions to a region whose hub no longer exists are left out.
         """
         steps, current_keys = self._list_steps(region, action, task_type), set(self._hubs().keys)
         next_counts: dict[int | None, float] = {None: sum(step.ends for step in steps)}
@@ -273,7 +281,7 @@ class RegionModel:
         steps = self._region_counts.by_region.get(region, ())
         return [step for step in steps if step.action == action and step.task == task]
 
-    def _key(self, region: str) -> int:
+    def _get_key(self, region: str) -> int:
         hubs = self._hubs()
         try:
             return hubs.keys[hubs.ids.index(region)]
@@ -284,7 +292,7 @@ class RegionModel:
             )
             raise NotFoundError(msg) from None
 
-    def _action(self, action: str) -> str:
+    def _require_action(self, action: str) -> str:
         if action not in self._region_counts.actions:
             counts = ", ".join(self.actions) or "none"
             msg = f"no step {action!r:.250} was ever taken; known are: {counts:.500}"

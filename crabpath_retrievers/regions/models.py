@@ -1,4 +1,4 @@
-"""Regions as a graph store alone tells them: without vector index, embedder or a memory."""
+"""Region models read from a graph store alone, without vector index, embedder or memory."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -15,23 +15,25 @@ from crabpath_retrievers.storage import GraphStore
 Sources = tuple[
     Callable[[], Hubs], Callable[[], Hashable], Callable[[], Sequence[Step]], RegionSettings
 ]
-"""Hubs of a level, version of the counts, the counts, settings."""
+"""Readers of the hubs of a level, of the version of the counts and of the counts; settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Reads regions and what is known of the steps taken in them."""
+    """Reads regions and the transition counts of a namespace."""
 
     store: GraphStore
     regions: Regions
     settings: RegionSettings
 
     def level(self, level: int | None) -> int:
-        """A level as given; for None the finest in which steps are counted, else the first."""
+        """Return the level as given; for None the finest with transition counts, else the first."""
         return next(iter(self.regions.levels()), 1) if level is None else level
 
     def assignments(self, level: int | None) -> dict[str, str]:
-        """The region of every document chunk: id of its hub by id; the corpus is read in blocks.
+        """Return the region of every document chunk: id of its hub, by id.
+
+        The corpus is read in blocks.
 
         Raises:
             NotFoundError: The level has no hub.
@@ -54,15 +56,15 @@ class Models:
         return self.regions.hubs(self.level(level))
 
     def transitions(self, namespace: str, level: int | None) -> RegionModel:
-        """What a namespace has learned of steps in regions; raises as :meth:`sources`."""
+        """Return the region model of a namespace; raises as :meth:`sources`."""
         return RegionModel(*self.sources(namespace, level))
 
     def sources(self, namespace: str, level: int | None) -> Sources:
-        """What a model of these steps is read from.
+        """Return the readers that a region model is built from.
 
         Raises:
-            NotFoundError: The level has no hub, or steps are not counted on it.
-            InvalidInputError: The level is none.
+            NotFoundError: The level has no hub, or transitions are not counted on it.
+            InvalidInputError: The level is no whole number of at least 1.
         """
         levels = self.regions.levels()
         chosen = self.hubs(level).level
@@ -72,7 +74,7 @@ class Models:
             raise NotFoundError(msg)
 
         def version() -> tuple[int, ...]:
-            clock = self.store.walk.clock(namespace)  # a forgotten one learns under a new key
+            clock = self.store.walk.clock(namespace)  # a forgotten namespace gets a new key
             return clock.key, clock.learned, clock.hubs
 
         return (

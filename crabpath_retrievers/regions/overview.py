@@ -1,4 +1,4 @@
-"""The regions of a namespace at a glance: what came by, how it went, where it led."""
+"""Summary of the regions of a namespace: visits, success, actions and next regions."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from crabpath_retrievers.regions.models import Models
 
 
 class Lead(NamedTuple):
-    """Where the steps of a region lead: id of a hub, and their share in [0, 1]."""
+    """A region that others lead to: id of its hub, and its share of their steps in [0, 1]."""
 
     region: str
     share: float
 
 
 class RegionRow(NamedTuple):
-    """One region.
+    """Summary of one region.
 
     Attributes:
         region, title: Of its hub.
-        came: Turns and episodes that came by, as far as each counted.
+        came: Weighted number of turns and episodes in it.
         quality: P(success) of these, in (0, 1).
-        actions: Best first.
-        leads: The regions that steps led to, likeliest first; those that ended there count too.
+        actions: Its actions, best first.
+        leads: Next regions, likeliest first; the shares include steps that ended there.
     """
 
     region: str
@@ -41,13 +41,13 @@ class RegionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What a namespace knows of one level.
+    """Summary of the regions of one level.
 
     Attributes:
-        hubs: Of the level.
-        levels: All levels in which steps are counted, finest first.
-        visited: In how many regions a step was taken.
-        rows: The regions that most came by.
+        hubs: The hubs of the level.
+        levels: All levels in which transitions are counted, finest first.
+        visited: Number of regions with a counted action.
+        rows: The most visited regions.
         actions: Every action in all regions together, most tried first.
     """
 
@@ -61,17 +61,17 @@ class Overview:
 def overview(
     models: Models, namespace: str, level: int | None, task_type: str | None, most: int
 ) -> Overview | None:
-    """The regions that most turns came by; None where nothing was learned.
+    """Summarise the most visited regions; None if nothing was learned.
 
     Args:
         models: Reads the store.
-        namespace: Whose experience.
-        level: One that is counted; None for the finest.
+        namespace: The namespace.
+        level: A level with transition counts; None for the finest.
         task_type: Only this type of task counts fully; None for all.
-        most: Regions to describe.
+        most: Number of regions.
 
     Raises:
-        NotFoundError: The level has no hub or no steps, or the type of task is not known.
+        NotFoundError: The level has no hub or no counts, or the type of task is not known.
     """
     mdp = models.transitions(namespace, level)
     hubs = models.hubs(level)
@@ -119,7 +119,7 @@ def _count_arrivals(steps: Sequence[Step], task: str) -> dict[int, float]:
 
 
 def _list_next_regions(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int, list[Lead]]:
-    """By key of the region."""
+    """Return the next regions by key of the region."""
     names = hubs.names
     totals: defaultdict[int, float] = defaultdict(float)
     next_counts: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))

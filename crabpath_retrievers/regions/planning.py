@@ -1,4 +1,4 @@
-"""Value iteration: what a region is worth if the best action is taken from there on."""
+"""Value iteration: the value of each region under the best actions from there on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Plan:
     """The fixed point of the Bellman optimality equation.
 
     Attributes:
-        values: By key of the region: chance of success on the way from it, in [0, 1].
+        values: By key of the region: P(success) under the best actions, in [0, 1].
         actions: By key of the region: the best action.
-        rounds: Sweeps that it took.
+        rounds: Number of sweeps.
     """
 
     values: Mapping[int, float]
@@ -29,16 +29,15 @@ class Plan:
 def value_iteration(
     steps: Sequence[Step], success: Mapping[tuple[int, str], float], discount: float
 ) -> Plan:
-    """The best that can be done from each region on, as a chance of success.
+    """Compute the value of every region under the best actions, as a chance of success.
 
     ``V(s) = max_a e R + (1 - e) ((1 - γ) R + γ Σ_s' P(s' | s, a) V(s'))``, ``e = P(end | s, a)``.
-    Bellman (1957, ch. XI) with the reward of document 004 A, R = P(success | s, a), for every
-    step: what a step leads to counts, and how the episodes ended in which it was taken. Scaled so
-    that values are chances. A step of which it is not known where it led, or what can be done
-    there, counts as the last one.
+    Bellman (1957, ch. XI) with the reward R = P(success | s, a) of [CVX RFC-013] at every step,
+    scaled so that values are probabilities. A step to an unknown region, or to one without counted
+    actions, counts as the last one.
 
     Args:
-        steps: Counts of one level and task; those without action are passed over.
+        steps: Transition counts of one level and task; those without action are ignored.
         success: P(success | region, action) of every region and action among them.
         discount: γ in (0, 1).
     """
@@ -46,16 +45,16 @@ def value_iteration(
     if not tried:
         return Plan({}, {}, 0)
     regions = sorted({step.region for step in tried})
-    index_of_region = {region: place for place, region in enumerate(regions)}
+    index_of_region = {region: index for index, region in enumerate(regions)}
     moves = sorted({(step.region, step.action) for step in tried})
-    index_of_move = {move: place for place, move in enumerate(moves)}
+    index_of_move = {move: index for index, move in enumerate(moves)}
     move = np.array([index_of_move[step.region, step.action] for step in tried])
     next_index = np.array([index_of_region.get(step.next, 0) for step in tried])
     continuing = np.array([s.trials - s.ends if s.next in index_of_region else 0.0 for s in tried])
     total = np.bincount(move, [step.trials for step in tried])
     next_probability = continuing / total[move]
     end_probability = 1.0 - np.bincount(move, next_probability)
-    success_of = np.array([success[one] for one in moves])
+    success_of = np.array([success[pair] for pair in moves])
     reward = success_of * (end_probability + (1.0 - end_probability) * (1.0 - discount))
     region_index = np.array([index_of_region[region] for region, _ in moves])
     values = np.zeros(len(regions))
@@ -69,7 +68,7 @@ def value_iteration(
         change = float(np.abs(new - values).max())
         values, rounds = new, rounds + 1
     best = {
-        moves[place][0]: moves[place][1]
-        for place in np.argsort(action_values, kind="stable").tolist()
+        moves[index][0]: moves[index][1]
+        for index in np.argsort(action_values, kind="stable").tolist()
     }
     return Plan(dict(zip(regions, values.tolist(), strict=True)), best, rounds)

@@ -1,1 +1,4 @@
-"""Searches over vectors and typed edges (documents 004 B to D)."""
+"""Typed searches: similarity search that uses typed edges, after [CVX RFC-013].
+
+The document is listed in docs/bibliography.md.
+"""

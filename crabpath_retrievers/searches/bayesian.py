@@ -1,4 +1,4 @@
-"""Similarity re-ranked by what is known of each node (004 C, ``bayesian_search``)."""
+"""Similarity search re-ranked by five factors of each node (``bayesian_search``)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,24 +15,21 @@ from crabpath_retrievers.searches.scope import Scope, similarity
 from crabpath_retrievers.text import shown
 
 DEFAULT_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
-_HITS_PER_RESULT, _MIN_HITS = (
-    4,
-    40,
-)  # hits of the vector index that are re-ranked: four times k, at least 40
+_HITS_PER_RESULT, _MIN_HITS = 4, 40  # hits that are re-ranked: four times k, at least 40
 _RECENCY_DECAY = 0.01  # per turn
-_MAX_TURNS = 1_000  # turns that are looked back: before that exp(-.01 n) is below 5e-5
+_MAX_TURNS = 1_000  # turns back; for older ones exp(-0.01 n) is below 5e-5
 
 
 class Factors(NamedTuple):
-    """What speaks for a node; all but the first lie in [0, 1].
+    """Factors of a node's score; all but the first are in [0, 1].
 
     Attributes:
         similarity: Cosine with the query, in [-1, 1].
-        recency: ``exp(-0.01 n)``, n turns of the namespace after a question that the node answered
-            was last judged; 0 for one that never helped, or not in the last 1,000 turns.
-        reward: What failures have left of its reward, ``exp(-decay)``; 1 before any.
-        region_match: 1 in the query's own region of the finest counted level, else 0.
-        usage_success: Posterior mean of being used when returned, from ``usage_prior`` on.
+        recency: ``exp(-0.01 n)``, n turns of the namespace after the last feedback on a question
+            that the node helped to answer; 0 if there is none within the last 1,000 turns.
+        reward: Reward left after failures, ``exp(-decay)``; 1 before any.
+        region_match: 1 in the query's region of the finest counted level, else 0.
+        usage_success: Posterior mean of being used when returned, with prior ``usage_prior``.
     """
 
     similarity: float
@@ -44,7 +41,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BayesianHit:
-    """A node that was found: the weighted sum of its factors, and the factors."""
+    """A node with its score, the weighted sum of its factors, and the factors."""
 
     node: Node
     score: float
@@ -52,7 +49,7 @@ class BayesianHit:
 
 
 def weights_of(weights: object) -> tuple[float, ...]:
-    """Five finite numbers.
+    """Validate five finite numbers.
 
     Raises:
         InvalidInputError: They are something else.
@@ -76,18 +73,18 @@ def bayesian_search(
     weights: Sequence[float],
     prior: tuple[float, float],
 ) -> list[BayesianHit]:
-    """The nearest nodes, re-ranked by the weighted sum of five factors (document 004 C).
+    """Return the nearest nodes, re-ranked by the weighted sum of five factors.
 
     Args:
-        scope: What may be seen.
-        regions: Of the memory.
+        scope: The view of the namespace.
+        regions: Regions of the memory.
         vector: Unit query vector, shape ``[d]``.
-        k: How many.
-        weights: Of the factors, in the order of :class:`Factors`.
+        k: Number of results.
+        weights: Weights of the factors, in the order of :class:`ScoreFactors`.
         prior: Uses and passes that every document starts with.
     """
     heads = scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))
-    factors = _factors(scope, regions, vector, heads, prior)
+    factors = _compute_factors(scope, regions, vector, heads, prior)
     scores = {
         node: sum(w * factor for w, factor in zip(weights, values, strict=True))
         for node, values in factors.items()
@@ -97,14 +94,14 @@ def bayesian_search(
     return [BayesianHit(nodes[n], scores[n], factors[n]) for n in best if n in nodes]
 
 
-def _factors(
+def _compute_factors(
     scope: Scope,
     regions: Regions,
     vector: Vector,
     heads: Sequence[NodeHead],
     prior: tuple[float, float],
 ) -> dict[str, Factors]:
-    """Of each node, by id."""
+    """Compute the factors of each node, by id."""
     cosine, clock = similarity(heads, vector), scope.clock
     usage = scope.store.learned.usage(clock.key, [head.key for head in heads])
     last_success = _read_last_success(scope)
@@ -127,7 +124,7 @@ def _factors(
 
 
 def _read_last_success(scope: Scope) -> dict[str, int]:
-    """Turn number at which an episode that speaks for a node was last added to, by id."""
+    """Read the turn number at which an episode last credited a node, by node id."""
     if not scope.clock.key:
         return {}
     last_success: dict[str, int] = {}
@@ -141,7 +138,7 @@ def _read_last_success(scope: Scope) -> dict[str, int]:
 def _read_regions(
     scope: Scope, regions: Regions, vector: Vector, heads: Sequence[NodeHead]
 ) -> tuple[int | None, Mapping[int, int]]:
-    """Hub of the query's region, and those of the nodes, by key; None in a small corpus."""
+    """Read the region of the query and those of the nodes, by key; None in a small corpus."""
     version = scope.clock.hubs or scope.store.regions.version()
     level, query_region = regions.places(vector, version)[-1]
     if not level or not heads:

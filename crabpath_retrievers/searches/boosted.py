@@ -1,4 +1,4 @@
-"""Similarity plus what typed edges lead to (004 B, ``graph_search``)."""
+"""Similarity search with boosts along typed edges (``graph_search``)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import NamedTuple
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.searches.scope import Scope, similarity
 
-_HITS_PER_RESULT, _MIN_HITS = 4, 20  # hits of the vector index: four times k, at least 20
+_NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
 
 
 class Spoke(NamedTuple):
-    """An edge that speaks for a node, or against it.
+    """The contribution of one edge to a node's score.
 
     Attributes:
-        source: Id of the node that it comes from.
-        edge_type: Of the edge.
-        weight: Of the edge, in [-1, 1].
+        source: Id of the source node.
+        edge_type: Type of the edge.
+        weight: Weight of the edge, in [-1, 1].
         share: What it adds to the score.
     """
 
@@ -28,13 +28,13 @@ class Spoke(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BoostedHit:
-    """A node that was found.
+    """A node found by similarity or along an edge.
 
     Attributes:
         node: The node.
-        score: Its cosine and the shares of what spoke.
+        score: Its cosine plus the contributions of edges.
         similarity: Its cosine with the query, in [-1, 1].
-        spoke: At most one edge of each type.
+        contributions: The contributions, at most one per edge type.
     """
 
     node: Node
@@ -46,18 +46,20 @@ class BoostedHit:
 def graph_search(
     scope: Scope, vector: Vector, k: int, boosts: Mapping[EdgeKind, float]
 ) -> list[BoostedHit]:
-    """The best k of the nearest nodes and of what edges lead to from there.
+    """Return the best k of the nearest nodes and the nodes that edges lead to from there.
 
-    ``cosine + Σ boost · w · cosine(source)``: of each type the edge with the largest
-    ``|w · cosine(source)|``; sources that point away from the query count nothing.
+    ``cosine + Σ boost · w · cosine(source)``: of each type only the edge with the largest ``|w ·
+    cosine(source)|``; sources with a negative cosine contribute nothing.
 
     Args:
-        scope: What may be seen.
+        scope: The view of the namespace.
         vector: Unit query vector, shape ``[d]``.
-        k: How many.
-        boosts: By kind.
+        k: Number of results.
+        boosts: Boost by edge kind.
     """
-    hits = {head.key: head for head in scope.near(vector, max(_HITS_PER_RESULT * k, _MIN_HITS))}
+    hits = {
+        head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
+    }
     cosine = similarity(list(hits.values()), vector)
     edges = scope.store.typed.edges(list(hits), scope.clock, boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):

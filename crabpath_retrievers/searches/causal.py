@@ -1,4 +1,4 @@
-"""The nearest nodes with what came before and after them (004 D, ``causal_search``)."""
+"""Similarity search with the nodes before and after each hit (``causal_search``)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
 
 @dataclass(frozen=True, slots=True)
 class CausalHit:
-    """A node in the order of use.
+    """A node with its neighbours in the order of use.
 
     Attributes:
         node: The node.
         similarity: Its cosine with the query, in [-1, 1].
-        predecessors: What came before it: the node right before it first, then the one before
-            that, each with the weight of the edge that leads on to the one named before it.
-        successors: What came after it, the next one first, each with the weight of the edge that
-            leads to it.
+        predecessors: Nodes before it, the nearest first, each with the weight of the edge to the
+            next one.
+        successors: Nodes after it, the nearest first, each with the weight of the edge that leads
+            to it.
     """
 
     node: Node
@@ -29,18 +29,18 @@ class CausalHit:
 
 
 def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[CausalHit]:
-    """The k nearest documents, each with the strongest chain of ``temporal`` edges to and from it.
+    """Return the k nearest documents, each with its strongest chains of ``temporal`` edges.
 
     Args:
-        scope: What may be seen.
+        scope: The view of the namespace.
         vector: Unit query vector, shape ``[d]``.
-        k: How many.
+        k: Number of results.
         context: Longest chain on either side.
     """
     heads = scope.near(vector, k)
     cosine = similarity(heads, vector)
-    before = _chains(scope, [head.key for head in heads], context, "in")
-    after = _chains(scope, [head.key for head in heads], context, "out")
+    before = _follow_chains(scope, [head.key for head in heads], context, "in")
+    after = _follow_chains(scope, [head.key for head in heads], context, "out")
     nodes = scope.documents([head.id for head in heads])
     edges_by_node = [
         CausalHit(nodes[head.id], cosine[head.key], before[head.key], after[head.key])
@@ -50,10 +50,10 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
     return sorted(edges_by_node, key=lambda hit: (-hit.similarity, hit.node.id))
 
 
-def _chains(
+def _follow_chains(
     scope: Scope, keys: Sequence[int], context: int, direction: Direction
 ) -> Mapping[int, tuple[Neighbour, ...]]:
-    """From each node along the strongest edge to a node that its chain has not; a query a hop."""
+    """Follow the strongest edge from each node to one not yet in its chain; a query per hop."""
     chains: dict[int, list[Neighbour]] = {key: [] for key in keys}
     ends = {key: key for key in keys}
     seen = {key: {key} for key in keys}
@@ -79,7 +79,7 @@ def _chains(
 def _read_edges(
     scope: Scope, keys: Sequence[int], direction: Direction
 ) -> dict[int, list[TypedEdge]]:
-    """Edges by the node that was asked about, strongest first."""
+    """Read the edges of each node, strongest first."""
     edges = scope.store.typed.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
     expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
     edges_by_node: dict[int, list[TypedEdge]] = {}

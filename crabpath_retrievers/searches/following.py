@@ -1,4 +1,4 @@
-"""Following typed edges from a node: its neighbours, and all that can be reached (004 B)."""
+"""Typed edges of a node: its neighbours, and breadth-first traversal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from crabpath_retrievers.searches.scope import Scope
 from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
 
 MOST_REACHED = 500
-"""Nodes that a traversal reaches at most; of a hop that goes beyond it the strongest."""
+"""Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
 
 
 class Neighbour(NamedTuple):
     """A node at the other end of an edge.
 
     Attributes:
-        id: Of the node.
-        edge_type: Of the edge.
+        id: Id of the node.
+        edge_type: Type of the edge.
         weight: Effective weight in [-1, 1], decay included.
     """
 
@@ -27,14 +27,14 @@ class Neighbour(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """A node that a traversal came to.
+    """A node reached by a traversal.
 
     Attributes:
-        id: Of the node.
-        hops: Fewest hops from the start, from 1 on.
+        id: Id of the node.
+        hops: Fewest hops from the start, at least 1.
         path: Ids from the start to the node, both included.
-        edge_types: Of the edges along the path.
-        weight: Product of their weights, in [-1, 1]; of equally short paths that of the strongest.
+        edge_types: Types of the edges along the path.
+        weight: Product of their weights, in [-1, 1]; of equally short paths the strongest.
     """
 
     id: str
@@ -51,7 +51,7 @@ def neighbours(
     min_weight: float,
     direction: Direction,
 ) -> list[Neighbour]:
-    """The nodes at the other end of a node's edges, strongest first."""
+    """Return the nodes at the other end of a node's edges, strongest first."""
     edges = scope.store.typed.edges([scope.key(node)], scope.clock, kinds, direction)
     visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
     neighbours_found = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in visible]
@@ -67,8 +67,8 @@ class _Frontier:
 
     nodes: dict[int, Reached]
 
-    def next(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
-        """The nodes of the next one: each by the path with the strongest product."""
+    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
+        """Return the nodes of the next hop, each by the path with the strongest product."""
         reached: dict[int, Reached] = {}
         for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
             source = self.nodes[edge.near]
@@ -83,9 +83,9 @@ class _Frontier:
 def traverse(
     scope: Scope, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
 ) -> list[Reached]:
-    """What can be reached along edges of these kinds, breadth first, in one query a hop.
+    """Return the nodes within ``hops`` along edges of these kinds, breadth first.
 
-    Every node once, with its fewest hops; so cycles end. At most 500 nodes.
+    Every node once, with its fewest hops, so cycles end. At most 500 nodes; one query per hop.
     """
     key = scope.key(start)
     frontier, visited = {key: Reached(start, 0, (start,), (), 1.0)}, {key}
@@ -93,7 +93,7 @@ def traverse(
     for _ in range(hops):
         edges = scope.store.typed.edges(list(frontier), scope.clock, kinds)
         visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
-        next_nodes = _Frontier(frontier).next(visible, visited)
+        next_nodes = _Frontier(frontier).advance(visible, visited)
         best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
         frontier = dict(best[: MOST_REACHED - len(reached)])
         visited |= set(frontier)
@@ -104,6 +104,6 @@ def traverse(
 
 
 def _drop_expired(scope: Scope, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
-    """Without those at notes whose probation is over."""
+    """Drop edges at notes whose probation is over."""
     expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
     return [edge for edge in edges if edge.id not in expired]

@@ -1,4 +1,4 @@
-"""Types of edges by the names that users give, and the other numbers of a search."""
+"""Validation of search arguments: edge types by name, counts and numbers."""
 
 import math
 import sys
@@ -12,20 +12,20 @@ from crabpath_retrievers.text import shown
 EDGE_TYPES: Mapping[str, EdgeKind] = {
     kind.label: kind for kind in EdgeKind if kind is not EdgeKind.STOP
 }
-"""Every type of edge that can be searched."""
+"""Edge kinds that can be searched, by name."""
 
 LEARNED_TYPES: Mapping[str, EdgeKind] = {kind.label: kind for kind in TYPED_KINDS}
-"""Those that come from outcomes, and that a user may set."""
+"""Edge kinds learned from outcomes, which a user may set, by name."""
 
 _MAX_COUNT = 10_000
-_MAX_FLOAT = sys.float_info.max  # of whole numbers that are larger there is no float
+_MAX_FLOAT = sys.float_info.max  # larger whole numbers have no float
 
 
 def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKind:
-    """The type of that name.
+    """Return the edge kind of a name.
 
     Raises:
-        InvalidInputError: There is none; none is guessed.
+        InvalidInputError: The name is unknown; none is guessed.
     """
     if not isinstance(name, str) or name not in known:
         msg = f"unknown edge type {shown(name)}: use one of {', '.join(known)}"
@@ -34,10 +34,10 @@ def kind_of(name: object, known: Mapping[str, EdgeKind] = EDGE_TYPES) -> EdgeKin
 
 
 def kinds_of(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
-    """One or several types; None is all of them.
+    """Return the edge kinds of one or several names; None is all of them.
 
     Raises:
-        InvalidInputError: A name of none, or none at all.
+        InvalidInputError: An unknown name, or no name at all.
     """
     if names is None:
         return tuple(EDGE_TYPES.values())
@@ -51,10 +51,10 @@ def kinds_of(names: str | Iterable[str] | None) -> tuple[EdgeKind, ...]:
 
 
 def whole(name: str, value: object) -> int:
-    """A whole number from 1 to 10,000.
+    """Validate a whole number from 1 to 10,000.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: It is something else.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MAX_COUNT:
         msg = f"{name} must be a whole number from 1 to {_MAX_COUNT}, not {shown(value)}"
@@ -63,10 +63,10 @@ def whole(name: str, value: object) -> int:
 
 
 def number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
-    """A finite number within bounds.
+    """Validate a finite number within bounds.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: It is something else.
     """
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not known or not -_MAX_FLOAT <= value <= _MAX_FLOAT or not least <= value <= most:  # type: ignore[operator]

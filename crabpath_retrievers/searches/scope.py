@@ -1,4 +1,4 @@
-"""What one namespace may see of the memory, for searches that no turn is recorded of."""
+"""The nodes that one namespace sees, for searches that record no turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from crabpath_retrievers.storage.walk_queries import Clock
 
 @dataclass(frozen=True)
 class Scope:
-    """The view of one namespace, while one search runs."""
+    """The view of one namespace during one search."""
 
     store: GraphStore
     index: VectorIndex
@@ -26,11 +26,11 @@ class Scope:
 
     @cached_property
     def clock(self) -> Clock:
-        """Where the namespace stands."""
+        """Position of the namespace."""
         return self.store.walk.clock(self.namespace)
 
     def key(self, node_id: str) -> int:
-        """Key of one node.
+        """Return the key of one node.
 
         Raises:
             NotFoundError: There is no such node, or it is a note of another namespace.
@@ -43,11 +43,11 @@ class Scope:
         return heads[0].key
 
     def near(self, vector: Vector, n: int) -> list[NodeHead]:
-        """The documents nearest to a unit vector ``[d]``; notes are not among them."""
+        """Return the documents nearest to a unit vector, shape ``[d]``, without notes."""
         return nearest(self.store, self.index, vector, n)
 
     def heads(self, keys: Sequence[int]) -> list[NodeHead]:
-        """Nodes by key, without notes whose probation is over."""
+        """Return nodes by key, without notes whose probation is over."""
         if not keys:
             return []
         heads = self.store.walk.heads([], list(keys), namespace=self.clock.key)
@@ -56,17 +56,17 @@ class Scope:
         return [head for head in heads if head.id not in hidden]
 
     def _find_deleted(self, ids: Sequence[str]) -> set[str]:
-        """Those of the documents that the owner of a wrapped store has deleted."""
+        """Return the documents that the owner of a wrapped store has deleted."""
         get_owned = held_by_owner(self.index)
         return find_gone(get_owned, self.store, ids, self.clock) if get_owned else set()
 
     def documents(self, ids: Sequence[str]) -> dict[str, Node]:
-        """Contents by id."""
+        """Return contents by id."""
         return self.store.catalog.documents(ids, namespace=self.clock.key)
 
 
 def similarity(heads: Sequence[NodeHead], vector: Vector) -> dict[int, float]:
-    """Cosine of each node with a unit vector ``[d]``, by key."""
+    """Return the cosine of each node with a unit vector, shape ``[d]``, by key."""
     if not heads:
         return {}
     similarities = cosines([head.vector for head in heads], np.asarray(vector, dtype=np.float32))

@@ -94,8 +94,8 @@ def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host
     class Late:
         """A judge that comes after another process."""
 
-        def verdict(self, kept):
-            """What follows from feedback that is applied by now."""
+        def assign(self, kept):
+            """Credit feedback that is applied by now."""
             other.learn(kept)
             return other._assigner.assign(kept)
 

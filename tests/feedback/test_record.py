@@ -8,6 +8,7 @@ import pytest
 
 from crabpath_retrievers import Feedback, InvalidInputError, StoreError
 from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 
@@ -169,7 +170,7 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(memory, host, monke
         raise ArithmeticError(msg)
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
-        broken.setattr("crabpath_retrievers.feedback.learner.Learner.changes", fail)
+        broken.setattr(Learner, "compute_changes", fail)
         receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="odd"))
     assert receipt.status == "waiting"
     assert "singular matrix" in receipt.note
@@ -186,7 +187,7 @@ def test_a_store_that_is_away_gets_its_lesson_later(memory, host, monkeypatch):
         raise StoreError(msg)
 
     with monkeypatch.context() as broken:
-        broken.setattr("crabpath_retrievers.feedback.learner.Learner.changes", fail)
+        broken.setattr(Learner, "compute_changes", fail)
         receipt = memory.record(first)
     assert (receipt.status, "is down" in receipt.note) == ("waiting", True)
     memory.record(Feedback(host.ask(), 1.0))

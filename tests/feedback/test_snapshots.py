@@ -226,14 +226,14 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, k
 def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monkeypatch):
     """Between reading and writing the switch falls: nothing is learned."""
     before = knows(memory, "default")
-    turn, changes = host.ask(), type(memory._recorder._inbox._learner).changes
+    turn, changes = host.ask(), type(memory._recorder._queue._learner).compute_changes
 
     def late(*given):
         found = changes(*given)
         memory.freeze()
         return found
 
-    monkeypatch.setattr(type(memory._recorder._inbox._learner), "changes", late)
+    monkeypatch.setattr(type(memory._recorder._queue._learner), "compute_changes", late)
     receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
     assert receipt.status == "refused"
     assert "is frozen" in receipt.note

@@ -6,6 +6,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
+from crabpath_retrievers.feedback import recorder
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.feedback.published import publish, published, settings_of
 from crabpath_retrievers.seeds.embedder import unit
@@ -101,8 +102,8 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         question = Question("Which fruit is red?", vector, Information.from_idf({}))
         recall = memory._retrieval.minds.recall
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (1, 1.0)
-        monkeypatch.setattr("crabpath_retrievers.feedback.recorder._PILE", 1)
-        memory._recorder._looked -= 1
+        monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
+        memory._recorder._checked_at -= 1
         host.ask()
         memory._recorder._worker.drain()
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (0, 1.0)

@@ -27,7 +27,7 @@ def weights_after(turn, credits_):
     existing, counts, weights = {}, {}, []
     for credit in credits_:
         found = blame(turn, credit, existing, counts, SETTINGS)
-        for pair, count in found.counted.items():
+        for pair, count in found.count_changes.items():
             counts[pair] = counts.get(pair, 0.0) + count
         for source, target, kind, delta in found.deltas:
             edge = (source, target, kind)
@@ -72,7 +72,7 @@ def test_a_search_hit_is_blamed_at_the_best_entry(turn_of):
     """The best scored one; what is the best entry itself, at the next best one."""
     turn = turn_of(returned=[("d",), ("t",)], seeds=[("s", 0.5), ("t", 0.8)])
     both = Credit(-1.0, documents={"d": -1.0, "t": -1.0})
-    assert set(blame(turn, both, {}, {}, SETTINGS).counted) == {("t", "d"), ("s", "t")}
+    assert set(blame(turn, both, {}, {}, SETTINGS).count_changes) == {("t", "d"), ("s", "t")}
 
 
 def test_the_only_entry_is_not_blamed_at_itself(turn_of):

@@ -60,14 +60,14 @@ def test_what_counts_less_takes_more_turns():
     for turn in range(1, 21):
         changed = learn(tenth, protos={("a", "b"): count})
         assert bool(changed.promoted) == (turn == 20)
-        count += changed.counted["a", "b"]
+        count += changed.count_changes["a", "b"]
     assert learn(tenth, existing={AB: 0.4, BA: 0.4}).deltas[0].delta == pytest.approx(0.006)
 
 
 def test_a_crowd_counts_as_its_eight_best():
     """Of ten documents the two with least credit are left out: 8 · 7 / 2 pairs."""
     crowd = Credit(1.0, documents={f"d{n}": 1 - n / 20 for n in range(10)})
-    counted = learn(crowd).counted
+    counted = learn(crowd).count_changes
     assert len(counted) == 28
     assert {node for pair in counted for node in pair} == {f"d{n}" for n in range(8)}
 

@@ -108,7 +108,7 @@ def test_where_a_document_lies_may_not_be_known(asked):
 
 def test_a_step_that_goes_on(asked):
     """It ends nothing, and leads somewhere on each level by itself."""
-    taken = Taken(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, ended=False)
+    taken = Taken(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, is_last=False)
     assert list(counted([taken], ["", "t"])) == [
         Step(level, region, task, "find", led, 1.0, 0.25)
         for level, region, led in ((0, 0, 0), (2, 3, 4), (1, 7, 9))

@@ -41,7 +41,7 @@ def test_a_success_without_the_other_end_lowers_an_edge(returned):
 def test_a_success_without_the_other_end_takes_from_a_count(returned):
     """Half a count, as far as the one that was there was believed; nothing where both were not."""
     protos = {("a", "c"): 1.0, ("b", "c"): 0.1, ("x", "y"): 1.0}
-    found = learn(returned(a=0.9, b=0.8), protos=protos).counted
+    found = learn(returned(a=0.9, b=0.8), protos=protos).count_changes
     assert found == pytest.approx({("a", "b"): 0.5, ("a", "c"): -0.45, ("b", "c"): -0.1})
 
 

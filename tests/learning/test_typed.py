@@ -72,7 +72,7 @@ def test_a_followed_document_that_answers_for_nothing_is_neither_blamed_nor_need
 @pytest.mark.parametrize("outcome", [1.0, -1.0])
 def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, outcome):
     """Two of three documents lie in H, one in G: nobody knows which of them did it."""
-    where = Situation("Q", {"d": "H", "e": "H", "s": "G"}, before=["b"])
+    where = Situation("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
     found = edges(routed, Credit(outcome), situation=where)
     assert found == {
         ("Q", "H", "region_transition"): pytest.approx(RATE * outcome * 2 / 3),
@@ -91,7 +91,7 @@ def test_regions_are_signed_by_what_became_of_the_step(routed):
 
 def test_the_order_of_use_follows_the_route_and_the_turn_before(routed):
     """Every step of the route once, and from what was used before; never to itself."""
-    where = Situation(before=["b", "d"])
+    where = Situation(used_before=["b", "d"])
     found = edges(routed, Credit(1.0, documents={"d": 1.0}), situation=where)
     assert of_kind(found, "temporal") == {("s", "a"): RATE, ("a", "d"): RATE, ("b", "d"): RATE}
 
@@ -101,7 +101,7 @@ def test_the_order_between_turns_is_bounded(turn_of):
     names = [f"n{i}" for i in range(8)]
     turn = turn_of(returned=[(name,) for name in names])
     credit = Credit(1.0, documents=dict.fromkeys(names, 1.0))
-    where = Situation(before=[f"b{i}" for i in range(8)])
+    where = Situation(used_before=[f"b{i}" for i in range(8)])
     assert len(of_kind(edges(turn, credit, situation=where), "temporal")) == 9
 
 

@@ -22,7 +22,7 @@ def test_without_edges_it_is_similarity_alone(memory, others):
     assert [hit.node.id for hit in best] == others[:3]
     assert best[0].node.id == "d5"
     assert best[0].score == best[0].similarity == pytest.approx(1.0, abs=1e-3)
-    assert best[0].spoke == ()
+    assert best[0].contributions == ()
 
 
 def test_what_an_edge_leads_to_is_found_and_scored_by_the_formula(joined, others):
@@ -31,7 +31,7 @@ def test_what_an_edge_leads_to_is_found_and_scored_by_the_formula(joined, others
     memory = joined((others[0], last, 0.9), (others[1], last, 0.95))
     hits = {hit.node.id: hit for hit in memory.graph_search(QUERY, 5, {"caused_success": 4.0})}
     hit = hits[last]
-    (spoke,) = hit.spoke
+    (spoke,) = hit.contributions
     assert spoke[:2] == (others[0], "caused_success")
     assert spoke.share == pytest.approx(4.0 * 0.9 * hits[others[0]].similarity)
     assert hit.score == pytest.approx(hit.similarity + spoke.share)
@@ -48,14 +48,16 @@ def test_each_type_speaks_once_and_edges_below_zero_lower(joined, others):
     hit = next(hit for hit in hits if hit.node.id == target)
     top = before[others[0]]
     assert hit.score == pytest.approx(before[target] + 0.1 * 0.5 * top - 0.5 * 0.8 * top)
-    assert {one.edge_type for one in hit.spoke} == set(boosts)
+    assert {one.edge_type for one in hit.contributions} == set(boosts)
     assert [one.score for one in hits] == sorted((one.score for one in hits), reverse=True)
 
 
 def test_edges_of_other_namespaces_do_not_speak(joined, others):
     """Nor what they lead to."""
     memory = joined((others[0], others[-1], 1.0), namespace="ada")
-    assert all(not hit.spoke for hit in memory.graph_search(QUERY, 80, {"caused_success": 4.0}))
+    assert all(
+        not hit.contributions for hit in memory.graph_search(QUERY, 80, {"caused_success": 4.0})
+    )
 
 
 @pytest.mark.parametrize(

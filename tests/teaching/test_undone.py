@@ -32,7 +32,7 @@ def test_the_note_of_a_correction_goes(memory, pupil):
     """With all that came with it: edges, episode, vectors; the answer is as it was."""
     before = pupil.found()
     feedback = corrected(memory)
-    memory._recorder._catch_up(1)
+    memory._recorder._index_waiting(1)
     assert NOTE in pupil.found()
     assert memory.undo(feedback).status == "undone"
     assert pupil.found() == before
@@ -48,7 +48,7 @@ def test_the_note_of_a_correction_goes(memory, pupil):
 def test_undone_beside_the_process_that_has_the_index(memory, pupil):
     """The vector of a note that is gone finds nothing."""
     feedback = corrected(memory)
-    memory._recorder._catch_up(1)
+    memory._recorder._index_waiting(1)
     assert Outside(memory.store).undoing.undo(feedback, None, None).status == "undone"
     assert NOTE not in pupil.found()
     assert memory.info()["notes"] == 0
@@ -144,12 +144,12 @@ def test_a_restored_snapshot_has_the_notes_of_then(memory, pupil):
     """Later ones go, with all that came with them; those that were undone since come back."""
     memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
     feedback = corrected(memory)
-    memory._recorder._catch_up(1)
+    memory._recorder._index_waiting(1)
     known, kept = pupil.found(), memory.snapshot()
     memory.undo(feedback)
     memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
     memory.teach("Cherries are black.", id="old", query=QUESTION)
-    memory._recorder._catch_up(1)
+    memory._recorder._index_waiting(1)
     memory.restore(kept)
     assert pupil.found() == known
     assert "new" not in pupil.found("Limes are green.")
