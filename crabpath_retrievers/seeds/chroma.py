@@ -4,14 +4,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from shutil import disk_usage
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import numpy as np
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
@@ -24,11 +19,16 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.seeds.chroma_client import (
+    close_client,
+    create_client,
+    limit_requests,
+)
 from crabpath_retrievers.seeds.chroma_directory import COLLECTION, Directory, is_panic
 from crabpath_retrievers.seeds.chroma_files import glance
 from crabpath_retrievers.seeds.index import Filter
 from crabpath_retrievers.storage.engine import full_disk
-from crabpath_retrievers.time_limit import TIME_LIMIT, waiting
+from crabpath_retrievers.time_limit import waiting
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _RESERVED = ("#", "$", "chroma:")  # metadata keys that Chroma refuses or hides
-_PORTS = {"http": 8000, "https": 443}
 _EMBEDDED = "Chroma in "
 _MIN_FREE = 2**20  # bytes that Chroma needs for writing
 _DISK_FULL = ("disk is full", "No space left")
-_MIN_TIMEOUT = 0.001  # seconds; makes a request without time left fail at once
 _NOT_READY = "Nothing found on disk"
 _NAMESPACE_COLLECTION = re.compile(r"(episodes|notes)-\d+")
 _HNSW = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 100}
@@ -119,7 +117,7 @@ class ChromaIndex:
             InvalidInputError: The existing collection uses another distance than cosine.
             StoreUnavailableError: The server cannot be reached.
         """
-        _limit_requests(client)
+        limit_requests(client)
         with _translate_errors(where or "the Chroma server"):
             collection = client.get_or_create_collection(
                 name, configuration=cast("Any", {"hnsw": _HNSW}), embedding_function=None
@@ -148,7 +146,7 @@ class ChromaIndex:
             InvalidInputError: The URL is malformed.
             StoreUnavailableError: The server cannot be reached.
         """
-        client, name = _create_client(url)
+        client, name = create_client(url)
         index = cls.from_client(client, name, where=f"Chroma at {url}")
         index._owns_client = True  # noqa: SLF001  its own class
         return index
@@ -326,7 +324,7 @@ class ChromaIndex:
             self._directory.leave()
             self._directory = self._client = self._collection = None
         elif self._owns_client and self._client is not None:
-            _close_client(self._client)
+            close_client(self._client)
             self._client = self._collection = None
 
 
@@ -350,97 +348,11 @@ def visiting(url: str) -> "Iterator[tuple[ClientAPI, str]]":
         InvalidInputError: The URL is malformed.
         StoreUnavailableError: The server cannot be reached.
     """
-    client, name = _create_client(url)
+    client, name = create_client(url)
     try:
         yield client, name
     finally:
-        _close_client(client)
-
-
-def _create_client(url: str) -> "tuple[ClientAPI, str]":
-    """A client of the server at a URL, and the name of the collection in the URL."""
-    import chromadb
-    from chromadb.config import Settings
-
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in _PORTS or not parts.hostname:
-        msg = f"{url!r} is no URL of a Chroma server: use a form such as http://localhost:8000"
-        raise InvalidInputError(msg)
-    settings = Settings(anonymized_telemetry=False)
-    _require_answer(url, f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}")
-    try:
-        client = chromadb.HttpClient(
-            parts.hostname,
-            port or _PORTS[parts.scheme],
-            ssl=parts.scheme == "https",
-            settings=settings,
-        )
-    except ValueError as error:  # chromadb raises it when no server answers
-        msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
-        raise StoreUnavailableError(msg) from error
-    return client, parts.path.strip("/") or COLLECTION
-
-
-def _require_answer(url: str, address: str) -> None:
-    """Send one request with a timeout: chromadb waits for ever for a server that accepts only.
-
-    Raises:
-        StoreUnavailableError: The server does not answer within the time limit.
-    """
-    with waiting() as until:
-        left = TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
-        try:
-            urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
-        except OSError as error:
-            if isinstance(error, HTTPError):
-                error.close()
-            if isinstance(getattr(error, "reason", error), TimeoutError):
-                msg = f"Chroma at {url} did not answer within {left:.1f} s: is the server running?"
-                raise StoreUnavailableError(msg) from error
-        except HTTPException:  # chromadb reports what is wrong with the answer
-            return
-
-
-def _sessions(client: "ClientAPI") -> Iterator[Any]:
-    """The HTTP sessions of a client; none for an embedded one."""
-    for own in (client, getattr(client, "_admin_client", None)):
-        session = getattr(getattr(own, "_server", None), "_session", None)
-        if session is not None:
-            yield session
-
-
-def _limit_requests(client: "ClientAPI") -> None:
-    """Limit requests to the time left of the current call; shorter timeouts stay."""
-    for session in _sessions(client):
-        hooks = getattr(session, "event_hooks", {}).get("request")
-        if hooks is not None and _shorten_timeout not in hooks:
-            hooks.append(_shorten_timeout)
-
-
-def _shorten_timeout(request: Any) -> None:
-    """Set the timeouts of an httpx request to the time left of the current call."""
-    with waiting() as until:
-        if until is None:
-            return
-        left = max(_MIN_TIMEOUT, until - monotonic())
-    given = request.extensions.get("timeout") or {}
-    request.extensions["timeout"] = {
-        what: left if given.get(what) is None else min(given[what], left)
-        for what in ("connect", "read", "write", "pool")
-    }
-
-
-def _close_client(client: "ClientAPI") -> None:
-    """Close a client and its connections, which ``close`` of chromadb 1.5 leaves open."""
-    for session in _sessions(client):
-        session.close()
-    close = getattr(client, "close", None)
-    if close is not None:
-        close()
+        close_client(client)
 
 
 def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
