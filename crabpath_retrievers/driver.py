@@ -1,6 +1,6 @@
-"""One loop for sync and async: a generator asks for operations, a driver performs them.
+"""One implementation for sync and async: a generator yields operations, a driver performs them.
 
-Retrieval is written once, as a generator that yields every blocking operation and is sent its
+Retrieval is written once, as a generator that yields every blocking operation and receives its
 result. :func:`run` performs operations in place; :func:`arun` keeps them off the event loop.
 """
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that blocks.
+    """A blocking operation.
 
     Attributes:
         blocking: Performs it in the calling thread.
-        native: Performs it asynchronously; without one a worker thread runs ``blocking``.
+        native: Performs it asynchronously; if None, a worker thread runs ``blocking``.
     """
 
     blocking: Callable[[], Any]
@@ -39,7 +39,7 @@ def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Step
 
 
 def perform_either(blocking: Callable[[], T], native: Callable[[], Awaitable[T]]) -> Steps[T]:
-    """Ask the driver to use whichever of two forms of one operation fits it."""
+    """Ask the driver to perform the form of an operation that suits it, sync or async."""
     result: T = yield Operation(blocking, native)
     return result
 
@@ -63,21 +63,21 @@ def run(steps: Steps[T]) -> T:
 async def arun(steps: Steps[T]) -> T:
     """Drive a computation without blocking the event loop.
 
-    One worker thread performs what blocks, and computes what lies in between, until something has
-    to be awaited: every change between thread and loop costs more than most operations.
+    One worker thread performs blocking operations and the computation between them until an
+    operation has to be awaited: a switch between thread and loop costs more than most operations.
     """
-    reached = _next(partial(next, steps))
-    while not isinstance(reached, _Done):
-        if reached.native is None:
-            reached = await _in_thread(steps, reached)
+    state = _resume(partial(next, steps))
+    while not isinstance(state, _Done):
+        if state.native is None:
+            state = await _run_in_thread(steps, state)
             continue
         try:
-            result = await reached.native()
+            result = await state.native()
         except BaseException as error:  # the computation may handle it
-            reached = _next(partial(steps.throw, error))
+            state = _resume(partial(steps.throw, error))
         else:
-            reached = _next(partial(steps.send, result))
-    value: T = reached.value
+            state = _resume(partial(steps.send, result))
+    value: T = state.value
     return value
 
 
@@ -87,30 +87,31 @@ class _Done(NamedTuple):
     value: Any
 
 
-def _next(go_on: Callable[[], Operation]) -> Operation | _Done:
+def _resume(advance: Callable[[], Operation]) -> Operation | _Done:
+    """Advance a computation to its next operation or to its end."""
     try:
-        return go_on()
+        return advance()
     except StopIteration as stop:
         return _Done(stop.value)
 
 
-async def _in_thread(steps: Steps[T], operation: Operation) -> Operation | _Done:
-    """Whatever blocks, from this operation on, up to the next one that has to be awaited."""
+async def _run_in_thread(steps: Steps[T], operation: Operation) -> Operation | _Done:
+    """Perform operations from this one up to the next one that has to be awaited."""
     cancelled = threading.Event()
 
     def work() -> Operation | _Done:
-        reached: Operation | _Done = operation
-        while isinstance(reached, Operation) and reached.native is None:
+        state: Operation | _Done = operation
+        while isinstance(state, Operation) and state.native is None:
             try:
-                result = reached.blocking()
+                result = state.blocking()
             except BaseException as error:  # the computation may handle it
-                reached = _next(partial(steps.throw, error))
+                state = _resume(partial(steps.throw, error))
             else:
-                if cancelled.is_set():  # nobody waits any more: it ends where it stands
+                if cancelled.is_set():  # the caller is gone: stop here
                     steps.close()
                     return _Done(None)
-                reached = _next(partial(steps.send, result))
-        return reached
+                state = _resume(partial(steps.send, result))
+        return state
 
     try:
         return await asyncio.to_thread(work)

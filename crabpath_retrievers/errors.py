@@ -2,17 +2,18 @@
 
 CrabPathError
 ├── InvalidInputError (also ValueError)   an argument cannot be used as given
-│   └── DuplicateIdError                  one id names two different documents
-├── ConfigurationError                    the store and the program do not fit together
+│   └── DuplicateIdError                  one id was given to two different documents
+├── ConfigurationError                    the store and the program do not match
 │   ├── EmbeddingMismatchError            another embedder than the store was built with
 │   ├── SchemaVersionError                the store was written by a newer release
 │   └── MissingExtraError (also ImportError)  an optional dependency is not installed
 ├── StoreError                            a database or vector store failed
-│   ├── StoreLockedError                  another process holds the store
+│   ├── StoreLockedError                  another process uses the store
+│   ├── ConflictError                     a concurrent change of the same data
 │   ├── StoreReadOnlyError                the store cannot be written
 │   ├── StoreFullError                    its disk is full
 │   └── StoreUnavailableError             the store cannot be reached
-├── ServiceError                          a service beside the memory failed (LangSmith)
+├── ServiceError                          an external service failed (LangSmith)
 └── NotFoundError (also KeyError)         an id or a store that does not exist
 """
 
@@ -30,7 +31,7 @@ class DuplicateIdError(InvalidInputError):
 
 
 class ConfigurationError(CrabPathError):
-    """The store and the program that opens it do not fit together."""
+    """The store and the program that opens it do not match."""
 
 
 class EmbeddingMismatchError(ConfigurationError):
@@ -46,15 +47,15 @@ class MissingExtraError(ConfigurationError, ImportError):
 
 
 class StoreError(CrabPathError):
-    """A database or vector store failed; what was acknowledged before is kept."""
+    """A database or vector store failed; acknowledged changes are kept."""
 
 
 class StoreLockedError(StoreError):
-    """Another process holds the store."""
+    """Another process uses the store."""
 
 
 class ConflictError(StoreError):
-    """Somebody else changed the same in the meantime; nothing of this call is kept."""
+    """The same data was changed concurrently; nothing of this call is stored."""
 
 
 class StoreReadOnlyError(StoreError):
@@ -62,7 +63,7 @@ class StoreReadOnlyError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk of the store is full; what was acknowledged is kept."""
+    """The disk of the store is full; acknowledged changes are kept."""
 
 
 class StoreUnavailableError(StoreError):
@@ -70,12 +71,12 @@ class StoreUnavailableError(StoreError):
 
 
 class ServiceError(CrabPathError):
-    """A service beside the memory, such as LangSmith, failed or cannot be reached."""
+    """An external service, such as LangSmith, failed or cannot be reached."""
 
 
 class NotFoundError(CrabPathError, KeyError):
-    """There is no such id, or no such store."""
+    """An id or a store does not exist."""
 
     def __str__(self) -> str:
-        """Give the sentence itself; KeyError would put it in quotes."""
+        """The message; ``KeyError`` would put it in quotes."""
         return str(self.args[0]) if self.args else ""

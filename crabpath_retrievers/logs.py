@@ -1,26 +1,23 @@
 """Logging under ``crabpath_retrievers``.
 
-INFO tells of opening, ingest, learning and maintenance with counts and milliseconds, DEBUG of every
-turn, WARNING of what was asked for and not done.
+INFO: opening, ingest, learning and maintenance, with counts and milliseconds. DEBUG: every turn.
+WARNING: something that was requested and not done.
 """
 
 import logging
 import time
 
-_FLOODING = ("filelock", "markdown_it")  # a line a lock, ten lines a document
+_NOISY = ("filelock", "markdown_it")  # one line per lock, ten lines per document
 
 
-def elapsed_ms(begun: float) -> float:
-    """Milliseconds since a moment on the clock of :func:`time.perf_counter`."""
-    return (time.perf_counter() - begun) * 1000
+def elapsed_ms(start: float) -> float:
+    """Milliseconds since ``start`` on the clock of :func:`time.perf_counter`."""
+    return (time.perf_counter() - start) * 1000
 
 
 def quiet_foreign_loggers() -> None:
-    """Keep libraries that work for this one from flooding a log at DEBUG.
-
-    A level that the application has set stays.
-    """
-    for name in _FLOODING:
+    """Silence the DEBUG messages of noisy libraries, unless the application has set a level."""
+    for name in _NOISY:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)

@@ -233,7 +233,7 @@ class Retrieval:
         ]
         if query.filter and reached:
             ids = [hit.head.id for hit in reached]
-            allowed = yield from perform(self.index.matching, ids, vector, query.filter)
+            allowed = yield from perform(self.index.filter_ids, ids, vector, query.filter)
             reached = [hit for hit in reached if hit.head.id in allowed]
         if clock.notes and reached:
             expired = yield from perform(

@@ -1,8 +1,8 @@
-"""How long a call waits for databases and servers, all its waiting together.
+"""A limit on the total time that one call waits for databases and servers.
 
-A server that accepts and says nothing must not hold up whoever asks. A query waits in many places,
-so its limit counts for all of them together; what lies in between, such as a chat model, does not
-count. Work that may rightly take long (ingest, maintenance, migrations) has no limit.
+A server that accepts connections but does not answer must not block a caller. A call waits in
+several places, and the limit applies to their sum; time between them, such as a chat model, does
+not count. Long operations (ingest, maintenance, migrations) have no limit.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,74 +13,74 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 TIME_LIMIT = 10.0
-"""Seconds, where nothing else is set."""
+"""Default limit in seconds."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Patience:
-    """What is left of the limit of one call.
+class _WaitBudget:
+    """The remaining waiting time of one call.
 
     Attributes:
-        left: Seconds that it may still wait.
-        until: Moment at which the wait that goes on ends; None while it does not wait.
-        over: Whether the call has ended; whatever it started goes on without its limit.
+        remaining: Seconds that the call may still wait.
+        deadline: End of the current wait on the monotonic clock; None while not waiting.
+        is_over: Whether the call has ended; threads that it started go on without a limit.
     """
 
     def __init__(self, seconds: float) -> None:
-        self.left = seconds
-        self.until: float | None = None
-        self.over = False
+        self.remaining = seconds
+        self.deadline: float | None = None
+        self.is_over = False
 
 
-_CURRENT: ContextVar[_Patience | None] = ContextVar("crabpath_patience", default=None)
+_CURRENT: ContextVar[_WaitBudget | None] = ContextVar("crabpath_wait_budget", default=None)
 
 
-def _current() -> _Patience | None:
-    patience = _CURRENT.get()
-    return None if patience is None or patience.over else patience
+def _get_current() -> _WaitBudget | None:
+    budget = _CURRENT.get()
+    return None if budget is None or budget.is_over else budget
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Let all waiting inside take at most so many seconds; within a limit the outer one counts."""
-    if _current() is not None:
+    """Limit the total waiting time inside to ``seconds``; an outer limit takes precedence."""
+    if _get_current() is not None:
         yield
         return
-    patience = _Patience(seconds)
-    token = _CURRENT.set(patience)
+    budget = _WaitBudget(seconds)
+    token = _CURRENT.set(budget)
     try:
         yield
     finally:
-        patience.over = True
+        budget.is_over = True
         _CURRENT.reset(token)
 
 
 @contextmanager
 def waiting() -> Iterator[float | None]:
-    """Around what waits.
+    """Count the time inside as waiting.
 
     Yields:
-        The moment of ``time.monotonic()`` until which it may; None without a limit.
+        The deadline on the clock of ``time.monotonic()``; None without a limit.
     """
-    patience = _current()
-    if patience is None or patience.until is not None:
-        yield None if patience is None else patience.until
+    budget = _get_current()
+    if budget is None or budget.deadline is not None:
+        yield None if budget is None else budget.deadline
         return
-    patience.until = until = monotonic() + patience.left
+    budget.deadline = deadline = monotonic() + budget.remaining
     try:
-        yield until
+        yield deadline
     finally:
-        patience.until = None
-        patience.left = until - monotonic()
+        budget.deadline = None
+        budget.remaining = deadline - monotonic()
 
 
 @contextmanager
 def briefly(seconds: float) -> Iterator[None]:
-    """Let what is inside wait at most so many seconds, and no longer than it might anyway."""
-    with waiting() as until:
-        left = seconds if until is None else min(seconds, until - monotonic())
-        token = _CURRENT.set(_Patience(left))
+    """Limit the waiting time inside to ``seconds``, or to less if the current limit is lower."""
+    with waiting() as deadline:
+        remaining = seconds if deadline is None else min(seconds, deadline - monotonic())
+        token = _CURRENT.set(_WaitBudget(remaining))
         try:
             yield
         finally:
@@ -88,7 +88,7 @@ def briefly(seconds: float) -> Iterator[None]:
 
 
 def within_limit(method: F) -> F:
-    """A method that waits no longer than ``settings.time_limit`` of its object."""
+    """Limit the waiting time of a method to ``settings.time_limit`` of its object."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:

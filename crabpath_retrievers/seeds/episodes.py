@@ -1,9 +1,8 @@
-"""Episodes: turns that are remembered by their query, with what became of their documents.
+"""Episodes: past queries with the credit of their documents, recalled by similarity.
 
-What a similar question used comes again. What the same question did not use makes room for others:
-only wins speak for documents (document 004, E7d), and nothing is held against them elsewhere.
-A turn of which nobody said what it used speaks to the same question and to no other one.
-Near-duplicates count as one.
+The documents that similar queries used gain evidence. Only successes count for similar queries
+[CVX RFC-013]; a failure counts against a document for the same query alone, as does an outcome
+without attribution. Near-duplicate queries share one episode.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,12 @@ from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Information
 from crabpath_retrievers.text import question_id, tokens
 
-_RECALLED = 256  # queries whose nearest episode is kept at hand
-_LITTLE = 15.0  # nats; a question that asks for less is found in many others by chance
+_CACHED = 256  # queries whose nearest episode is cached
+_LITTLE = 15.0  # nats; the words of a query with less information occur in others by chance
 
 
 class Question(NamedTuple):
-    """What is asked: its text, its unit vector ``[d]``, and what its words tell."""
+    """A query: its text, its unit vector ``[d]``, and the information of its words."""
 
     text: str
     vector: Vector
@@ -34,11 +33,11 @@ class Question(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What past turns say of a document.
+    """Evidence of past turns about a document.
 
     Attributes:
-        alike: How strongly questions that are merely similar speak for it, in [0, 1].
-        same: How strongly the same question does, in [-1, 1]; below 0 it did not use it.
+        alike: Evidence for it from similar but different queries, in [0, 1].
+        same: Evidence from the same query, in [-1, 1]; below 0 against it.
     """
 
     alike: float
@@ -46,144 +45,155 @@ class Recalled(NamedTuple):
 
 
 class Near(NamedTuple):
-    """An episode with the cosine of its query and the one that is asked."""
+    """An episode with the cosine of its query and the current one."""
 
     episode: Episode
     similarity: float
 
 
 class Remembered(NamedTuple):
-    """The change that remembers a turn, and the episode that it adds to where one stands."""
+    """The change that stores a turn, and the existing episode that it extends, if any."""
 
     change: KeepEpisode
     known: Episode | None
 
 
 class Episodes:
-    """Remembers and recalls turns, one collection of vectors per namespace."""
+    """Recalls past turns; one collection of vectors per namespace."""
 
     def __init__(
         self, store: GraphStore, index: VectorIndex | None, settings: EpisodeSettings
     ) -> None:
-        """Keep rows in ``store`` and vectors beside those of ``index``; None scans rows."""
+        """Read ``store``, with collections in the store of ``index``; None scans rows."""
         self._store, self._settings = store, settings
-        self._beside = Beside(index, "episodes")
-        self._recalled: dict[tuple[int, int, int, bytes], list[str]] = {}
+        self._collections = Beside(index, "episodes")
+        self._nearest_ids: dict[tuple[int, int, int, bytes], list[str]] = {}
 
     def recall(self, question: Question, clock: Clock) -> dict[str, Recalled]:
-        """What past turns say of documents, by node id; of several the loudest counts."""
-        asked = _nats(question)
-        found: dict[str, Recalled] = {}
+        """Evidence about documents by node id; of several episodes the strongest counts."""
+        information = _word_information(question)
+        scores: dict[str, Recalled] = {}
         nearest = self.near(question.vector, clock.key)
-        self._keep(_asked(question.vector, clock), nearest)
+        self._cache(_cache_key(question.vector, clock), nearest)
         for near in nearest:
-            for node, said in self._said(near, asked).items():
-                found[node] = max(found.get(node, said), said, key=_loudness)
-        return {node: said for node, said in found.items() if _loudness(said)}
+            for node, score in self._score_documents(near, information).items():
+                scores[node] = max(scores.get(node, score), score, key=_magnitude)
+        return {node: score for node, score in scores.items() if _magnitude(score)}
 
-    def _said(self, near: Near, asked: Mapping[str, float]) -> dict[str, Recalled]:
-        """What one episode says about its documents."""
-        bars, documents = self._settings, near.episode.documents
-        share = _share(asked, near.episode.query)
-        most = max(map(abs, documents.values()), default=1.0)
-        told = max(0.0, min(1.0, near.episode.told))
-        alike = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
-        same = max(_above(near.similarity, bars.same_question), _above(share, bars.same_share))
+    def _score_documents(self, near: Near, information: Mapping[str, float]) -> dict[str, Recalled]:
+        """Evidence of one episode about its documents."""
+        settings, documents = self._settings, near.episode.documents
+        share = _shared_information(information, near.episode.query)
+        largest = max(map(abs, documents.values()), default=1.0)
+        attributed = max(0.0, min(1.0, near.episode.told))
+        alike = max(
+            _scale_above(near.similarity, settings.min_similarity),
+            _scale_above(share, settings.min_share),
+        )
+        same = max(
+            _scale_above(near.similarity, settings.same_question),
+            _scale_above(share, settings.same_share),
+        )
         return {
-            node: Recalled(told * max(0.0, alike - same) * credit / most, same * credit / most)
+            node: Recalled(
+                attributed * max(0.0, alike - same) * credit / largest, same * credit / largest
+            )
             if credit > 0
-            else Recalled(0.0, same * credit / max(1.0, most))
+            else Recalled(0.0, same * credit / max(1.0, largest))
             for node, credit in documents.items()
         }
 
-    def _keep(self, asked: tuple[int, int, int, bytes], nearest: Sequence[Near]) -> None:
-        """Spare the feedback that follows a query a second look at the index."""
-        if len(self._recalled) >= _RECALLED:
-            self._recalled.pop(next(iter(self._recalled)), None)
-        self._recalled[asked] = [near.episode.id for near in nearest[:1]]
+    def _cache(self, key: tuple[int, int, int, bytes], nearest: Sequence[Near]) -> None:
+        """Cache the nearest episode, for the feedback on this query."""
+        if len(self._nearest_ids) >= _CACHED:
+            self._nearest_ids.pop(next(iter(self._nearest_ids)), None)
+        self._nearest_ids[key] = [near.episode.id for near in nearest[:1]]
 
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
-        if not self._beside.kept:
+        if not self._collections.available:
             latest = self._store.learned.latest_episodes(namespace, self._settings.scanned)
-            return self._nearest(vector, latest)
-        ids = self._beside.of(namespace).search(vector, self._settings.neighbours)
-        return self._near(vector, namespace, ids)
+            return self._rank(vector, latest)
+        ids = self._collections.of(namespace).search(vector, self._settings.neighbours)
+        return self._read_near(vector, namespace, ids)
 
-    def _near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[Near]:
-        return self._nearest(vector, self._store.learned.episodes(namespace, ids))
+    def _read_near(self, vector: Vector, namespace: int, ids: Sequence[str]) -> list[Near]:
+        return self._rank(vector, self._store.learned.episodes(namespace, ids))
 
-    def _nearest(self, vector: Vector, episodes: Sequence[Episode]) -> list[Near]:
+    def _rank(self, vector: Vector, episodes: Sequence[Episode]) -> list[Near]:
         if not episodes:
             return []
         similar = cosines([episode.vector for episode in episodes], vector)
-        found = [Near(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
-        return sorted(found, key=lambda near: -near.similarity)[: self._settings.neighbours]
+        matches = [Near(e, cosine) for e, cosine in zip(episodes, similar, strict=True)]
+        return sorted(matches, key=lambda near: -near.similarity)[: self._settings.neighbours]
 
     def known(self, namespace: str, clock: Clock, query: str, vector: Vector) -> Episode | None:
-        """The episode that a turn belongs to: a near-duplicate, else that of its words."""
+        """The episode of a turn: that of a near-duplicate query, else of equal words."""
         if not (clock.learned or clock.notes):
             return None
-        recalled = self._recalled.get(_asked(vector, clock))
-        if recalled is None:
-            found = self.near(vector, clock.key)
+        cached = self._nearest_ids.get(_cache_key(vector, clock))
+        if cached is None:
+            nearest = self.near(vector, clock.key)
         else:
-            # What the retrieval found is still all that there is: nothing was learned since.
-            found = self._near(vector, clock.key, recalled)
-        if found and found[0].similarity >= self._settings.same:
-            return found[0].episode
+            # Nothing was learned since the retrieval, so its nearest episode is still the nearest.
+            nearest = self._read_near(vector, clock.key, cached)
+        if nearest and nearest[0].similarity >= self._settings.same:
+            return nearest[0].episode
         digest = question_id(namespace, query)
         of_words = self._store.learned.episodes(clock.key, [digest])
         return next((episode for episode in of_words if episode.id == digest), None)
 
-    def catch_up(self, least: int = 1) -> None:
-        """Hand episodes over to the index once ``least`` of them wait; until then they are read.
+    def catch_up(self, minimum: int = 1) -> None:
+        """Index new episodes once there are ``minimum`` of them; until then rows are scanned.
 
-        Indexing takes an embedded Chroma 30 ms, for one episode or for a hundred.
+        An embedded Chroma takes 30 ms, for one episode or for a hundred.
         """
-        if self._store.learned.pile() < least:
+        if self._store.learned.pile() < minimum:
             return
-        waiting = self._store.learned.unindexed()
-        entries = [Entry(key, e.id, e.vector, e.query) for key, e in waiting]
-        self._beside.upsert(entries)
+        unindexed = self._store.learned.unindexed()
+        entries = [Entry(key, e.id, e.vector, e.query) for key, e in unindexed]
+        self._collections.upsert(entries)
         self._store.apply([EpisodesIndexed(tuple(entry.id for entry in entries))])
-        self._beside.delete_gone(
+        self._collections.delete_gone(
             entries, lambda key, ids: {e.id for e in self._store.learned.episodes(key, ids)}
         )
 
     def delete(self, namespace: int, ids: Sequence[str]) -> None:
-        """Delete the vectors of episodes that are gone."""
-        self._beside.delete(namespace, ids)
+        """Delete the vectors of deleted episodes."""
+        self._collections.delete(namespace, ids)
 
     def forget(self, namespace: int) -> None:
         """Delete the vectors of a namespace."""
-        self._beside.forget(namespace)
+        self._collections.forget(namespace)
 
 
-def _asked(vector: Vector, clock: Clock) -> tuple[int, int, int, bytes]:
-    """What the nearest episode depends on; a note may come with one, and teaches no lesson."""
+def _cache_key(vector: Vector, clock: Clock) -> tuple[int, int, int, bytes]:
+    """All that the nearest episode depends on; teaching a note may add an episode too."""
     return (clock.key, clock.learned, clock.notes, pack(vector))
 
 
-def _nats(question: Question) -> dict[str, float]:
-    """What each word of a question tells, in nats; unknown words tell as much as the rarest."""
+def _word_information(question: Question) -> dict[str, float]:
+    """Information of each word of a query in nats; an unknown word counts as the rarest one."""
     words, nats = question.information
     known = dict(zip(words, nats.tolist(), strict=True))
     rarest = max(known.values(), default=1.0)
     return {word: known.get(word, rarest) for word in tokens(question.text)}
 
 
-def _share(asked: Mapping[str, float], query: str) -> float:
-    """Share in [0, 1] of what is asked that a past query asked too; less where little is asked."""
+def _shared_information(information: Mapping[str, float], query: str) -> float:
+    """Share of a query's information that a past query contains, in [0, 1].
+
+    The total counts as at least 15 nats, so that queries with little information share less.
+    """
     words = set(tokens(query))
-    both = sum(nats for word, nats in asked.items() if word in words)
-    return both / max(_LITTLE, sum(asked.values()))
+    both = sum(nats for word, nats in information.items() if word in words)
+    return both / max(_LITTLE, sum(information.values()))
 
 
-def _loudness(recalled: Recalled) -> float:
+def _magnitude(recalled: Recalled) -> float:
     return recalled.alike + abs(recalled.same)
 
 
-def _above(value: float, least: float) -> float:
-    """From 0 at ``least`` to 1 at 1; rounding may carry a cosine beyond that."""
-    return min(1.0, max(0.0, (value - least) / (1.0 - least)))
+def _scale_above(value: float, threshold: float) -> float:
+    """Linear from 0 at ``threshold`` to 1 at 1; clipped, since a cosine may round above 1."""
+    return min(1.0, max(0.0, (value - threshold) / (1.0 - threshold)))

@@ -1,7 +1,7 @@
-"""Queries that wait for a local model at the same time are embedded together, by one thread.
+"""Batching of concurrent queries for a local embedding model.
 
-A model on this machine computes on all cores for one caller: several at once only get in each
-other's way, and hold the threads that everything else needs.
+A local model uses all cores for one caller: concurrent calls only slow each other down, and occupy
+worker threads that other work needs. So one thread embeds the queued queries together.
 """
 
 import asyncio
@@ -16,45 +16,45 @@ Embed = Callable[[Sequence[str]], Sequence[Vector]]
 
 
 class Gathering:
-    """Hands what waits to one embedder, in the order in which it came."""
+    """Batches queued queries for one embedder, first in, first out."""
 
-    def __init__(self, embed: Embed, most: int) -> None:
-        """Embed at most ``most`` texts at once with ``embed``."""
-        self._embed, self._most = embed, most
-        self._waiting: deque[tuple[str, Future[Vector]]] = deque()
-        self._changing = threading.Lock()
+    def __init__(self, embed: Embed, batch: int) -> None:
+        """Embed at most ``batch`` texts per call of ``embed``."""
+        self._embed, self._batch = embed, batch
+        self._queue: deque[tuple[str, Future[Vector]]] = deque()
+        self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="crabpath-embedding")
 
-    async def embedded(self, text: str) -> Vector:
+    async def embed(self, text: str) -> Vector:
         """The vector of a text; it may be awaited on any event loop."""
         future: Future[Vector] = Future()
-        with self._changing:
-            self._waiting.append((text, future))
-        self._thread.submit(self._work)
+        with self._lock:
+            self._queue.append((text, future))
+        self._thread.submit(self._embed_batch)
         return await asyncio.wrap_future(future)
 
-    def _work(self) -> None:
-        """Embed what waits; those whose turn this was before find nothing left."""
-        with self._changing:
-            count = min(self._most, len(self._waiting))
-            taken = [self._waiting.popleft() for _ in range(count)]
-        wanted = [(text, future) for text, future in taken if future.set_running_or_notify_cancel()]
-        if not wanted:
+    def _embed_batch(self) -> None:
+        """Embed the head of the queue; an earlier call may have emptied it."""
+        with self._lock:
+            count = min(self._batch, len(self._queue))
+            head = [self._queue.popleft() for _ in range(count)]
+        batch = [(text, future) for text, future in head if future.set_running_or_notify_cancel()]
+        if not batch:
             return
         try:
-            vectors = self._embed([text for text, _ in wanted])
+            vectors = self._embed([text for text, _ in batch])
         except Exception as error:
-            if len(wanted) == 1:
-                wanted[0][1].set_exception(error)
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
             else:
-                self._one_by_one(wanted)
+                self._embed_one_by_one(batch)
             return
-        for (_, future), vector in zip(wanted, vectors, strict=True):
+        for (_, future), vector in zip(batch, vectors, strict=True):
             future.set_result(vector)
 
-    def _one_by_one(self, wanted: Sequence[tuple[str, Future[Vector]]]) -> None:
-        """One text that cannot be embedded does not spoil the others."""
-        for text, future in wanted:
+    def _embed_one_by_one(self, batch: Sequence[tuple[str, Future[Vector]]]) -> None:
+        """Embed each text alone, so that one bad text does not fail the others."""
+        for text, future in batch:
             try:
                 future.set_result(self._embed([text])[0])
             except Exception as error:

@@ -1,10 +1,10 @@
-"""Whether the files in which Chroma searches vectors are whole and of one moment.
+"""Checking the HNSW files of Chroma for damage and for consistency with each other.
 
-Chroma rewrites them one after the other, so a process that dies then leaves files of two moments;
-and it reads past the ends of files that hold nonsense. ``header.bin`` says how many elements of
-which size there are; ``data_level0.bin`` holds for each its neighbours, its vector and its label,
-``length.bin`` four bytes for each, ``link_lists.bin`` its neighbours on higher levels, and
-``index_metadata.pickle`` which label stands for which id.
+Chroma rewrites them one by one, so a process killed meanwhile leaves files of two versions; and it
+reads past the ends of damaged files. ``header.bin`` has number and size of the elements;
+``data_level0.bin`` has neighbours, vector and label of each element, ``length.bin`` four bytes for
+each, ``link_lists.bin`` the neighbours on higher levels, and ``index_metadata.pickle`` maps ids to
+labels.
 """
 
 import io
@@ -27,10 +27,10 @@ _FILES = (
 )
 _HEADER = struct.Struct("<i6qiI3Q")
 _FORMAT = 1  # the only one so far
-_LOOKED_AT = 64  # elements that are looked at where not all are
-_AT_ONCE = 4096  # elements that are read at once where all are
-_OFF = 0.05  # by which the length of a vector may differ from 1
-_BEGINNING = 64  # steps of the pickle among which the number of labels stands
+_SAMPLE = 64  # elements read if not all are
+_CHUNK = 4096  # elements read at a time if all are
+_TOLERANCE = 0.05  # deviation of the length of a vector from 1
+_MAX_OPERATIONS = 64  # operations of the pickle within which the number of labels occurs
 
 
 class _Header(NamedTuple):
@@ -48,71 +48,78 @@ class _Header(NamedTuple):
     own_links: int
 
 
-def hnsw_damage(place: Path, applied: int, ids: set[str] | None = None) -> str | None:
-    """What is wrong with the files of one collection; None where nothing is found.
+def hnsw_damage(directory: Path, applied: int, ids: set[str] | None = None) -> str | None:
+    """Damage in the HNSW files of one collection; None without damage.
 
     Args:
-        place: Their directory.
-        applied: How many vectors they must hold at least.
-        ids: Of these vectors; then everything is read, else the same few places of any index.
+        directory: Directory of the files.
+        applied: Least number of vectors that they must contain.
+        ids: Ids of these vectors; then all elements are read, else a sample.
     """
     for name in _FILES:
-        if not (place / name).is_file():
+        if not (directory / name).is_file():
             return f"{name} is missing"
-    raw = (place / "header.bin").read_bytes()
+    raw = (directory / "header.bin").read_bytes()
     if len(raw) < _HEADER.size:
         return "header.bin is cut off"
     header = _Header(*_HEADER.unpack_from(raw))
     if header.version != _FORMAT:
-        # What a later release of Chroma writes is not ours to judge.
+        # The format of a later release of Chroma cannot be checked.
         return None if 0 <= header.version < 100 else "header.bin is damaged"  # noqa: PLR2004
-    return next(_damages(place, header, applied, ids), None)
+    return next(_find_damages(directory, header, applied, ids), None)
 
 
-def _damages(place: Path, header: _Header, applied: int, ids: set[str] | None) -> Iterator[str]:
+def _find_damages(
+    directory: Path, header: _Header, applied: int, ids: set[str] | None
+) -> Iterator[str]:
     count = header.elements
     rest = header.label - header.vector
     if count < 0 or rest <= 0 or rest % 4 or header.label + 8 != header.size:
         yield "header.bin is damaged"
         return
-    higher = (place / "link_lists.bin").stat().st_size - 4 * count
+    higher = (directory / "link_lists.bin").stat().st_size - 4 * count
     sizes = {"data_level0.bin": header.size * count, "length.bin": 4 * count}
     if higher < 0 or higher % (4 * header.links + 4):
         yield "link_lists.bin is not of the same moment as header.bin"
     for name, size in sizes.items():
-        if (place / name).stat().st_size != size:
+        if (directory / name).stat().st_size != size:
             yield f"{name} is not of the same moment as header.bin"
             return
-    if _labels(place) not in {None, count}:
+    if _count_labels(directory) not in {None, count}:
         yield "index_metadata.pickle is not of the same moment as header.bin"
     if count < applied:
         yield f"data_level0.bin holds {count} of {applied} vectors"
-    with (place / "data_level0.bin").open("rb") as file:
-        if any(_nonsense(rows, header) for rows in _elements(file, header, whole=ids is not None)):
+    with (directory / "data_level0.bin").open("rb") as file:
+        if any(
+            _is_invalid(rows, header)
+            for rows in _read_elements(file, header, whole=ids is not None)
+        ):
             yield "data_level0.bin is damaged"
-    with (place / "link_lists.bin").open("rb") as file:
-        if not _linked(file, header, None if ids is not None else _LOOKED_AT):
+    with (directory / "link_lists.bin").open("rb") as file:
+        if not _are_links_valid(file, header, None if ids is not None else _SAMPLE):
             yield "link_lists.bin is damaged"
     if ids is not None:
-        yield from _named(place, count, ids)
+        yield from _check_labels(directory, count, ids)
 
 
-def _elements(file: BinaryIO, header: _Header, *, whole: bool) -> Iterator[np.ndarray[Any, Any]]:
-    """Elements as bytes, some rows at a time."""
-    starts = range(0, header.elements, _AT_ONCE)
-    length = _AT_ONCE
+def _read_elements(
+    file: BinaryIO, header: _Header, *, whole: bool
+) -> Iterator[np.ndarray[Any, Any]]:
+    """Elements as bytes, in chunks of rows."""
+    starts = range(0, header.elements, _CHUNK)
+    length = _CHUNK
     if not whole:
-        drawn = np.random.default_rng().integers(0, max(1, header.elements), _LOOKED_AT)
-        starts, length = sorted(drawn.tolist()), 1  # type: ignore[assignment]
+        sample = np.random.default_rng().integers(0, max(1, header.elements), _SAMPLE)
+        starts, length = sorted(sample.tolist()), 1  # type: ignore[assignment]
     for start in starts:
         file.seek(start * header.size)
         raw = file.read(header.size * min(length, header.elements - start))
         yield np.frombuffer(raw, dtype=np.uint8).reshape(-1, header.size)
 
 
-def _nonsense(rows: np.ndarray[Any, Any], header: _Header) -> bool:
-    """Whether elements cannot be: vectors of another length than 1, unknown labels, neighbours."""
-    with np.errstate(all="ignore"):  # bytes that are no vector may be anything
+def _is_invalid(rows: np.ndarray[Any, Any], header: _Header) -> bool:
+    """Whether a vector is not of length 1, or a label or a neighbour does not exist."""
+    with np.errstate(all="ignore"):  # damaged bytes may decode to any number
         vectors = rows[:, header.vector : header.label].copy().view("<f4").astype(np.float64)
         lengths = np.linalg.norm(vectors, axis=1)
     labels = rows[:, header.label :].copy().view("<u8")
@@ -120,17 +127,17 @@ def _nonsense(rows: np.ndarray[Any, Any], header: _Header) -> bool:
     near = rows[:, 4 : header.vector].copy().view("<u4")
     used = np.arange(near.shape[1]) < many[:, None]
     return bool(
-        not np.all(np.abs(lengths - 1.0) < _OFF)
+        not np.all(np.abs(lengths - 1.0) < _TOLERANCE)
         or np.any(labels > header.elements)
         or np.any(many > header.links0)
         or np.any(near[used] >= header.elements)
     )
 
 
-def _linked(file: BinaryIO, header: _Header, most: int | None) -> bool:
-    """Whether neighbours on higher levels can be."""
+def _are_links_valid(file: BinaryIO, header: _Header, limit: int | None) -> bool:
+    """Whether the neighbours on higher levels exist, for the first ``limit`` elements."""
     step = 4 * header.links + 4
-    for _ in islice(range(header.elements), most):
+    for _ in islice(range(header.elements), limit):
         (size,) = struct.unpack("<I", file.read(4).ljust(4, b"\xff"))
         if size % step or size > step * 64:
             return False
@@ -144,25 +151,25 @@ def _linked(file: BinaryIO, header: _Header, most: int | None) -> bool:
                 rows[:, 1:][used] >= header.elements
             ):
                 return False
-    return most is not None or not file.read(1)
+    return limit is not None or not file.read(1)
 
 
-def _labels(place: Path) -> int | None:
-    """How many labels were given, as the beginning of the pickle says; None where it does not."""
-    with (place / "index_metadata.pickle").open("rb") as file:
+def _count_labels(directory: Path) -> int | None:
+    """Number of labels at the beginning of the pickle; None if missing, -1 if unreadable."""
+    with (directory / "index_metadata.pickle").open("rb") as file:
         found = False
         try:
-            for operation, argument, _ in islice(pickletools.genops(file), _BEGINNING):
+            for operation, argument, _ in islice(pickletools.genops(file), _MAX_OPERATIONS):
                 if found and isinstance(argument, int) and "INT" in operation.name:
                     return argument
                 found = found or argument == "total_elements_added"
-        except Exception:  # cut off, or no pickle at all
+        except Exception:  # truncated, or not a pickle
             return -1
     return None
 
 
-class _Plain(pickle.Unpickler):
-    """Reads numbers, texts and what holds them; nothing that could act."""
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads numbers, strings and containers; refuses all classes, so no code can run."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse any class."""
@@ -170,10 +177,10 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(msg)
 
 
-def _named(place: Path, count: int, ids: set[str]) -> Iterator[str]:
+def _check_labels(directory: Path, count: int, ids: set[str]) -> Iterator[str]:
     try:
-        read = _Plain(io.BytesIO((place / "index_metadata.pickle").read_bytes())).load()
-        labels = read["id_to_label"]
+        raw = (directory / "index_metadata.pickle").read_bytes()
+        labels = _PlainUnpickler(io.BytesIO(raw)).load()["id_to_label"]
         known = all(0 < label <= count for label in labels.values())
     except Exception:  # a damaged pickle may raise anything
         yield "index_metadata.pickle is damaged"

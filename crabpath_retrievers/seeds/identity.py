@@ -1,4 +1,4 @@
-"""Making sure that a memory is used with the embedder that it was built with."""
+"""Checking that a store is used with the embedder that it was built with."""
 
 import base64
 import json
@@ -21,42 +21,42 @@ class _Stored(NamedTuple):
 
 
 class EmbedderIdentity:
-    """The embedder that a store was built with: its name and its vector of one fixed sentence."""
+    """The embedder of a store: its name and its vector of one fixed sentence."""
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
-        """Compare ``embedder`` with what ``store`` remembers."""
+        """Compare ``embedder`` with the one recorded in ``store``."""
         self._store, self._embedder = store, embedder
         self._lock = threading.Lock()
-        self._known: _Stored | None = None
-        self._same = False
+        self._stored: _Stored | None = None
+        self._is_same = False
 
     def fits(self, vector: Vector | None) -> bool:
-        """Whether the embedder is known to be the same, and a given query vector has its size."""
+        """Whether the embedder is verified; or, for a query vector, whether its dimension fits."""
         if vector is None:
-            return self._same
-        return self._known is not None and vector.shape == self._known.probe.shape
+            return self._is_same
+        return self._stored is not None and vector.shape == self._stored.probe.shape
 
     def verify(self, vector: Vector | None = None) -> None:
-        """Compare, once; the first embedder that documents come with is remembered.
+        """Compare the embedder with the recorded one, once; without one, record this one.
 
         Args:
-            vector: A query vector that is used instead of the embedder, shape ``[d]``.
+            vector: Query vector used instead of the embedder, shape ``[d]``.
 
         Raises:
-            EmbeddingMismatchError: It is another embedder, or the vector has another dimension.
+            EmbeddingMismatchError: The embedder or the dimension of the vector differs.
         """
         with self._lock:
-            self._known = self._known or self._stored()
+            self._stored = self._stored or self._read_stored()
             if vector is not None:
-                _require_size(self._known, vector)
-            elif not self._same:
-                self._compare(self._known)
+                _require_size(self._stored, vector)
+            elif not self._is_same:
+                self._compare(self._stored)
 
     def require_size(self, vectors: Iterable[Vector]) -> None:
-        """Refuse vectors of other sizes than this embedder's, shape ``[d]``.
+        """Refuse vectors ``[d]`` of other dimensions than the store's.
 
         Raises:
-            EmbeddingMismatchError: One has another dimension.
+            EmbeddingMismatchError: A vector has another dimension.
         """
         size = json.loads(self._store.catalog.meta()["embedder"])["dimension"]
         for vector in vectors:
@@ -71,7 +71,7 @@ class EmbedderIdentity:
         """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.
 
         Raises:
-            EmbeddingMismatchError: This is another one.
+            EmbeddingMismatchError: The embedder differs from the recorded one.
         """
         self.verify()
         return self._embedder.documents([text])[0]
@@ -80,12 +80,12 @@ class EmbedderIdentity:
         probe, model = self._embedder.fingerprint(), self._embedder.model
         if stored:
             require_same(stored.probe, probe, stored_model=stored.model, model=model)
-            self._same = True
+            self._is_same = True
         else:
-            self._store.apply([PutMeta((("embedder", _encoded(model, probe)),))])
+            self._store.apply([PutMeta((("embedder", _encode(model, probe)),))])
 
-    def _stored(self) -> _Stored | None:
-        """What documents or notes were embedded with; None while there never were any."""
+    def _read_stored(self) -> _Stored | None:
+        """The recorded embedder; None before the first document or note."""
         meta = self._store.catalog.meta()
         if "embedder" not in meta or not {"nodes", "notes"} & set(meta):
             return None
@@ -102,6 +102,6 @@ def _require_size(stored: _Stored | None, vector: Vector) -> None:
         raise EmbeddingMismatchError(msg)
 
 
-def _encoded(model: str, probe: Vector) -> str:
+def _encode(model: str, probe: Vector) -> str:
     data = base64.b64encode(probe.astype("<f4").tobytes()).decode()
     return json.dumps({"model": model, "dimension": int(probe.size), "probe": data})

@@ -1,7 +1,7 @@
 """The protocol of vector indexes.
 
-The SQL store keeps the vectors themselves, so an index only has to find ids; scores are computed
-alike for every index, whatever its distance and sign.
+The SQL store has the vectors themselves, so an index only finds ids; scores are computed here in
+the same way for every index, whatever its distance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,15 +13,15 @@ from crabpath_retrievers.storage.walk_queries import Clock
 
 Filter = Mapping[str, Any] | None
 Held = Callable[[Sequence[str]], set[str] | None]
-"""Tells which of the ids a store holds; None when it cannot tell."""
+"""Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
 
 class VectorIndex(Protocol):
-    """Finds the ids of near vectors. Implementations must be safe to call from threads."""
+    """Finds the ids of nearest vectors. Implementations must be thread-safe."""
 
     @property
     def description(self) -> str:
-        """What and where it is, for people."""
+        """What and where the index is, for messages."""
 
     def upsert(
         self,
@@ -35,7 +35,7 @@ class VectorIndex(Protocol):
         Args:
             ids: Node ids, distinct.
             vectors: Unit vectors, each of shape ``[d]``.
-            texts: The texts that the vectors stand for.
+            texts: The embedded texts.
             metadatas: JSON-safe metadata to filter by.
         """
 
@@ -48,11 +48,11 @@ class VectorIndex(Protocol):
         Args:
             vector: Unit query vector, shape ``[d]``.
             k: Number of hits, at least 1.
-            filter: Condition on metadata in the index's own language.
+            filter: Condition on metadata, in the index's own syntax.
         """
 
-    def matching(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
-        """Those of the ids that satisfy a filter."""
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
+        """Those of the ids whose metadata satisfies a filter."""
 
     def count(self) -> int:
         """Number of vectors."""
@@ -62,21 +62,21 @@ class VectorIndex(Protocol):
 
 
 def held_by_owner(index: VectorIndex) -> Held | None:
-    """Asks a store that somebody else may delete from; None for an index of the memory's own."""
-    held: Held | None = getattr(index, "held", None)
-    return held if getattr(index, "foreign", False) else None
+    """Look-up of ids in a store owned by others; None for an index that the memory owns."""
+    find_existing: Held | None = getattr(index, "held", None)
+    return find_existing if getattr(index, "foreign", False) else None
 
 
-def find_gone(held: Held, store: GraphStore, ids: Sequence[str], clock: Clock) -> set[str]:
-    """Those of the documents that their owner has deleted from the store.
+def find_gone(find_existing: Held, store: GraphStore, ids: Sequence[str], clock: Clock) -> set[str]:
+    """Those of the documents that the owner of the vector store has deleted from it.
 
     Args:
-        held: Asks the owner's store.
-        store: Knows what are notes: they never stand in the owner's store.
-        ids: Of documents and notes, few.
-        clock: Of the namespace that asks.
+        find_existing: Looks up ids in the owner's store.
+        store: The graph store; notes are never in the owner's store.
+        ids: Ids of a few documents and notes.
+        clock: State of the namespace.
     """
     notes = {note.id for note in store.notes.facts(ids)} if clock.notes else set()
-    asked = [node for node in ids if node not in notes]
-    there = held(asked) if asked else None
-    return set() if there is None else set(asked) - there
+    documents = [node for node in ids if node not in notes]
+    existing = find_existing(documents) if documents else None
+    return set() if existing is None else set(documents) - existing

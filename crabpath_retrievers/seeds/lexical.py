@@ -1,4 +1,4 @@
-"""Lexical hits from the SQL store's own full-text index, at a cost that does not grow."""
+"""Lexical search in the full-text index of the SQL store, at bounded cost."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from crabpath_retrievers.text import is_telling, tokens
 
 
 class QueryTerms(NamedTuple):
-    """The words of a query that the corpus knows.
+    """The words of a query that occur in the corpus.
 
     Attributes:
         idf: Inverse document frequency in nats by word, rarest word first.
-        frequencies: In how many nodes each word stands.
+        frequencies: Number of nodes that contain each word.
         mean_length: Mean length of the nodes, in tokens.
     """
 
@@ -25,7 +25,7 @@ class QueryTerms(NamedTuple):
 
 
 def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings) -> QueryTerms:
-    """Look up how rare the words of a query are.
+    """Look up the inverse document frequencies of a query's words.
 
     Args:
         store: The graph store.
@@ -35,16 +35,16 @@ def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings)
     frequencies, total, mean_length = store.walk.frequencies(distinct(words, settings))
     rarest = sorted(frequencies, key=lambda word: (frequencies[word], word))
     counts = np.array([frequencies[word] for word in rarest], dtype=np.float64)
-    # Robertson & Zaragoza 2009, eq. 3.3, kept positive as Lucene does.
+    # BM25 idf (Robertson & Zaragoza 2009, eq. 3.3), kept positive as Lucene does.
     nats = np.log1p((total - counts + 0.5) / (counts + 0.5)).tolist()
     return QueryTerms(dict(zip(rarest, nats, strict=True)), frequencies, mean_length)
 
 
 def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -> dict[int, float]:
-    """Keys of the best matches with BM25 scores ≥ 0, best first.
+    """Keys of the best matches with their BM25 scores, at least 0, best first.
 
-    Only the rarest words are searched, as many as together match at most ``settings.postings``
-    nodes: common words cost most and say least.
+    Only the rarest words are searched, as many as match at most ``settings.postings`` nodes
+    together: common words cost most and discriminate least.
     """
     chosen: dict[str, float] = {}
     budget = settings.postings
@@ -57,17 +57,23 @@ def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -
 
 
 def distinct(words: Sequence[str], settings: SeedSettings) -> list[str]:
-    """The distinct words of a query, the longest ones when there are too many."""
-    found = list(dict.fromkeys(words))
-    return sorted(found, key=len, reverse=True)[: settings.query_terms]
+    """The distinct words of a query, at most ``settings.query_terms``, longest first."""
+    unique = list(dict.fromkeys(words))
+    return sorted(unique, key=len, reverse=True)[: settings.query_terms]
 
 
-def names_in(text: str, longest: int, most: int = 400) -> list[str]:
-    """Word n-grams of a query that could be names of nodes, longest first."""
-    found = tokens(text)[:most]
+def names_in(text: str, longest: int, limit: int = 400) -> list[str]:
+    """Word n-grams of a text that could be names of nodes, longest first.
+
+    Args:
+        text: The text.
+        longest: Most words of a name.
+        limit: Words of the text that are read.
+    """
+    words = tokens(text)[:limit]
     grams = (
-        " ".join(found[start : start + size])
-        for size in range(min(longest, len(found)), 0, -1)
-        for start in range(len(found) - size + 1)
+        " ".join(words[start : start + size])
+        for size in range(min(longest, len(words)), 0, -1)
+        for start in range(len(words) - size + 1)
     )
     return [gram for gram in dict.fromkeys(grams) if is_telling(gram)]

@@ -142,7 +142,7 @@ class Search:
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
-            allowed = near | self._index.matching(others, vector, query.filter)
+            allowed = near | self._index.filter_ids(others, vector, query.filter)
             heads = [head for head in heads if head.id in allowed]
         hits = _score(heads, vector, words, set(query.seed_ids))
         for key, hit in hits.items():

@@ -18,33 +18,32 @@ from crabpath_retrievers.seeds.chroma import filterable
 from crabpath_retrievers.seeds.index import Filter
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
-_WIDE = 200  # hits among which a filter of unknown language is looked up
-_PAGE = 1000  # documents that are listed at once
+_FILTER_HITS = 200  # hits requested to evaluate a filter of unknown syntax
+_PAGE = 1000  # documents listed at a time
 
 _log = logging.getLogger(__name__)
 _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
 class VectorStoreIndex:
-    """Searches a store that somebody else may own; ids are the store's own document ids.
+    """Searches a LangChain vector store that others may own; ids are its document ids.
 
-    The store embeds what is added with its own embedder, so its text is the page content, and
-    needs ``similarity_search_by_vector``, ids on the documents it returns, ``add_documents`` with
-    ids and ``delete``: the surface that the well-kept integrations share.
+    The store embeds documents with its own embedder. It needs ``similarity_search_by_vector``, ids
+    on the documents that it returns, ``add_documents`` with ids, and ``delete``.
     """
 
     foreign = True
-    """Documents that others stand for stay in it: it is not ours to take them away."""
+    """Documents that maintenance merges or splits stay in the store: it belongs to its owner."""
 
     def __init__(self, vectorstore: VectorStore) -> None:
         """Wrap a store."""
         self._store = vectorstore
-        self._finds_ids: bool | None = None  # None until it was tried
+        self._finds_ids: bool | None = None  # None before the first look-up
         self.unknown_reported = False
 
     @property
     def description(self) -> str:
-        """What it is, for people."""
+        """Class of the store, for messages."""
         return f"LangChain {type(self._store).__name__}"
 
     def upsert(
@@ -56,22 +55,22 @@ class VectorStoreIndex:
     ) -> None:
         """Add documents under their node ids, or replace them."""
         documents = [
-            Document(id=node_id, page_content=text, metadata=_plain(metadata))
+            Document(id=node_id, page_content=text, metadata=_simplify(metadata))
             for node_id, text, metadata in zip(ids, texts, metadatas, strict=True)
         ]
         for start in range(0, len(documents), _BATCH):
             part = documents[start : start + _BATCH]
             names = list(ids[start : start + _BATCH])
-            # Adding a known id merges metadata in some stores and is refused by others.
-            self._delete(self._present(names) or ())
+            # Some stores merge metadata of an existing id, others refuse it.
+            self._delete(self._find_present(names) or ())
             try:
                 self._store.add_documents(part, ids=names)
             except Exception as error:
-                raise self._failed(error) from error
+                raise self._to_own_error(error) from error
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; unknown ids are ignored."""
-        present = self._present(ids)
+        present = self._find_present(ids)
         self._delete(ids if present is None else present)
 
     def _delete(self, ids: Sequence[str]) -> None:
@@ -82,44 +81,44 @@ class VectorStoreIndex:
             msg = f"{self.description} cannot delete: updating and forgetting need a store that can"
             raise ConfigurationError(msg) from error
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._to_own_error(error) from error
 
     def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest documents, nearest first."""
         arguments: dict[str, Any] = {"filter": filter} if filter else {}
         try:
-            found = self._store.similarity_search_by_vector(vector.tolist(), k=k, **arguments)
+            documents = self._store.similarity_search_by_vector(vector.tolist(), k=k, **arguments)
         except NotImplementedError as error:
             msg = f"{self.description} cannot search by vector: CrabPath needs a store that can"
             raise ConfigurationError(msg) from error
         except Exception as error:
-            raise self._failed(error, filter) from error
-        if any(document.id is None for document in found):
+            raise self._to_own_error(error, filter) from error
+        if any(document.id is None for document in documents):
             msg = f"{self.description} returns documents without ids: CrabPath needs them"
             raise ConfigurationError(msg)
-        return [str(document.id) for document in found]
+        return [str(document.id) for document in documents]
 
-    def matching(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
-        """Those of the ids that the store itself finds under the filter, among its nearest 200."""
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
+        """Those of the ids among the store's 200 nearest documents that satisfy the filter."""
         if not ids or not filter:
             return set(ids)
-        return set(ids) & set(self.search(vector, _WIDE, filter))
+        return set(ids) & set(self.search(vector, _FILTER_HITS, filter))
 
     def held(self, ids: Sequence[str]) -> set[str] | None:
-        """Those of the ids that the store holds; None when it cannot tell.
+        """Those of the ids that the store contains; None if it cannot look up ids.
 
         Raises:
-            StoreError: The store could tell before, and fails now.
+            StoreError: A look-up fails after an earlier one succeeded.
         """
         if self._finds_ids is False:
             return None
         if not ids:
             return set()
         try:
-            found = set(self._look_up(ids))
+            existing = set(self._look_up(ids))
         except Exception as error:
             if self._finds_ids:
-                raise self._failed(error) from error
+                raise self._to_own_error(error) from error
             self._finds_ids = False
             _log.warning(
                 "%s cannot look up documents by id (%s): what is deleted from it is still returned "
@@ -129,31 +128,31 @@ class VectorStoreIndex:
             )
             return None
         self._finds_ids = True
-        return found
+        return existing
 
     @property
     def lists(self) -> bool:
-        """Whether the documents of the store can be read off it."""
-        return _reader(self._store, _LISTINGS) is not None
+        """Whether the store can list its documents."""
+        return _find_reader(self._store, _LISTINGS) is not None
 
     def documents(self) -> Iterator[Document]:
         """All documents of the store, with ids.
 
         Raises:
             ConfigurationError: The store cannot list its documents.
-            StoreError: It failed.
+            StoreError: The store failed.
         """
-        listing = _reader(self._store, _LISTINGS)
+        listing = _find_reader(self._store, _LISTINGS)
         if listing is None:
             msg = f"{self.description} cannot list its documents: pass them as documents="
             raise ConfigurationError(msg)
         try:
             yield from listing(self._store)
         except Exception as error:
-            raise self._failed(error) from error
+            raise self._to_own_error(error) from error
 
     def report_unknown(self, ids: Sequence[str]) -> None:
-        """Log that the store holds documents which the graph does not know."""
+        """Log that the store contains documents that the graph does not know."""
         self.unknown_reported = True
         _log.warning(
             "%s found documents that the memory does not know, such as %r: "
@@ -163,28 +162,28 @@ class VectorStoreIndex:
         )
 
     def count(self) -> int:
-        """Unknown to the interface: -1."""
+        """Always -1: the LangChain interface cannot count."""
         return -1
 
     def close(self) -> None:
-        """Nothing: the store belongs to the caller."""
+        """Does nothing: the store belongs to the caller."""
 
-    def _present(self, ids: Sequence[str]) -> list[str] | None:
-        """Those of the ids that the store holds; None when it cannot tell."""
+    def _find_present(self, ids: Sequence[str]) -> list[str] | None:
+        """Those of the ids that the store contains; None if it cannot look up ids."""
         try:
             return self._look_up(ids)
         except Exception:  # not implemented, for example
             return None
 
     def _look_up(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that the store holds."""
-        look_up = _reader(self._store, _LOOK_UPS) or _ids_of_documents
-        found: list[str] = []
+        """Those of the ids that the store contains."""
+        look_up = _find_reader(self._store, _LOOK_UPS) or _look_up_documents
+        existing: list[str] = []
         for start in range(0, len(ids), _BATCH):
-            found += look_up(self._store, list(ids[start : start + _BATCH]))
-        return found
+            existing += look_up(self._store, list(ids[start : start + _BATCH]))
+        return existing
 
-    def _failed(self, error: Exception, condition: Any = None) -> CrabPathError:
+    def _to_own_error(self, error: Exception, condition: Any = None) -> CrabPathError:
         if isinstance(error, CrabPathError):
             return error
         if condition and isinstance(error, (TypeError, ValueError)):
@@ -194,8 +193,8 @@ class VectorStoreIndex:
         return StoreError(f"{self.description} failed: {error}")
 
 
-def _reader(store: VectorStore, readers: Mapping[str, _Reader]) -> _Reader | None:
-    """How a store of this kind is read; by name, since none of them need be installed."""
+def _find_reader(store: VectorStore, readers: Mapping[str, _Reader]) -> _Reader | None:
+    """The reader for a store by the names of its classes, which need not be installed."""
     return next(
         (readers[kind.__name__] for kind in type(store).__mro__ if kind.__name__ in readers), None
     )
@@ -226,16 +225,16 @@ def _list_faiss(store: Any) -> Iterator[Document]:
             yield document.model_copy(update={"id": node_id})
 
 
-def _ids_in_chroma(store: Any, ids: Sequence[str]) -> list[str]:
+def _look_up_chroma(store: Any, ids: Sequence[str]) -> list[str]:
     # Its get_by_ids fails on documents without metadata.
     return list(store.get(ids=list(ids), include=[])["ids"])
 
 
-def _ids_in_faiss(store: Any, ids: Sequence[str]) -> list[str]:
-    return [one for one in ids if isinstance(store.docstore.search(one), Document)]
+def _look_up_faiss(store: Any, ids: Sequence[str]) -> list[str]:
+    return [node_id for node_id in ids if isinstance(store.docstore.search(node_id), Document)]
 
 
-def _ids_of_documents(store: VectorStore, ids: Sequence[str]) -> list[str]:
+def _look_up_documents(store: VectorStore, ids: Sequence[str]) -> list[str]:
     return [str(document.id) for document in store.get_by_ids(ids)]
 
 
@@ -245,12 +244,12 @@ _LISTINGS: Mapping[str, Callable[[Any], Iterable[Document]]] = {
     "FAISS": _list_faiss,
 }
 _LOOK_UPS: Mapping[str, Callable[[Any, Sequence[str]], list[str]]] = {
-    "Chroma": _ids_in_chroma,
-    "FAISS": _ids_in_faiss,
+    "Chroma": _look_up_chroma,
+    "FAISS": _look_up_faiss,
 }
 
 
-def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _simplify(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The part of metadata that every integration can store."""
     accepted = filterable(metadata)
     return {key: value for key, value in accepted.items() if not isinstance(value, list)}

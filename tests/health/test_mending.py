@@ -164,8 +164,8 @@ def test_an_embedded_index(place, name):
     with CrabPath.open(place, embeddings=PLAIN) as memory:
         assert memory.index.count() == MANY
         assert memory.retrieve("Passage 77", k=1).documents[0].node.id == "d77"
-        assert memory._notes._beside.of(1).count() == 1
-        assert memory._episodes._beside.of(1).count() == 1
+        assert memory._notes._collections.of(1).count() == 1
+        assert memory._episodes._collections.of(1).count() == 1
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])

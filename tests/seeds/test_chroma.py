@@ -101,7 +101,10 @@ def test_a_vector_of_another_dimension_is_refused_in_one_sentence(index):
 def test_a_filter_that_chroma_cannot_read_is_an_input_error(index, condition):
     """Malformed conditions are the caller's mistake, whatever words they contain."""
     put(index)
-    for ask in (lambda: index.search(X, 1, condition), lambda: index.matching(["a"], X, condition)):
+    for ask in (
+        lambda: index.search(X, 1, condition),
+        lambda: index.filter_ids(["a"], X, condition),
+    ):
         with pytest.raises(InvalidInputError, match="not a Chroma condition"):
             ask()
 

@@ -53,7 +53,7 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     """There is nothing to delete, and nothing is made to delete it."""
     memory.retrieve("what is it?", namespace="ann")
     memory.forget(namespace="ann")
-    assert not memory._episodes._beside.opened
+    assert not memory._episodes._collections.open_namespaces
 
 
 @pytest.mark.parametrize("how", ["undo", "forget"])
@@ -63,7 +63,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
     indexed = getattr(memory, f"_{kind}")
-    key, upsert = memory.store.walk.clock("ann").key, indexed._beside.upsert
+    key, upsert = memory.store.walk.clock("ann").key, indexed._collections.upsert
 
     def take_back_first(entries):
         if how == "undo":
@@ -72,7 +72,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
             memory.forget(namespace="ann")
         upsert(entries)
 
-    monkeypatch.setattr(indexed._beside, "upsert", take_back_first)
+    monkeypatch.setattr(indexed._collections, "upsert", take_back_first)
     assert indexed._store.learned.pile() or indexed._store.notes.pile()
     indexed.catch_up()
     assert memory.index.beside(f"{kind}-{key}").count() == 0
@@ -80,7 +80,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
 
 def searched(memory, monkeypatch):
     """How often the index of episodes was searched."""
-    index = memory._episodes._beside.of(memory.store.walk.clock("default").key)
+    index = memory._episodes._collections.of(memory.store.walk.clock("default").key)
     asked, search = [], index.search
 
     def counted(*given):
@@ -119,4 +119,4 @@ def test_few_queries_are_kept_at_hand(memory, monkeypatch):
     learn(memory, "default")
     for number in range(5):
         memory.retrieve(f"question {number}?")
-    assert len(memory._episodes._recalled) == 2
+    assert len(memory._episodes._nearest_ids) == 2

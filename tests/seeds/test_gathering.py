@@ -37,7 +37,7 @@ def model():
 
 async def asked(model, gathering, texts):
     """All at once; the model goes on when all wait."""
-    tasks = [asyncio.ensure_future(gathering.embedded(text)) for text in texts]
+    tasks = [asyncio.ensure_future(gathering.embed(text)) for text in texts]
     await asyncio.sleep(0.05)
     model.go_on.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
@@ -63,14 +63,14 @@ async def test_one_bad_text_does_not_spoil_the_others(model):
 async def test_who_does_not_wait_any_more_is_left_out(model):
     """A cancelled query costs nothing."""
     gathering = Gathering(model, 3)
-    first = asyncio.ensure_future(gathering.embedded("a"))
-    gone = asyncio.ensure_future(gathering.embedded("bb"))
+    first = asyncio.ensure_future(gathering.embed("a"))
+    gone = asyncio.ensure_future(gathering.embed("bb"))
     await asyncio.sleep(0.05)
     gone.cancel()
     await asyncio.sleep(0.05)
     model.go_on.set()
     assert (await first).tolist() == [1]
-    assert (await gathering.embedded("ccc")).tolist() == [3]
+    assert (await gathering.embed("ccc")).tolist() == [3]
     assert model.batches == [["a"], ["ccc"]]
 
 
@@ -78,7 +78,7 @@ def test_every_event_loop_may_wait(model):
     """Also one after the other in one thread."""
     model.go_on.set()
     gathering = Gathering(model, 3)
-    assert [asyncio.run(gathering.embedded(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
+    assert [asyncio.run(gathering.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
 
 
 @pytest.mark.parametrize("given", [True, False])

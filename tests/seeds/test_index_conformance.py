@@ -71,9 +71,9 @@ def test_matching_tells_which_ids_satisfy_a_filter(backend):
     backend.put({"a": "1 0 0"}, lang="en")
     backend.put({"b": "0 1 0"}, lang="de")
     query, german = np.array([1, 0, 0], dtype=np.float32), backend.where("lang", "de")
-    assert backend.index.matching(["a", "b", "z"], query, german) == {"b"}
-    assert backend.index.matching([], query, german) == set()
-    assert backend.index.matching(["a", "z"], query, None) == {"a", "z"}
+    assert backend.index.filter_ids(["a", "b", "z"], query, german) == {"b"}
+    assert backend.index.filter_ids([], query, german) == set()
+    assert backend.index.filter_ids(["a", "z"], query, None) == {"a", "z"}
 
 
 def test_more_records_than_one_write_takes(backend, monkeypatch):
@@ -99,7 +99,7 @@ def test_an_empty_index_finds_nothing(backend):
     """Before anything is written, search, matching and deletion work and find nothing."""
     assert backend.ids("1 0 0", 3) == []
     query = np.array([1, 0, 0], dtype=np.float32)
-    assert backend.index.matching(["a"], query, backend.where("lang", "en")) == set()
+    assert backend.index.filter_ids(["a"], query, backend.where("lang", "en")) == set()
     backend.index.delete(["a"])
     backend.index.upsert([], [], [], [])
     assert backend.ids("1 0 0", 3) == []

@@ -152,7 +152,7 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
     assert memory.store.catalog.documents([secret], namespace=key) == {}
     assert pupil.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
-    if memory._notes._beside.kept:
+    if memory._notes._collections.available:
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.clock("ann").notes == 1
@@ -171,7 +171,9 @@ def test_a_filter_hides_notes(memory, pupil):
     memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
     note = memory.teach(TEXT, query=QUESTION)
     condition = (
-        {"lang": "en"} if memory._notes._beside.kept else lambda d: d.metadata.get("lang") == "en"
+        {"lang": "en"}
+        if memory._notes._collections.available
+        else lambda d: d.metadata.get("lang") == "en"
     )
     assert pupil.found(QUESTION, filter=condition) == ["t"]
     assert note in pupil.found(QUESTION)

@@ -213,8 +213,10 @@ def test_a_note_can_be_forgotten(memory, pupil):
     clock = memory.store.walk.clock("default")
     assert clock.notes == 1
     assert memory.store.learned.latest_episodes(clock.key, 10) == []
-    if memory._notes._beside.kept:
-        assert memory._notes._beside.of(clock.key).search(memory.embedder.query(TEXT), 5) == [other]
+    if memory._notes._collections.available:
+        assert memory._notes._collections.of(clock.key).search(memory.embedder.query(TEXT), 5) == [
+            other
+        ]
 
 
 def test_a_question_that_others_answered_too_stays_without_the_note(memory):

@@ -40,8 +40,8 @@ def test_the_note_of_a_correction_goes(memory, pupil):
     assert told(memory) == []
     clock = memory.store.walk.clock("default")
     assert clock.notes == 0
-    if memory._notes._beside.kept:
-        for side in (memory._notes._beside, memory._episodes._beside):
+    if memory._notes._collections.available:
+        for side in (memory._notes._collections, memory._episodes._collections):
             assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
 
 
