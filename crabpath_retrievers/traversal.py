@@ -137,7 +137,7 @@ class Walker:
         frontier = list(self._walk.visits)
         barren = 0
         for hop in range(1, self._settings.max_hops + 1):
-            if not frontier or barren >= self._settings.barren_hops or not self._room():
+            if not frontier or barren >= self._settings.max_empty_hops or not self._room():
                 break
             known = len(self._walk.visits)
             reached = yield from self._hop(frontier, hop)
@@ -226,7 +226,7 @@ class Walker:
 
     def _damped(self, pointer: Pointer) -> float:
         """``w · λ^k`` for an edge reused k times in this episode (document 003 §3)."""
-        if self._settings.visits_per_node == 1:
+        if self._settings.max_visits_per_node == 1:
             return pointer.weight
         reuses = self._used[(pointer.source, pointer.target.key, pointer.kind)]
         return float(pointer.weight * self._settings.damping**reuses)
@@ -291,7 +291,7 @@ class Walker:
         return {key for key in self._entered if not self._may_enter(key)}
 
     def _may_enter(self, key: int) -> bool:
-        return self._entered[key] < self._settings.visits_per_node
+        return self._entered[key] < self._settings.max_visits_per_node
 
     def _room(self) -> int:
         return self._settings.max_nodes - len(self._walk.visits)

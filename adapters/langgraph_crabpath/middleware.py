@@ -16,6 +16,7 @@ from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, 
 from crabpath_retrievers.callbacks.found import found_in
 from crabpath_retrievers.driver import Steps, arun, run
 from crabpath_retrievers.feedback.precedence import seen_feedback
+from crabpath_retrievers.query import CallOptions
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.opinion import counted
 from langgraph_crabpath.outcomes import answer_of, seen_in
@@ -71,7 +72,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         *,
         policy: OutcomePolicy | None = None,
         namespace: Namespace | None = None,
-        options: dict[str, Any] | None = None,
+        options: CallOptions | None = None,
         task_type: TaskType | None = None,
     ) -> None:
         """Remember with ``retriever``.
@@ -81,7 +82,8 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             policy: What counts as an outcome; None for ``OutcomePolicy()``, which learns from
                 failed tools and not from silence.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
-            options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+            options: Options of every query, such as ``k`` and ``filter``; see
+                :class:`~crabpath_retrievers.query.CallOptions`.
             task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:
@@ -92,7 +94,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         self._retriever = require_retriever(retriever)
         self._policy = policy or OutcomePolicy()
         self._namespace = namespace
-        self._recall = Recall(retriever, namespace, dict(options or {}), task_type)
+        self._recall = Recall(retriever, namespace, options or {}, task_type)
 
     def before_agent(
         self,

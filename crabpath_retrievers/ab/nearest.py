@@ -1,15 +1,20 @@
 """Plain search as a control: the k nearest chunks, recorded as a turn like any other."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from crabpath_retrievers.driver import Steps, arun, perform, perform_either, run
+from crabpath_retrievers.query import Query, QueryOptions
 
 if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
     from crabpath_retrievers.retrieval import Answer
 
 
-def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
+def nearest(
+    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
+) -> "Answer":
     """Answer with the k chunks whose vectors are nearest, whatever pointers or outcomes say.
 
     The walk is recorded but finds nothing else; so the latency is that of a whole retrieval.
@@ -18,7 +23,7 @@ def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "An
         memory: What is asked.
         text: The question.
         k: Documents to return, at least 1.
-        options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`.
+        options: As for :meth:`CrabPath.retrieve`, but ``candidate_ids`` and ``vector``; such as those of :meth:`Trial.options`.
 
     Raises:
         InvalidInputError: The query cannot be asked.
@@ -26,20 +31,20 @@ def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "An
     return run(_steps(memory, text, k, options))
 
 
-async def anearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
+async def anearest(
+    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
+) -> "Answer":
     """As :func:`nearest`, off the event loop."""
     return await arun(_steps(memory, text, k, options))
 
 
-def _steps(memory: "CrabPath", text: str, k: int, options: dict[str, Any]) -> Steps["Answer"]:
-    from crabpath_retrievers.query import Query
-
-    query = Query.of(text, k=k, filter=options.get("filter"))
+def _steps(memory: "CrabPath", text: str, k: int, options: QueryOptions) -> Steps["Answer"]:
+    query = Query.validated(text, k=k, filter=options.get("filter"))
     embedder = memory.embedder
     vector = yield from perform_either(
         lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
     )
     ids = yield from perform(memory.index.search, vector, k, query.filter)
-    options = {**options, "among": ids, "vector": vector, "k": k}
-    answer: Answer = yield from perform(memory.retrieve, text, **options)
+    options = {**options, "candidate_ids": ids, "vector": vector, "k": k}
+    answer: Answer = yield from perform(lambda: memory.retrieve(text, **options))
     return answer

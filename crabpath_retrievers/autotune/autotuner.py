@@ -52,7 +52,7 @@ class TuneReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain, JSON-safe data."""
-        return {**asdict(self), "braked": self.braked}
+        return {**asdict(self), "knobs": self.knobs.to_dict(), "braked": self.braked}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Autotuner:
             StoreError: The others are damaged.
         """
         known = self.store.learned.tuning(namespace)
-        checked = self.settings.autotune.checked(values)
-        knobs = replace(knobs_of(known[0], self.settings), **checked)
+        checked = self.settings.autotune.validate_knobs(values)
+        knobs = knobs_of(known[0], self.settings).replace(**checked)
         return self._write(namespace, stored(knobs, self.settings), known[1], known)
 
     def reset(self, namespace: str) -> str:
@@ -121,7 +121,7 @@ class Autotuner:
             StoreError: The stored knobs are damaged.
             ConflictError: Somebody else has turned them in the meantime.
         """
-        self.settings.autotune.checked(self.settings.knobs.to_dict())
+        self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.tuning(namespace)
         knobs, past = knobs_of(known[0], self.settings), Past.from_json(known[1])
         if note := self._idle(namespace, past, asked=asked):
@@ -129,10 +129,10 @@ class Autotuner:
         rules, reports = self.settings.autotune, self._reports(namespace, record and not dry_run)
         lessons = self.store.learned.learned(namespace).version
         past = past.judged(reports[-1], rules)
-        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every)
+        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every_feedbacks)
         adjusted = tuple(tune([*reports[:-1], ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
-        after = replace(knobs, **turned)
+        after = knobs.replace(**turned)
         left = past.after(reports[-1], knobs, adjusted, lessons, rules)
         found = self._seen(TuneReport(namespace, "", dry_run, adjusted, after), past)
         if dry_run:
@@ -151,13 +151,18 @@ class Autotuner:
             return "it is frozen"
         if (learned.version, turn) in {(0, 0), (past.learned, past.turn)}:
             return "nothing was asked or learned since the last look"
-        if not asked and learned.version - max(0, past.learned) < self.settings.autotune.every:
-            return f"fewer than {self.settings.autotune.every} lessons since the last look"
+        if (
+            not asked
+            and learned.version - max(0, past.learned) < self.settings.autotune.every_feedbacks
+        ):
+            return (
+                f"fewer than {self.settings.autotune.every_feedbacks} lessons since the last look"
+            )
         return ""
 
     def _reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
         """On its health: those of late, and how it is now."""
-        before = past_reports(self.store, namespace, self.settings.autotune.window)
+        before = past_reports(self.store, namespace, self.settings.autotune.window_reports)
         return [*before, checkup(self.store, namespace, self.settings, record=record)]
 
     def _seen(self, report: TuneReport, past: Past) -> TuneReport:
@@ -168,12 +173,12 @@ class Autotuner:
         then = [kept.id for kept in known if kept.learned <= past.good.learned]
         if not then:
             return report
-        return replace(report, snapshot=then[0], restored=self.settings.autotune.restore)
+        return replace(report, snapshot=then[0], restored=self.settings.autotune.restore_snapshot)
 
     def _keeping(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
         """Snapshots: the last good state is kept, and gone back to, where settings say so."""
         namespace = report.namespace
-        if not self.settings.autotune.restore:
+        if not self.settings.autotune.restore_snapshot:
             return []
         if report.snapshot is not None:  # what it knows now is kept, so that this can be undone
             now = TakeSnapshot(namespace, uuid.uuid4().hex)

@@ -24,7 +24,7 @@ class _Wish(NamedTuple):
 def tune(
     reports: Sequence[HealthReport], knobs: Knobs, past: Past, settings: AutotuneSettings
 ) -> list[Adjustment]:
-    """Which knobs to turn, at most ``settings.most``; none while all that is judged is in range.
+    """Which knobs to turn, at most ``settings.max_changes``; none while all that is judged is well.
 
     Args:
         reports: On the health of one namespace, oldest first; the last one is how it is now.
@@ -34,7 +34,7 @@ def tune(
     """
     if not reports or past.rest:
         return []
-    now, before = reports[-1], reports[-1 - settings.window : -1]
+    now, before = reports[-1], reports[-1 - settings.window_reports : -1]
     return brake(now, before, knobs, past, settings) or _turned(now, knobs, past, settings)
 
 
@@ -55,8 +55,8 @@ def brake(
         settings: Rails, and what is much worse.
     """
     dormant, lost = now["dormant_pct"], fallen(before, now)
-    dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.death
-    if past.good is None or not (dead or lost >= settings.fall):
+    dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.brake_dormant_share
+    if past.good is None or not (dead or lost >= settings.brake_metrics):
         return []
     why = _why(dormant) if dead else f"{lost} metrics have left their range"
     found = []
@@ -80,7 +80,7 @@ def _turned(
     found: dict[str, Adjustment] = {}
     for wish in _wishes(now.metrics, past):
         knob, direction = wish.turn
-        if len(found) == settings.most or 1.0 - wish.doubt < settings.worth:
+        if len(found) == settings.max_changes or 1.0 - wish.doubt < settings.min_success_chance:
             break
         value = getattr(knobs, knob)
         after = stepped(knob, direction, value, settings)
@@ -118,8 +118,12 @@ def stepped(knob: str, direction: int, value: float, settings: AutotuneSettings)
 
 def _step(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float:
     if knob == "half_life":
-        share = settings.factor - 1.0 if direction > 0 else 1.0 - 1.0 / settings.factor
-        return max(settings.least, value * share)
+        share = (
+            settings.half_life_factor - 1.0
+            if direction > 0
+            else 1.0 - 1.0 / settings.half_life_factor
+        )
+        return max(settings.min_half_life_step, value * share)
     steps = {"hebbian_rate": settings.hebbian_step, "reflex": settings.reflex_step}
     return steps.get(knob, 1)
 

@@ -85,7 +85,7 @@ def _attributed(dataset: Dataset, k: int, cache: Path | None) -> dict[str, Attri
         with bar(len(dataset.answers), description="asking and attributing") as advance:
             for query, own in dataset.answers.items():
                 given = memory.retrieve(
-                    dataset.queries[query], k=k, distinct=dataset.split, record=False
+                    dataset.queries[query], k=k, one_per_document=dataset.split, record=False
                 )
                 found[query] = Attributed(
                     given,

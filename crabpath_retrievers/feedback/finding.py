@@ -8,7 +8,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import tokens
 from crabpath_retrievers.trajectory import Turn
 
-_MOST_WORDS = SeedSettings(query_terms=2_000)
+_MOST_WORDS = SeedSettings(max_query_terms=2_000)
 
 
 def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:

@@ -140,7 +140,7 @@ class Inbox:
         rules, lesson = self._learner.settings.autotune, changes[0]
         if not rules.enabled or not isinstance(lesson, ConsumeFeedback):
             return
-        if (lesson.version + 1) % rules.every:
+        if (lesson.version + 1) % rules.every_feedbacks:
             return
         try:
             Autotuner(self._store, self._learner.settings).look(lesson.namespace, asked=False)

@@ -153,7 +153,7 @@ class Learner:
         user: str | None,
     ) -> tuple[Judged, Scene, Remembered | None]:
         """A turn as far as what is said of it counts beside what other users said."""
-        share = self.settings.learning.giver_share
+        share = self.settings.learning.max_user_share
         corrected = bool(noted)
         scene = self._scene(namespace, judged, mind.baseline.mean)
         change = self._remembered(namespace, judged, scene, version, user, corrected=corrected)
@@ -192,10 +192,10 @@ class Learner:
         lessons = Lessons.of(self.store, namespace, turn, credit, scene.stood)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
-            stop = self.settings.policy.stop
+            stop = self.settings.policy.stop_score
             # A bare outcome says the same of every document: what one of them did is a share of it.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
-            careful = replace(learning, rate=learning.rate * share)
+            careful = learning.replace(learning_rate=learning.learning_rate * share)
             deltas += policy_gradient(turn, scene.fair, scene.baseline, careful, stop=stop)
         if learning.hebbian:
             known = lessons.weights, lessons.protos, learning

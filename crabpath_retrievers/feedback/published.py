@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.storage import GraphStore
 
 PUBLISHED = "learning"
@@ -21,7 +21,7 @@ _GROUPS = (
 
 def publish(store: GraphStore, settings: Settings) -> None:
     """Keep in the store how it is to be learned."""
-    text = json.dumps({name: _plain(getattr(settings, name)) for name in _GROUPS})
+    text = json.dumps({name: getattr(settings, name).to_dict() for name in _GROUPS})
     if published(store) != text:
         store.apply([PutMeta(((PUBLISHED, text),))])
 
@@ -35,16 +35,9 @@ def settings_of(text: str | None) -> Settings:
     """Settings as published; what is missing, or unknown to this release, is as by default."""
     data = {} if text is None else json.loads(text)
     default = Settings()
-    given = {n: _filled(getattr(default, n), data.get(n, {})) for n in _GROUPS}
-    return replace(default, **given)
+    groups = {name: getattr(default, name) for name in _GROUPS}
+    return default.replace(**{n: _fill(group, data.get(n, {})) for n, group in groups.items()})
 
 
-def _plain(group: Any) -> dict[str, Any]:
-    values = {field.name: getattr(group, field.name) for field in fields(group)}
-    return {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items()}
-
-
-def _filled(default: Any, data: Mapping[str, Any]) -> Any:
-    known = {field.name for field in fields(default)}
-    given = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items() if n in known}
-    return replace(default, **given)
+def _fill(group: ValidatedSettings, data: Mapping[str, Any]) -> ValidatedSettings:
+    return group.replace(**{n: v for n, v in data.items() if n in type(group).model_fields})

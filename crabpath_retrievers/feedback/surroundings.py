@@ -60,10 +60,10 @@ class Surveyor:
         """Where a turn with this unit query vector, of shape ``[d]``, took place."""
         clock = self.clock
         if vector is None or not clock.hubs:
-            return Surroundings((), {}, Chances((), (), self.settings.strength))
+            return Surroundings((), {}, Chances((), (), self.settings.prior_trials))
         places = self.regions.places(np.asarray(vector, dtype=np.float32), clock.hubs)
         steps = self.store.regions.steps(clock.key, places) if clock.key else []
-        chances = Chances(places, steps, self.settings.strength)
+        chances = Chances(places, steps, self.settings.prior_trials)
         levels = [level for level, _ in places if level]
         documents = self._documents(turn, levels, clock)
         finest, region = places[-1]

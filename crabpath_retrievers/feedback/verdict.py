@@ -106,7 +106,7 @@ class Judge:
 
     def _judged(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
         weight = self.settings.sources.get(feedback.source, _SHIPPED[feedback.source])
-        parts = shares([logged.turn.clock for logged in candidates], self.settings.delay)
+        parts = shares([logged.turn.clock for logged in candidates], self.settings.turn_decay)
         judged = [
             Judged(
                 logged.turn,

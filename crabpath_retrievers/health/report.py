@@ -119,8 +119,10 @@ def _judged(name: str, found: _Value, settings: HealthSettings) -> Metric:
     if found.value is None or found.told:
         value = None if found.value is None else round(found.value, _DIGITS)
         return Metric(name, value, low, high, None, found.sampled, found.note)
-    few = name not in _COUNTS and found.sampled < settings.least
-    note = f"{found.note}; fewer than {settings.least}, not judged" if few else found.note
+    few = name not in _COUNTS and found.sampled < settings.min_observations
+    note = (
+        f"{found.note}; fewer than {settings.min_observations}, not judged" if few else found.note
+    )
     within = None if few else low <= found.value <= high
     return Metric(name, round(found.value, _DIGITS), low, high, within, found.sampled, note)
 

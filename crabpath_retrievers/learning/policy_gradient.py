@@ -81,10 +81,12 @@ def policy_gradient(
         InvalidInputError: The baseline is no number in [-1, 1].
     """
     learnable(baseline, name="baseline")
-    rate = settings.rate * credit.weight
+    rate = settings.learning_rate * credit.weight
     total: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _draws(turn, credit, baseline, settings, stop):
-        change = _heuristic(draw, rate) if settings.rule == "heuristic" else _gradient(draw, rate)
+        change = (
+            _heuristic(draw, rate) if settings.credit_rule == "heuristic" else _gradient(draw, rate)
+        )
         for action, delta in change:
             total[draw.node, action.target, action.kind] += delta
     return [LearnedDelta(*edge, delta) for edge, delta in total.items() if delta]
@@ -127,7 +129,7 @@ def _draws(
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = known_credit(turn, credit)
-    found = merits(turn, known, decided, last_only=settings.rule == "myopic")
+    found = merits(turn, known, decided, last_only=settings.credit_rule == "myopic")
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
         for move, merit in found.items()

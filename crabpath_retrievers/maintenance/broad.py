@@ -38,12 +38,13 @@ def broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings)
     """Whether a long text has several headings, or answers questions that fall apart.
 
     Args:
-        text: Of at least ``settings.broad`` characters.
+        text: Of at least ``settings.split_above_chars`` characters.
         questions: Unit vectors, shape ``[d]``, of questions that it has helped with.
         settings: What counts as falling apart.
     """
     return len(_headed(text)) >= _HEADINGS or (
-        len(questions) >= settings.questions and _spread(questions) < settings.together
+        len(questions) >= settings.split_min_questions
+        and _spread(questions) < settings.split_below_similarity
     )
 
 

@@ -32,12 +32,16 @@ def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
     """``α degree + β uses + γ success − δ age``; below 0 it dies.
 
     Document 001 §2.8 subtracts the success rate too, by which what succeeds dies first; it is
-    added here. Age is counted in units of ``settings.age`` turns.
+    added here. Age is counted in units of ``settings.min_age_turns`` turns.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0
-    alive = settings.degree * note.degree + settings.activity * note.uses + settings.success * rate
-    return alive - settings.ageing * note.unseen / settings.age
+    alive = (
+        settings.edge_score * note.degree
+        + settings.use_score * note.uses
+        + settings.success_score * rate
+    )
+    return alive - settings.age_penalty * note.unseen / settings.min_age_turns
 
 
 def dying(

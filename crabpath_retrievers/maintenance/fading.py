@@ -34,7 +34,7 @@ def faded(
         half_life: Of a weight, in turns.
         settings: What counts as nothing.
     """
-    aged = settings.age * math.log(2.0) / half_life
+    aged = settings.min_age_turns * math.log(2.0) / half_life
     found = Fading([], [])
     for one in weights:
         rate = DECAY_RATES[one.authority]
@@ -43,8 +43,8 @@ def faded(
         now = effective_weight(one.weight, one.floor or 0.0, one.mark, exponent, rate)
         gone = Dropped(one.source, one.target, one.kind, one.mark)
         if one.floor is not None:
-            if abs(now - one.floor) < settings.faded:
+            if abs(now - one.floor) < settings.faded_distance:
                 found.settled.append(gone)
-        elif -settings.inhibition < now < settings.weakest:
+        elif -settings.min_inhibition < now < settings.min_weight:
             found.pruned.append(gone)
     return found

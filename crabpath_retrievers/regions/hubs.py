@@ -164,7 +164,7 @@ class Regions:
         return found
 
     def _levels(self, known: _Known) -> tuple[int, ...]:
-        return tuple(level for level, n in known.sizes.items() if 1 < n <= self._settings.most)
+        return tuple(level for level, n in known.sizes.items() if 1 < n <= self._settings.max_hubs)
 
     def _now(self, version: int | None) -> _Known:
         """What is known of the hubs as they are now, or were after ``version``."""

@@ -254,7 +254,7 @@ class RegionModel:
     def _counted(self) -> Counted:
         version, known = self._version(), self._known
         if known is None or known.version != version:
-            known = Counted(version, self._steps(), self.level, self._settings.strength)
+            known = Counted(version, self._steps(), self.level, self._settings.prior_trials)
             self._known = known
         return known
 

@@ -136,5 +136,5 @@ def _leads(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int, list[Lead]
 
 
 def _actions(steps: Sequence[Step], task: str, models: Models) -> list[ActionScore]:
-    chances = Chances((EVERYWHERE,), steps, models.settings.strength)
+    chances = Chances((EVERYWHERE,), steps, models.settings.prior_trials)
     return sorted(action_scores(chances, task), key=lambda score: -score.trials)

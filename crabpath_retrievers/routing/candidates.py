@@ -54,7 +54,7 @@ def entered(request: RoutingRequest) -> list[Candidate]:
 
 def _scores(request: RoutingRequest) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:
     for row, choice in enumerate(request.choices):
-        stop = request.policy.stop + choice.stop_weight
+        stop = request.policy.stop_score + choice.stop_weight
         scores = (choice.relevance + choice.weights - stop).tolist()
         columns = zip(choice.pointers, choice.weights.tolist(), scores, strict=True)
         for column, (pointer, weight, score) in enumerate(columns):

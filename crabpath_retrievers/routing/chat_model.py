@@ -55,7 +55,7 @@ class ChatModelRouter:
         self.settings = settings or RouterSettings()
         self._asking = Asking(llm, self.settings)
         self._count = counter(llm)
-        self._breaker = Breaker(self.settings.failures, self.settings.recovery)
+        self._breaker = Breaker(self.settings.max_failures, self.settings.recovery_seconds)
         self._schema: int | None = None
 
     @property
@@ -78,16 +78,16 @@ class ChatModelRouter:
 
     def _steps(self, request: RoutingRequest) -> Steps[Routed]:
         default = SoftmaxRouter(request.policy).route(request)
-        asked = request.calls and self.settings.calls == "turn"
-        if asked or request.recalled >= self.settings.known:
+        asked = request.calls and self.settings.ask_per == "turn"
+        if asked or request.recalled >= self.settings.known_confidence:
             return default
-        candidates = unclear(request, self.settings.margin, self.settings.candidates)
+        candidates = unclear(request, self.settings.clear_margin, self.settings.max_candidates)
         if not candidates:
             return default
         with self._breaker.admitted() as admitted:
             if not admitted:
                 return default._replace(notes=(self._breaker.complaint[:_NOTE],))
-            shown = [*entered(request), *candidates][: self.settings.candidates]
+            shown = [*entered(request), *candidates][: self.settings.max_candidates]
             routed = yield from self._asked(request, shown, default)
             return routed
 
@@ -96,7 +96,7 @@ class ChatModelRouter:
     ) -> Steps[Routed]:
         shown = yield from perform(self._prompt, request, candidates)
         if shown is None:
-            note = f"not asked: no candidate fits into {self.settings.input_tokens} tokens"
+            note = f"not asked: no candidate fits into {self.settings.max_input_tokens} tokens"
             return default._replace(notes=(note,))
         reply = yield from self._asking.reply(shown.messages, request.callbacks)
         said = heard(reply.answer, range(1, len(shown.offered) + 1), request.budget)
@@ -113,7 +113,7 @@ class ChatModelRouter:
     def _prompt(self, request: RoutingRequest, candidates: Sequence[Candidate]) -> Prompt | None:
         if self._schema is None:
             self._schema = self._count(json.dumps(Route.model_json_schema()))
-        budget = self.settings.input_tokens - self._schema
+        budget = self.settings.max_input_tokens - self._schema
         shown = prompt(request, candidates, self._count, budget)
         return shown if shown.offered and shown.tokens <= budget else None
 

@@ -87,8 +87,13 @@ class Episodes:
         share = _share(asked, near.episode.query)
         most = max(map(abs, documents.values()), default=1.0)
         told = max(0.0, min(1.0, near.episode.told))
-        alike = max(_above(near.similarity, bars.min_similarity), _above(share, bars.min_share))
-        same = max(_above(near.similarity, bars.same_question), _above(share, bars.same_share))
+        alike = max(
+            _above(near.similarity, bars.min_similarity), _above(share, bars.min_term_share)
+        )
+        same = max(
+            _above(near.similarity, bars.same_query_similarity),
+            _above(share, bars.same_query_term_share),
+        )
         return {
             node: Recalled(told * max(0.0, alike - same) * credit / most, same * credit / most)
             if credit > 0
@@ -105,7 +110,7 @@ class Episodes:
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
         if not self._beside.kept:
-            latest = self._store.learned.latest_episodes(namespace, self._settings.scanned)
+            latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._nearest(vector, latest)
         ids = self._beside.of(namespace).search(vector, self._settings.neighbours)
         return self._near(vector, namespace, ids)
@@ -130,7 +135,7 @@ class Episodes:
         else:
             # What the retrieval found is still all that there is: nothing was learned since.
             found = self._near(vector, clock.key, recalled)
-        if found and found[0].similarity >= self._settings.same:
+        if found and found[0].similarity >= self._settings.duplicate_similarity:
             return found[0].episode
         digest = question_id(namespace, query)
         of_words = self._store.learned.episodes(clock.key, [digest])

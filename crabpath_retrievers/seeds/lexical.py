@@ -43,23 +43,23 @@ def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings)
 def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -> dict[int, float]:
     """Keys of the best matches with BM25 scores ≥ 0, best first.
 
-    Only the rarest words are searched, as many as together match at most ``settings.postings``
+    Only the rarest words are searched, as many as together match at most ``settings.max_postings``
     nodes: common words cost most and say least.
     """
     chosen: dict[str, float] = {}
-    budget = settings.postings
+    budget = settings.max_postings
     for word, nats in terms.idf.items():
         budget -= terms.frequencies[word]
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    return dict(store.fulltext.search(chosen, settings.hits, terms.mean_length))
+    return dict(store.fulltext.search(chosen, settings.hits_per_engine, terms.mean_length))
 
 
 def distinct(words: Sequence[str], settings: SeedSettings) -> list[str]:
     """The distinct words of a query, the longest ones when there are too many."""
     found = list(dict.fromkeys(words))
-    return sorted(found, key=len, reverse=True)[: settings.query_terms]
+    return sorted(found, key=len, reverse=True)[: settings.max_query_terms]
 
 
 def names_in(text: str, longest: int, most: int = 400) -> list[str]:

@@ -1,7 +1,6 @@
 """Entry search: dense, lexical and name hits of one query, joined, each with its scores."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -115,18 +114,24 @@ class Search:
         # At least k, so that the answer can be filled.
         seeds = self._settings.seeds
         wanted = query.k
-        if query.distinct:
+        if query.one_per_document:
             wanted *= _CHUNKS
-            seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
+            # Not validated: a multiple may be above what a user may set.
+            seeds = seeds.model_copy(
+                update={
+                    "hits_per_engine": seeds.hits_per_engine * _CHUNKS,
+                    "max_postings": seeds.max_postings * _CHUNKS,
+                }
+            )
         text = query.text[:_LONGEST_QUERY]
-        asked = max(seeds.hits, wanted)
+        asked = max(seeds.hits_per_engine, wanted)
         dense: Sequence[str] = self._index.search(vector, asked, query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
             words = self._words(text, seeds)
             said, notes = self._recall(Question(text, vector, words.information), clock)
             used = [node for node, told in said.items() if told.alike > 0 or told.same > 0]
-            ids = (*dense, *query.seed_ids, *(query.among or ()), *used, *notes)
+            ids = (*dense, *query.seed_ids, *(query.candidate_ids or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         self._report_unknown(dense, heads)

@@ -33,7 +33,7 @@ def _play(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
     draws = np.random.default_rng(seed)
     pages = shuffled(draws, STEPS, NEAR, CODING, SAFETY, texts())
     tasks = [(_mixed(draws), int(draws.integers(_LEAST, _MOST + 1))) for _ in range(turns)]
-    heuristic = Settings(learning=LearningSettings(rule="heuristic"))
+    heuristic = Settings(learning=LearningSettings(credit_rule="heuristic"))
     with (
         memory_of(pages, embeddings) as memory,
         memory_of(pages, embeddings, heuristic) as other,

@@ -1,7 +1,6 @@
 """What each mechanism of learning adds: one switched off, or all others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,23 +21,23 @@ _DEFAULT = LearningSettings()
 
 def _only(mechanism: str) -> LearningSettings:
     off: dict[str, Any] = {name: name == mechanism for name in _SWITCHES}
-    return replace(_DEFAULT, **off)
+    return _DEFAULT.replace(**off)
 
 
 def _without(mechanism: str) -> LearningSettings:
     off: dict[str, Any] = {mechanism: False}
-    return replace(_DEFAULT, **off)
+    return _DEFAULT.replace(**off)
 
 
 VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         "all": _DEFAULT,
         **{f"without {name}": _without(name) for name in _SWITCHES},
-        "rule myopic": replace(_DEFAULT, rule="myopic"),
-        "rule heuristic": replace(_DEFAULT, rule="heuristic"),
-        "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
-        "reward_decay none": replace(_DEFAULT, reward_decay="none"),
-        "experience all": replace(_DEFAULT, experience="all"),
+        "rule myopic": _DEFAULT.replace(credit_rule="myopic"),
+        "rule heuristic": _DEFAULT.replace(credit_rule="heuristic"),
+        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
+        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
+        "experience all": _DEFAULT.replace(experience="all"),
         **{f"only {name}": _only(name) for name in _LEARNING},
     }
 )
@@ -84,7 +83,7 @@ def ablated(
 
 
 def _streamed(subject: Subject, kind: Kind, variant: str) -> list[Pass]:
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    memory = subject.with_settings(Settings().replace(learning=VARIANTS[variant]))
     with subject.namespace(f"{kind}, {variant}") as namespace:
         return subject.learned(namespace, Judge(kind, 0.0, READ), subject.course(EPOCHS), memory)
 

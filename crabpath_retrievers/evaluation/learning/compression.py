@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,11 +98,16 @@ def _while_learning(
 
 def _confident(share: float) -> Settings:
     usual = Settings()
-    return replace(usual, rank=replace(usual.rank, confident=share))
+    return usual.replace(rank=usual.rank.replace(min_probability=share))
 
 
 def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
-    options = {"k": DEPTH, "fill": False, "record": False, "distinct": subject.dataset.split}
+    options = {
+        "k": DEPTH,
+        "fill": False,
+        "record": False,
+        "one_per_document": subject.dataset.split,
+    }
 
     def ask(text: str, vector: Vector) -> list[str]:
         answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)

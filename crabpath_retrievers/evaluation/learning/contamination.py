@@ -28,9 +28,9 @@ _DEFAULT = LearningSettings()
 VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         SHIPPED: _DEFAULT,
-        "wins only, blind decay": replace(_DEFAULT, reward_decay="blind"),
-        "all experience, blind decay": replace(_DEFAULT, experience="all", reward_decay="blind"),
-        "wins only, no decay": replace(_DEFAULT, reward_decay="none"),
+        "wins only, blind decay": _DEFAULT.replace(reward_decay="blind"),
+        "all experience, blind decay": _DEFAULT.replace(experience="all", reward_decay="blind"),
+        "wins only, no decay": _DEFAULT.replace(reward_decay="none"),
     }
 )
 """The default comes first, as the others are compared with it."""
@@ -131,7 +131,7 @@ def _one_order(subject: Subject, variant: str, noise: float, seed: int) -> Follo
         twin = Frozen(subject.memory, subject.dataset.split)
         done = subject.follow(name, twin, judge, course)
         return Followed([subject.scores_in_order(one)[METRIC] for one in done], [])
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    memory = subject.with_settings(Settings().replace(learning=VARIANTS[variant]))
     with subject.namespace(name) as namespace:
         told = Told(memory, subject.dataset.split, namespace)
         done = subject.follow(name, told, judge, course)

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -21,11 +20,11 @@ _DEFAULT = LearningSettings()
 VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         ON: _DEFAULT,
-        "regions off": replace(_DEFAULT, regions=False),
-        "without typed": replace(_DEFAULT, typed=False),
-        "without region_baseline": replace(_DEFAULT, region_baseline=False),
-        "reward_decay none": replace(_DEFAULT, reward_decay="none"),
-        "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
+        "regions off": _DEFAULT.replace(regions=False),
+        "without typed": _DEFAULT.replace(typed=False),
+        "without region_baseline": _DEFAULT.replace(region_baseline=False),
+        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
+        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
     }
 )
 """The default comes first, as the others are compared with it."""
@@ -79,7 +78,7 @@ def _one_order(
     subject: Subject, kind: Kind, variant: str, seed: int
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Scores by part, measure and question."""
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    memory = subject.with_settings(Settings().replace(learning=VARIANTS[variant]))
     course = subject.course(EPOCHS, seed)
     with subject.namespace(f"{variant}, {kind}, order {seed}") as namespace:
         done = subject.learned(namespace, Judge(kind, 0.0, READ), course, memory)

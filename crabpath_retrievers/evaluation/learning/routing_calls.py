@@ -62,7 +62,7 @@ def routing_rows(subject: Subject) -> Iterator[dict[str, Any]]:
     dataset = _few(subject.dataset)
     for router, kind, model, learning in VARIANTS:
         asking = None if model is None else ChatModelRouter(model_of(model))
-        memory = subject.with_settings(replace(Settings(), learning=learning), asking)
+        memory = subject.with_settings(Settings().replace(learning=learning), asking)
         with subject.namespace(f"{router}, {kind}") as namespace:
             learner = Metered(memory, dataset.split, namespace)
             course, judge = Course(ROUNDS, 0, DROPPED), Judge(kind, 0.0, READ)

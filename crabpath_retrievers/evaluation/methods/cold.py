@@ -35,4 +35,4 @@ def indexed(corpus: Corpus, router: Router | None = None) -> Iterator[CrabPath]:
 def asked(corpus: Corpus, depth: int) -> dict[str, Any]:
     """How many documents are asked for, for a depth in chunks."""
     k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
-    return {"k": k, "distinct": corpus.distinct}
+    return {"k": k, "one_per_document": corpus.distinct}

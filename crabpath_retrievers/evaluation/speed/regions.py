@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -111,7 +110,7 @@ def added(memory: CrabPath, questions: Questions) -> dict[str, dict[str, float]]
         memory.store.settle()
         placing, places = timed(partial(regions.places, vector, clock.hubs))
         reading, known = timed(partial(memory.store.regions.steps, clock.key, places))
-        advice = Advice(places, Chances(places, known, settings.strength), ANY_TASK)
+        advice = Advice(places, Chances(places, known, settings.prior_trials), ANY_TASK)
         scoring, _ = timed(lambda: [advice.of_action(one) for one in advice.chances.actions])  # noqa: B023
         together, _ = timed(partial(_advised, advisor, vector, clock))
         for name, seconds in zip(found, (placing, reading, scoring, together), strict=True):
@@ -130,7 +129,7 @@ def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
     ``clock`` is what a caller waits, ``processor`` the time of the calling thread, which other
     programs disturb less.
     """
-    settings = replace(memory.settings, learning=LearningSettings(regions=False))
+    settings = memory.settings.replace(learning=LearningSettings(regions=False))
     other = CrabPath(memory.store, memory.index, memory.embedder, settings=settings)
     taken: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
     with closing(other):

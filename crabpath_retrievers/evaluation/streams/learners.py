@@ -51,7 +51,9 @@ class Frozen:
     def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         """The k best documents, best first."""
         return ranked(
-            self.memory.retrieve(query, k=k, vector=vector, distinct=self.distinct, record=False)
+            self.memory.retrieve(
+                query, k=k, vector=vector, one_per_document=self.distinct, record=False
+            )
         )
 
     def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
@@ -70,7 +72,7 @@ class Learned:
     def rank(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         """The k best documents, best first."""
         answer = self.memory.retrieve(
-            query, k=k, vector=vector, distinct=self.distinct, namespace=self.namespace
+            query, k=k, vector=vector, one_per_document=self.distinct, namespace=self.namespace
         )
         self.turn = answer.turn
         return ranked(answer)

@@ -24,7 +24,7 @@ class LinkLinker:
             if source == target:
                 continue
             yield edge(self._settings, source, target, EdgeKind.LINK)
-            if back.get(target, 0) < self._settings.max_back:
+            if back.get(target, 0) < self._settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
@@ -49,5 +49,5 @@ class LinkLinker:
     def _meant(self, target: str, owners: Sequence[int]) -> Sequence[int]:
         """The nodes that a target leads to; none when too many carry it to mean one of them."""
         shared = target.startswith("metadata:")
-        most = self._settings.max_shared if shared else self._settings.max_owners
+        most = self._settings.max_chunks_per_term if shared else self._settings.max_owners
         return owners if len(owners) <= most else ()

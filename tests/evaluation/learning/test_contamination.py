@@ -1,7 +1,6 @@
 """The experiment of document 004 E: variants differ in what they remember, and in nothing else."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -38,7 +37,7 @@ def taught(subject):
     with subject.namespace("taught"):
 
         def _taught(variant, outcome, followed):
-            memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+            memory = subject.with_settings(Settings().replace(learning=VARIANTS[variant]))
             question = next(iter(subject.dataset.queries.values()))
             answer = memory.retrieve(question, k=READ, namespace="taught")
             nodes = [answer.documents[place].node.id for place in followed]
@@ -103,7 +102,7 @@ def test_all_variants_are_told_wrong_in_the_same_turns(subject):
     """Whatever they returned: the noise is a draw per turn."""
     wrong = {}
     for variant, learning in VARIANTS.items():
-        memory = subject.with_settings(replace(Settings(), learning=learning))
+        memory = subject.with_settings(Settings().replace(learning=learning))
         with subject.namespace("paired") as namespace:
             told = Told(memory, subject.dataset.split, namespace)
             judge, course = Judge("followed", 0.4, READ), subject.course(EPOCHS, 1)

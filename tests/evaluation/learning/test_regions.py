@@ -1,7 +1,5 @@
 """Region MDP on against off: every variant on the same streams."""
 
-from dataclasses import replace
-
 import pytest
 
 from crabpath_retrievers import InvalidInputError, Settings
@@ -72,7 +70,7 @@ def test_a_question_counts_with_its_mean_over_the_orders_that_have_it():
 def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
     """So there is something to compare."""
     with opened("small", small.first(3), cached, (5,)) as subject:
-        memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+        memory = subject.with_settings(Settings().replace(learning=VARIANTS[variant]))
         with subject.namespace("steps") as namespace:
             subject.learned(namespace, Judge("used", 0.0, 5), subject.course(), memory)
             assert bool(memory.store.regions.all_steps(namespace, 0)) is counted

@@ -1,6 +1,5 @@
 """Asking a memory what a ``QueryBundle`` asks for."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,22 +8,23 @@ from llama_index.core.schema import QueryBundle
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import Embedder
 
 
-def asked(memory: CrabPath, bundle: QueryBundle, options: Mapping[str, Any]) -> Steps[Answer]:
+def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps[Answer]:
     """Retrieve for a bundle, with the embedding that it carries or asks for.
 
     Args:
         memory: Answers.
         bundle: What is asked.
-        options: Fields of :class:`~crabpath_retrievers.query.Query`.
+        options: Keys of :class:`~crabpath_retrievers.query.QueryOptions`.
     """
     vector: Any = bundle.embedding
     if texts := _strings_to_embed(bundle):
         vector = yield from perform(_mean_embedding, texts, memory.embedder)
-    given = {**options, "vector": vector}
+    given: QueryOptions = {**options, "vector": vector}
     answer = yield from perform_either(
         lambda: memory.retrieve(bundle.query_str, **given),
         lambda: memory.aretrieve(bundle.query_str, **given),

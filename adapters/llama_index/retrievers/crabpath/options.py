@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.query import RetrieverOptions
 from crabpath_retrievers.routing.policy import Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
@@ -28,19 +29,17 @@ class Opening(TypedDict, total=False):
     router: Router | BaseChatModel | LLM | None
 
 
-class Fields(TypedDict, total=False):
+class Fields(RetrieverOptions, total=False):
     """Arguments of :class:`~llama_index.retrievers.crabpath.CrabPathRetriever`."""
 
     similarity_top_k: int
-    namespace: str
-    task_type: str | None
+    """Nodes to return: exactly this many, as far as the memory holds them; 4 by default."""
     filters: Filters
-    explore: bool | int
-    fill: bool
-    distinct: bool
-    max_tokens: int | None
+    """LlamaIndex ``MetadataFilters``, or a condition in the vector store's language."""
     callback_manager: CallbackManager | None
+    """As for LlamaIndex's ``BaseRetriever``."""
     verbose: bool
+    """As for LlamaIndex's ``BaseRetriever``."""
 
 
 class Existing(Opening, Fields, total=False):

@@ -13,6 +13,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import CRABPATH, block_of
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.text import is_blank
 from llama_index.retrievers.crabpath.bundles import asked
@@ -64,11 +65,11 @@ class CrabPathReranker(BaseNodePostprocessor):
         answer = yield from asked(self.memory, _query(bundle), self._asked(nodes))
         return merged(nodes, answer)[: self.top_n]
 
-    def _asked(self, nodes: Sequence[NodeWithScore]) -> dict[str, Any]:
+    def _asked(self, nodes: Sequence[NodeWithScore]) -> QueryOptions:
         ids = [item.node.node_id for item in nodes]
         return {
             "k": len(ids),
-            "among": ids,
+            "candidate_ids": ids,
             "namespace": DEFAULT_NAMESPACE if is_blank(self.namespace) else self.namespace,
             "task_type": self.task_type,
             "record": any(block_of(item.node.metadata) is None for item in nodes),
