@@ -23,7 +23,8 @@ def nearest(
         memory: What is asked.
         text: The question.
         k: Documents to return, at least 1.
-        options: As for :meth:`CrabPath.retrieve`, but ``candidate_ids`` and ``vector``; such as those of :meth:`Trial.options`.
+        options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`;
+            ``candidate_ids`` and ``vector`` are overridden.
 
     Raises:
         InvalidInputError: The query cannot be asked.

@@ -21,7 +21,7 @@ from crabpath_retrievers.memory import CrabPath
 BEFORE, LEN = 96, 100
 READ = 3
 FORCED = 20.0
-_EVERY = AutotuneSettings().every
+_EVERY = AutotuneSettings().every_feedbacks
 _DETECTED = 25
 
 
