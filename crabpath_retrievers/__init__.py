@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import (
     ConfigurationError,
     ConflictError,
@@ -23,6 +22,7 @@ from crabpath_retrievers.errors import (
 )
 
 if TYPE_CHECKING:
+    from crabpath_retrievers.config import Settings
     from crabpath_retrievers.memory import CrabPath
     from crabpath_retrievers.memory.region_mdp import RegionMDP
     from crabpath_retrievers.migration import migrate
@@ -72,6 +72,7 @@ _LAZY = {
     "RegionMDP": "crabpath_retrievers.memory.region_mdp",
     "RouterSettings": "crabpath_retrievers.routing.settings",
     "Rule": "crabpath_retrievers.outcome_policy",
+    "Settings": "crabpath_retrievers.config",
     "migrate": "crabpath_retrievers.migration",
 }
 

@@ -17,6 +17,7 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.metadata import CRABPATH, block_of, own_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, RewardSource
 from crabpath_retrievers.outcome_policy import Kind, names_of
+from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 from crabpath_retrievers.retriever import to_documents
 from crabpath_retrievers.routing.limited import alimited
@@ -29,14 +30,17 @@ __all__ = [
     "CRABPATH",
     "DEFAULT_NAMESPACE",
     "Answer",
+    "CallOptions",
     "Cleanup",
     "Embedder",
     "FeedbackFields",
     "Hop",
     "IngestReport",
     "Kind",
+    "QueryOptions",
     "Receipt",
     "RetrievedDocument",
+    "RetrieverOptions",
     "RewardSource",
     "Router",
     "Steps",

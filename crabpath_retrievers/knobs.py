@@ -1,9 +1,8 @@
-"""Knobs of a namespace: how they are stored, and how they take the place of settings."""
+"""The knobs of one namespace: stored as JSON, and applied to the settings."""
 
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,67 +15,68 @@ _REFLEX = "reflex"
 
 
 def stored(knobs: Knobs, settings: Settings) -> str | None:
-    """Those that differ from the settings, as JSON; None for none: the others follow them."""
-    usual = settings.knobs.to_dict()
-    own = {name: value for name, value in knobs.to_dict().items() if value != usual[name]}
-    return json.dumps(own, sort_keys=True) if own else None
+    """The knobs that differ from the settings, as JSON; None when all are equal."""
+    defaults = settings.knobs.to_dict()
+    changed = {name: value for name, value in knobs.to_dict().items() if value != defaults[name]}
+    return json.dumps(changed, sort_keys=True) if changed else None
 
 
 def knobs_of(text: str | None, settings: Settings) -> Knobs:
     """The knobs of a namespace.
 
     Args:
-        text: As stored.
-        settings: For all that are not.
+        text: JSON of those that differ from the settings.
+        settings: Give the others.
 
     Raises:
-        StoreError: They are damaged.
+        StoreError: The JSON is damaged.
     """
     try:
-        return replace(settings.knobs, **_read(text))
+        return settings.knobs.replace(**_parse_knobs(text))
     except ValueError as error:
-        msg = f"stored knobs are damaged ({error!s:.200}): crabpath tune --reset puts them back"
+        msg = f"stored knobs are damaged ({error!s:.200}): reset them by crabpath tune --reset"
         raise StoreError(msg) from error
 
 
 def tuned(settings: Settings, text: str | None) -> Settings:
-    """Settings as a namespace with these knobs has them; damaged ones are passed over."""
-    own = _own(text)
-    if not own:
+    """The settings of a namespace with these knobs; damaged knobs are ignored."""
+    knobs = _parse_or_ignore(text)
+    if not knobs:
         return settings
-    learning = {name: value for name, value in own.items() if name != _REFLEX}
-    return replace(
-        settings,
-        learning=replace(settings.learning, **learning),
-        tiers=tuned_tiers(settings.tiers, text),
+    learning = {name: value for name, value in knobs.items() if name != _REFLEX}
+    return settings.replace(
+        learning=settings.learning.replace(**learning), tiers=tuned_tiers(settings.tiers, text)
     )
 
 
 def tuned_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
-    """The bars between tiers, the same way: it stands on the way of every query."""
-    own = _own(text)
-    return replace(tiers, reflex=own[_REFLEX]) if _REFLEX in own else tiers
+    """The tier thresholds of a namespace with these knobs; every query needs them."""
+    knobs = _parse_or_ignore(text)
+    if _REFLEX not in knobs:
+        return tiers
+    # Rails may let a knob fall below the next threshold; no query fails because of that.
+    return tiers.replace(reflex=max(knobs[_REFLEX], tiers.habitual))
 
 
 @lru_cache(maxsize=1024)
-def _own(text: str | None) -> Mapping[str, Any]:
-    """Knobs by name; an answer must not fail because of them."""
+def _parse_or_ignore(text: str | None) -> Mapping[str, Any]:
+    """Knobs by name; no query fails because they are damaged."""
     try:
-        return _read(text)
+        return _parse_knobs(text)
     except ValueError as error:
-        _log.warning("stored knobs are damaged and passed over: %s", error)
+        _log.warning("stored knobs are damaged and ignored: %s", error)
         return {}
 
 
-def _read(text: str | None) -> dict[str, Any]:
+def _parse_knobs(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
-    found = json.loads(text)
-    if not isinstance(found, dict):
-        msg = f"they are no object: {text!r:.100}"
+    parsed = json.loads(text)
+    if not isinstance(parsed, dict):
+        msg = f"they must be a JSON object, not {text!r:.100}"
         raise InvalidInputError(msg)
-    return _WIDEST.checked(found)
+    return _WIDEST.validate_knobs(parsed)
 
 
-# Rails may have been narrowed since; what could not work at all is damaged.
+# The rails of the settings may have been narrowed since the knobs were stored.
 _WIDEST = AutotuneSettings(rails=WIDEST)

@@ -1,4 +1,4 @@
-"""What is asked of the memory."""
+"""A query and its options, and how texts, ids and paths from callers are validated."""
 
 import logging
 import os
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.graph import Vector
@@ -20,35 +22,67 @@ _LONGEST_LABEL = 200
 _MOST = 1_000_000  # more than any answer; vector stores fail in their own ways above it
 
 
+class RetrieverOptions(TypedDict, total=False):
+    """Options of a query that are also fields of a retriever, whichever framework it is for."""
+
+    namespace: str
+    """User, agent or tenant whose learned weights apply; 1 to 512 characters."""
+    task_type: str | None
+    """Type of the task that asks, such as "refund", 1 to 200 characters: transitions between
+    regions are counted by it too."""
+    explore: bool | int
+    """Sample the walk and the weights of the ranking instead of taking the best; an integer of at
+    least 0 seeds the sampling."""
+    fill: bool
+    """Return exactly k documents (as far as there are so many); False: only confident ones."""
+    one_per_document: bool
+    """Return at most one chunk of each document."""
+    max_tokens: int | None
+    """Tokens of all returned texts together, near-duplicates left out; None for no budget."""
+
+
+class CallOptions(RetrieverOptions, total=False):
+    """Options that one call of a retriever takes."""
+
+    k: int
+    """Documents to return, 1 to 1,000,000."""
+    filter: Mapping[str, Any] | None
+    """Condition on metadata, in the language of the vector index."""
+    seed_ids: Sequence[str] | None
+    """Ids of nodes that the caller suggests as entries of the walk."""
+    boost_tags: Sequence[str] | None
+    """Documents with one of these values in their metadata are preferred."""
+    session: str | None
+    """Conversation that asks, 1 to 200 characters, for A/B trials."""
+    arm: str | None
+    """Arm of an A/B trial that the query belongs to, as ``trial:arm``."""
+    on_hop: Callable[[Hop], object] | None
+    """Called with every hop of the walk while it happens. It must not block, and is called in
+    worker threads: use ``call_soon_threadsafe`` to reach an event loop."""
+
+
+class QueryOptions(CallOptions, total=False):
+    """All options of one query: of :meth:`CrabPath.retrieve` and ``aretrieve``."""
+
+    candidate_ids: Sequence[str] | None
+    """Ids of the only nodes that are ranked and returned, whether search finds them or not;
+    unknown ids are ignored. None ranks all that is found."""
+    vector: Sequence[float] | Vector | None
+    """Query vector of shape ``[d]``, not all zero; None embeds the text."""
+    existing_ids: Callable[[Sequence[str]], set[str] | None] | None
+    """Returns those of some ids that the host still has; others are not returned. None asks the
+    vector store, if the memory wraps one."""
+    record: bool
+    """Whether the turn is recorded, so that feedback can refer to it."""
+    run_id: str | UUID | None
+    """Run of the host framework, by which feedback can refer to the turn."""
+    callbacks: Any
+    """Callbacks of the host framework, for a router that runs models."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One question to the memory.
-
-    Attributes:
-        text: What is asked.
-        k: Documents to return, at least 1.
-        namespace: Whose learned weights apply, and whose clock advances.
-        filter: Condition on metadata, in the vector index's own language.
-        seed_ids: Nodes that the host suggests as entries (document 002 §1.4).
-        boost_tags: Documents whose metadata carries one of these values are preferred.
-        fill: Return exactly k (as far as there are documents); else only confident ones.
-        distinct: Return at most one chunk of every document.
-        max_tokens: Budget for the returned texts, near-duplicates left out; None for no budget.
-        among: Ids of the only nodes that are ranked and returned, whether search finds them or
-            not; unknown ids are ignored. None ranks all that is found.
-        vector: Unit query vector of shape ``[d]``; None embeds the text.
-        held: Tells which of some ids the host still holds; others are not returned. None asks the
-            vector store, if the memory wraps one.
-        record: Whether to keep the turn record.
-        task_type: Type of the task that asks, such as "refund": what is learned of steps in regions
-            is also counted by it.
-        session: Conversation that asks, for trials (see :mod:`crabpath_retrievers.ab`).
-        arm: Arm of a trial that it belongs to, as ``trial:arm``.
-        run_id: Run of the host framework, by which feedback may find the turn.
-        callbacks: Callbacks of the host framework, for a router that runs models.
-        on_hop: Told of every hop of the walk while it happens; it must not block. Async calls walk
-            in worker threads and on the event loop: use ``call_soon_threadsafe`` for the latter.
-    """
+    """One validated question: ``text`` and :class:`QueryOptions`; see :meth:`validated`."""
 
     text: str
     k: int = 4
@@ -56,12 +90,13 @@ class Query:
     filter: Mapping[str, Any] | None = None
     seed_ids: Sequence[str] = ()
     boost_tags: Sequence[str] = ()
+    explore: bool | int = False
     fill: bool = True
-    distinct: bool = False
+    one_per_document: bool = False
     max_tokens: int | None = None
-    among: Sequence[str] | None = None
+    candidate_ids: Sequence[str] | None = None
     vector: Vector | None = None
-    held: Callable[[Sequence[str]], set[str] | None] | None = None
+    existing_ids: Callable[[Sequence[str]], set[str] | None] | None = None
     record: bool = True
     task_type: str | None = None
     session: str | None = None
@@ -71,52 +106,56 @@ class Query:
     on_hop: Callable[[Hop], object] | None = None
 
     @classmethod
-    def of(cls, text: str, **options: Any) -> "Query":
-        """A question with its texts such as every database stores them.
+    def validated(cls, text: str, **options: Unpack[QueryOptions]) -> "Query":
+        """A question whose options are valid, and whose texts every database can store.
 
         Raises:
-            InvalidInputError: The question cannot be asked.
+            InvalidInputError: The text is empty, or an option cannot be used.
         """
-        if not isinstance(text, str):
-            msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
-            raise InvalidInputError(msg)
-        given = dict(options)
+        given: dict[str, Any] = dict(options)
         if "namespace" in given:
             given["namespace"] = namespace_of(given["namespace"])
         for name in ("task_type", "session", "arm", "run_id"):
             if given.get(name) is not None:
                 given[name] = label_of(name, given[name])
-        for name in ("seed_ids", "boost_tags", "among"):
+        for name in ("seed_ids", "boost_tags", "candidate_ids"):
             if given.get(name) is not None:
                 given[name] = texts_of(given[name], name=name)
-            elif name != "among":  # as if it had not been given
+            elif name != "candidate_ids":  # None is the default
                 given.pop(name, None)
-        return cls(text=storable(text), **given)
+        query = cls(text=_question(text), **given)
+        query._require_valid_options()
+        return query
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be asked.
-
-        Raises:
-            InvalidInputError: Empty text, k or budget below 1, an unusable namespace or ``on_hop``.
-        """
-        if not isinstance(self.text, str) or not self.text.strip():
-            msg = "the query is empty: pass a question or some words"
-            raise InvalidInputError(msg)
+    def _require_valid_options(self) -> None:
         require_count("k", self.k)
         if self.max_tokens is not None:
             require_count("max_tokens", self.max_tokens)
-        namespace_of(self.namespace)
-        require_flags(fill=self.fill, distinct=self.distinct, record=self.record)
+        require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
+        if not isinstance(self.explore, int) or self.explore < 0:
+            msg = f"explore must be True, False or a seed of at least 0, not {shown(self.explore)}"
+            raise InvalidInputError(msg)
         try:
             bool(self.filter)
         except Exception as error:  # vector stores have filters of all kinds
             msg = f"the filter cannot be used ({error}): pass one of your vector store's language"
             raise InvalidInputError(msg) from error
-        for name, what in (("on_hop", "one hop"), ("held", "a list of ids")):
+        for name, what in (("on_hop", "one hop"), ("existing_ids", "a list of ids")):
             value = getattr(self, name)
             if value is not None and not callable(value):
                 msg = f"{name} must be a function of {what}, not {shown(value)}"
                 raise InvalidInputError(msg)
+
+
+def _question(text: object) -> str:
+    if not isinstance(text, str):
+        msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
+        raise InvalidInputError(msg)
+    question = storable(text)
+    if not question.strip():
+        msg = "the query is empty: pass a question or some words"
+        raise InvalidInputError(msg)
+    return question
 
 
 def text_of(name: str, value: object) -> str:

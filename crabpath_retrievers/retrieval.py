@@ -105,7 +105,7 @@ class Retrieval:
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found, explore)
-        find_existing = query.held or held_by_owner(self.index)
+        find_existing = query.existing_ids or held_by_owner(self.index)
         if find_existing and ranked:
             remaining = yield from perform(self._remove_deleted, find_existing, ranked, found)
             if remaining is not found:
@@ -289,10 +289,10 @@ class Retrieval:
         ranker = yield from perform(self.minds.ranker, query.namespace, found.clock, explore)
         matrix = ranker.features(found.evidence)
         among: Sequence[int] = range(len(pool))
-        if query.distinct:
+        if query.one_per_document:
             among = yield from self._best_chunks(found.evidence, matrix, ranker.log_odds(matrix))
-        if query.among is not None:
-            allowed = set(query.among)
+        if query.candidate_ids is not None:
+            allowed = set(query.candidate_ids)
             among = [i for i in among if pool[i].head.id in allowed]
         spare = yield from self._spare_notes(found, among, ranker.log_odds(matrix))
         among = [i for i in among if i not in spare]
@@ -300,7 +300,7 @@ class Retrieval:
         probabilities = ranker.probabilities(matrix)
         if not query.fill:
             order, spare = (
-                [i for i in indices if probabilities[i] >= self.settings.rank.confident]
+                [i for i in indices if probabilities[i] >= self.settings.rank.min_probability]
                 for indices in (order, spare)
             )
             spare = spare[: 0 if len(order) > 1 else None]
@@ -365,11 +365,11 @@ def entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHea
     scored = [
         (
             max(
-                seeds.hint * hit.hint,
-                seeds.similarity * hit.similarity
-                + seeds.lexical * hit.lexical
-                + seeds.name * hit.name,
-                seeds.episode * max(hit.episode, hit.again),
+                seeds.hint_score * hit.hint,
+                seeds.similarity_weight * hit.similarity
+                + seeds.lexical_weight * hit.lexical
+                + seeds.name_weight * hit.name,
+                seeds.episode_score * max(hit.episode, hit.again),
             ),
             hit.hint,
             hit.head,
@@ -377,5 +377,5 @@ def entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHea
         for hit in hits
     ]
     # Hinted nodes are entries whatever their score.
-    best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.entries]
+    best = sorted(scored, key=lambda item: (-item[1], -item[0]))[: seeds.max_entries]
     return [(head, min(1.0, score)) for score, _, head in sorted(best, key=lambda item: -item[0])]

@@ -22,11 +22,13 @@ from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import returned_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
-from crabpath_retrievers.query import listed
+from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions, listed
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
 from crabpath_retrievers.text import is_blank
 
 Filter = dict[str, Any]
+_FIELDS = ("k", "filter", *RetrieverOptions.__annotations__)
+_CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
 
 class CrabPathDocument(Document):
@@ -96,8 +98,8 @@ class CrabPathRetriever(BaseRetriever):
     """Sample the walk instead of following the best pointers; an integer seeds the sampling."""
     fill: bool = True
     """False returns only documents that the ranker is confident about, k at most."""
-    distinct: bool = False
-    """At most one chunk of every document, for corpora of long documents."""
+    one_per_document: bool = False
+    """At most one chunk of each document, for corpora of long documents."""
     max_tokens: int | None = None
     """Budget for all returned texts together; near-duplicates are left out."""
 
@@ -299,12 +301,9 @@ class CrabPathRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: Filter | None = None,  # noqa: A002  the name that LangChain's stores use
-        namespace: str | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> list[Document]:
-        given = self._options(run_manager, options, k=k, filter=filter, namespace=namespace)
+        given = self._options(run_manager, options)
         return to_documents(self.memory.retrieve(query, **given))
 
     async def _aget_relevant_documents(
@@ -312,40 +311,32 @@ class CrabPathRetriever(BaseRetriever):
         query: str,
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filter: Filter | None = None,  # noqa: A002
-        namespace: str | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> list[Document]:
-        given = self._options(run_manager, options, k=k, filter=filter, namespace=namespace)
+        given = self._options(run_manager, options)
         return to_documents(await self.memory.aretrieve(query, **given))
 
     def _options(
         self,
         run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
-        options: dict[str, Any],
-        **named: Any,
-    ) -> dict[str, Any]:
+        options: CallOptions,
+    ) -> QueryOptions:
         """The retriever's fields, overridden by what one call gives."""
-        fields = (
-            *("k", "filter", "namespace", "task_type"),
-            *("explore", "fill", "distinct", "max_tokens"),
-        )
-        usable = (*fields, "seed_ids", "boost_tags", "on_hop", "session", "arm")
-        unknown = set(options) - {*usable, "verbose"}
-        if unknown:
-            msg = f"unknown retriever arguments {sorted(unknown)}: use {', '.join(usable)}"
+        given: dict[str, Any] = {n: v for n, v in options.items() if v is not None}
+        given.pop("verbose", None)  # LangChain's own
+        if is_blank(given.get("namespace")):
+            given.pop("namespace", None)
+        if unknown := set(given) - set(_CALL_OPTIONS):
+            usable = ", ".join(_CALL_OPTIONS)
+            msg = f"unknown retriever arguments {sorted(unknown)}: use {usable}"
             raise TypeError(msg)
-        if is_blank(named["namespace"]):
-            named["namespace"] = None
-        given = {name: value for name, value in {**options, **named}.items() if value is not None}
-        given.pop("verbose", None)
-        return {
-            **{name: getattr(self, name) for name in fields},
+        merged: QueryOptions = {
+            **{name: getattr(self, name) for name in _FIELDS},  # type: ignore[typeddict-item]
             **given,
             "run_id": str(run_manager.run_id),
             "callbacks": run_manager.get_child(),
         }
+        return merged
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
         """What LangSmith shows of this retriever."""

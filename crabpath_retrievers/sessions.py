@@ -81,7 +81,7 @@ def past_of(line: Line) -> Past:
         InvalidInputError: The line cannot be replayed.
     """
     data = _parse_object(line.text)
-    query = Query.of(data.get("query", ""), task_type=data.get("task_type"))
+    query = Query.validated(data.get("query", ""), task_type=data.get("task_type"))
     for name in ("answer", "correction", "session"):
         _require(name, data.get(name), str, int if name == "session" else str)
     _require_time(data.get("time"))

@@ -125,7 +125,7 @@ class Walker:
         frontier = list(self._walk.visits)
         empty_hops = 0
         for hop in range(1, self._settings.max_hops + 1):
-            exhausted = empty_hops >= self._settings.barren_hops or not self._remaining_nodes()
+            exhausted = empty_hops >= self._settings.max_empty_hops or not self._remaining_nodes()
             if not frontier or exhausted:
                 break
             before = len(self._walk.visits)
@@ -227,7 +227,7 @@ class Walker:
 
     def _damp(self, edge: Pointer) -> float:
         """``w · λ^k`` for an edge that this walk has followed k times before [CrabPath]."""
-        if self._settings.visits_per_node == 1:
+        if self._settings.max_visits_per_node == 1:
             return edge.weight
         reuses = self._followed[(edge.source, edge.target.key, edge.kind)]
         return float(edge.weight * self._settings.damping**reuses)
@@ -286,7 +286,7 @@ class Walker:
         return {key for key in self._entered if not self._may_enter(key)}
 
     def _may_enter(self, key: int) -> bool:
-        return self._entered[key] < self._settings.visits_per_node
+        return self._entered[key] < self._settings.max_visits_per_node
 
     def _remaining_nodes(self) -> int:
         return self._settings.max_nodes - len(self._walk.visits)

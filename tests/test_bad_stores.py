@@ -112,7 +112,7 @@ def far(proxy, postgres_url) -> str:
 
 def opened(far, tmp_path, embeddings: Embeddings = PLAIN):
     """A memory in PostgreSQL with its vectors in a directory, sixteen chunks a batch."""
-    settings = Settings(ingest=IngestSettings(batch=16))
+    settings = Settings(ingest=IngestSettings(batch_size=16))
     return CrabPath.open(far, vectors=tmp_path / "v", embeddings=embeddings, settings=settings)
 
 

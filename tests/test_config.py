@@ -1,11 +1,24 @@
 """Settings: the tiers, their presets and the defaults that the design names."""
 
-from dataclasses import FrozenInstanceError
+import math
+from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 
-from crabpath_retrievers import Settings
-from crabpath_retrievers.config import LinkSettings, PolicySettings, TierSettings, WalkSettings
+from crabpath_retrievers import RouterSettings, Settings
+from crabpath_retrievers.config import (
+    AutotuneSettings,
+    HealthSettings,
+    IngestSettings,
+    LearningSettings,
+    LinkSettings,
+    MaintenanceSettings,
+    TierSettings,
+    WalkSettings,
+)
+from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import OVERLAY_KINDS, TYPED_KINDS, EdgeKind, Tier
 
@@ -50,7 +63,12 @@ def test_an_unknown_preset_names_the_known_ones():
 def test_the_budgets_of_a_walk_are_those_of_the_design():
     """24 nodes, 6 new per node and hop, 3 hops, 2 without a new node, one visit, λ = .3."""
     assert WalkSettings() == WalkSettings(
-        max_nodes=24, max_new_nodes=6, max_hops=3, barren_hops=2, visits_per_node=1, damping=0.3
+        max_nodes=24,
+        max_new_nodes=6,
+        max_hops=3,
+        max_empty_hops=2,
+        max_visits_per_node=1,
+        damping=0.3,
     )
 
 
@@ -61,20 +79,132 @@ def test_every_kind_of_edge_has_a_prior_and_a_floor_below_reflex():
     kinds = set(EdgeKind) - made_by_outcomes - {EdgeKind.STOP}
     assert all(0 < links.priors[kind] < TierSettings().reflex for kind in kinds)
     assert all(links.floor(kind) == links.priors[kind] for kind in kinds)
-    assert LinkSettings(fading=frozenset({EdgeKind.LINK})).floor(EdgeKind.LINK) == 0.0
+    assert LinkSettings(fading_kinds=frozenset({EdgeKind.LINK})).floor(EdgeKind.LINK) == 0.0
     assert all(links.priors[kind] == links.floor(kind) == 0 for kind in made_by_outcomes)
 
 
 def test_settings_cannot_be_changed_in_place():
-    """A changed copy is made with ``dataclasses.replace``; shared priors are read-only too."""
+    """A changed copy is made with ``replace``; shared mappings are read-only too."""
     settings = Settings()
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(InvalidInputError, match=r"use settings.replace\(max_hops=...\)"):
         settings.walk.max_hops = 9
-    with pytest.raises(TypeError):
-        settings.links.priors[EdgeKind.LINK] = 1.0
+    for links in (settings.links, LinkSettings(priors={EdgeKind.LINK: 0.5})):
+        with pytest.raises(TypeError):
+            links.priors[EdgeKind.LINK] = 1.0
+    copy = settings.replace(walk=settings.walk.replace(max_hops=9))
+    assert (copy.walk.max_hops, settings.walk.max_hops) == (9, 3)
 
 
-def test_a_temperature_that_divides_by_zero_is_refused():
-    """Every softmax divides by it."""
-    with pytest.raises(InvalidInputError, match="temperature must be above 0"):
-        PolicySettings(temperature=0)
+def test_mappings_that_are_given_in_part_keep_their_other_defaults():
+    """As the ranges of health and the rails of the autotuner do."""
+    assert LinkSettings(priors={EdgeKind.LINK: 0.5}).priors[EdgeKind.SIBLING] == 0.3
+    assert LearningSettings(sources={"human": 0.5}).sources["self"] == 0.6
+
+
+GROUPS = [group for group in ValidatedSettings.__subclasses__() if group.__name__ != "Knobs"]
+FIELDS = [
+    pytest.param(group, name, id=f"{group.__name__}.{name}")
+    for group in GROUPS
+    for name in group.model_fields
+]
+
+
+def bounds(field):
+    """Bounds of a field by their name: ge, gt, le and lt."""
+    return {
+        name: getattr(bound, name)
+        for bound in field.metadata
+        for name in ("ge", "gt", "le", "lt")
+        if hasattr(bound, name)
+    }
+
+
+def kinds(field):
+    """Types that a field accepts, None among them."""
+    members = get_args(field.annotation)
+    return members if type(None) in members else (field.annotation,)
+
+
+def refused(field):
+    """Values that no field of this kind accepts."""
+    accepted = kinds(field)
+    values = [object(), math.nan, b"x", 1j]
+    if type(None) not in accepted:
+        values.append(None)
+    if bool in accepted:
+        return [*values, 0, 1, "yes", []]
+    values += [True, False, ""] if str not in accepted else [True]
+    if int in accepted or float in accepted:
+        outside = {"ge": -1, "gt": 0, "le": 1, "lt": 0}
+        values += [limit + outside[name] for name, limit in bounds(field).items()]
+        values += [math.inf, -math.inf, "5", [1], *([1.5] if int in accepted else ())]
+    return values
+
+
+@pytest.mark.parametrize(("group", "name"), FIELDS)
+def test_values_that_a_field_refuses(group, name):
+    """Out of range, not finite or of another type: one sentence names the field and the value."""
+    for value in refused(group.model_fields[name]):
+        with pytest.raises(InvalidInputError) as caught:
+            group(**{name: value})
+        with pytest.raises(InvalidInputError):
+            group().replace(**{name: value})
+        said = str(caught.value)
+        assert "must" in said, value
+        assert "\n" not in said
+        assert "pydantic" not in said
+        if not name.startswith(("rails", "ranges")):
+            assert f"{group.__name__}.{name} must be " in said
+        assert not isinstance(caught.value.__cause__, ValidationError)
+
+
+@pytest.mark.parametrize(("group", "name"), FIELDS)
+def test_every_field_is_described_and_bounded(group, name):
+    """Its default is valid, and numbers have a least and a greatest value."""
+    field = group.model_fields[name]
+    default = getattr(group(), name)
+    assert getattr(group().replace(**{name: default}), name) == default
+    if not isinstance(default, ValidatedSettings):
+        assert field.description
+    if {int, float} & set(kinds(field)):
+        assert {"ge", "gt"} & set(bounds(field))
+        assert {"le", "lt"} & set(bounds(field))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_unknown_setting_is_refused(group):
+    """The message names one that there is."""
+    known = next(iter(group.model_fields))
+    with pytest.raises(InvalidInputError, match=f"has no setting '{known}s': use {known}"):
+        group(**{f"{known}s": 1})
+    with pytest.raises(InvalidInputError, match=f"has no setting 'zzz': use .*{known}"):
+        group(zzz=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: TierSettings(reflex=0.2), r"habitual \(0.3\) must not be above reflex \(0.2\)"),
+        (lambda: IngestSettings(chunk_size=100), "chunk_overlap .* must be below chunk_size"),
+        (lambda: MaintenanceSettings(split_part_chars=6000), "must be below split_above_chars"),
+        (lambda: TrialSettings(decisive_turns=10), "must not be below directional_turns"),
+        (lambda: HealthSettings(ranges={"reflex_pct": (1, 0)}), "the least one first"),
+        (lambda: HealthSettings(ranges={"reflex_pct": (0, math.nan)}), "must be two numbers"),
+        (lambda: HealthSettings(ranges={"reflex_pct": "ab"}), "must be two numbers"),
+        (lambda: HealthSettings(ranges={"bounces": (0, 1)}), "there is no metric .* use avg_nodes"),
+        (lambda: AutotuneSettings(rails={"half_life": (200, 20)}), "the least one first"),
+        (lambda: AutotuneSettings(rails={"promotion_threshold": (1, 9)}), "from 2 to 1000"),
+        (lambda: AutotuneSettings(rails={"reflex": 0.9}), "must be two numbers"),
+        (lambda: AutotuneSettings(rails={"speed": (0, 1)}), "there is no knob 'speed': use half"),
+        (lambda: LinkSettings(priors={EdgeKind.LINK: 2.0}), "LinkSettings.priors must be"),
+        (lambda: LearningSettings(sources={"me": 0.5}), "no source of feedback 'me': use human"),
+        (lambda: LearningSettings(sources={"human": 2}), "LearningSettings.sources must be"),
+        (lambda: LearningSettings(usage_prior=(0.0, 1.0)), "usage_prior must be a pair"),
+        (lambda: RouterSettings(prices=(1.0, -1.0)), "prices must be a pair"),
+        (lambda: Settings(walk={"max_hops": -1}), "WalkSettings.max_hops must be"),
+    ],
+)
+def test_values_that_do_not_fit_together(make, sentence):
+    """Reversed thresholds, and mappings with a name or value that cannot be."""
+    with pytest.raises(InvalidInputError, match=sentence):
+        make()

@@ -218,7 +218,7 @@ def test_a_missing_memory_is_told_without_password(postgres_url, tmp_path):
 
 def test_similar_documents_are_linked_when_asked_for(embeddings):
     """With the setting, a document points at its nearest neighbour, here its paraphrase."""
-    settings = Settings(links=LinkSettings(similar=1, min_similarity=0.5))
+    settings = Settings(links=LinkSettings(similar_neighbours=1, min_similarity=0.5))
     texts = {
         "a": "The deploy runs on Friday.",
         "b": "Friday is the day of the deploy.",

@@ -37,7 +37,7 @@ def passages() -> list[Document]:
 @pytest.fixture(scope="module")
 def retriever(embeddings, passages) -> Iterator[CrabPathRetriever]:
     """A retriever whose search finds little, so that the walk has something to add."""
-    settings = Settings(seeds=SeedSettings(hits=2, entries=2))
+    settings = Settings(seeds=SeedSettings(hits_per_engine=2, max_entries=2))
     memory = CrabPath.open(embeddings=embeddings, settings=settings)
     memory.add_documents(passages)
     yield CrabPathRetriever(memory=memory)
@@ -161,7 +161,7 @@ def test_distinct_returns_one_chunk_of_each_document(embeddings):
         assert memory.info()["nodes"] > 5
         retriever = CrabPathRetriever(memory=memory, k=3)
         chunks = [d.metadata["source"] for d in retriever.invoke("What is told of crabs?")]
-        found = retriever.invoke("What is told of crabs?", distinct=True)
+        found = retriever.invoke("What is told of crabs?", one_per_document=True)
         sources = [document.metadata["source"] for document in found]
         assert len(set(chunks)) < 3
         assert sorted(sources) == ["boats", "crabs", "tides"]

@@ -18,7 +18,7 @@ QUESTION = "Tell me about the film Kiss and Tell and Corliss Archer."
 @pytest.fixture(scope="module")
 def memory(embeddings) -> Iterator[CrabPath]:
     """Twenty passages; search finds two of them, the walk must reach the others."""
-    settings = Settings(seeds=SeedSettings(hits=2, entries=2))
+    settings = Settings(seeds=SeedSettings(hits_per_engine=2, max_entries=2))
     lines = (SAMPLE / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:20]
     with CrabPath.open(embeddings=embeddings, settings=settings) as opened:
         opened.add_documents(

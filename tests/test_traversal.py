@@ -18,7 +18,7 @@ from crabpath_retrievers.traversal import Walker
 QUERY = np.array([1, 0], dtype=np.float32)
 RELEVANT, IRRELEVANT = (1.0, 0.0), (0.0, 1.0)
 # With weight .5 a relevant node (1.5) beats STOP (.75), another one (.5) does not.
-POLICY = PolicySettings(temperature=0.2, stop=0.75)
+POLICY = PolicySettings(temperature=0.2, stop_score=0.75)
 
 
 @dataclass
@@ -223,7 +223,7 @@ def test_energy_and_path_follow_the_route():
 def test_a_reused_edge_is_damped():
     """With λ = .9 the edge counts 1, .9, .81 (still reflex) and then .729."""
     graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
-    walk = graph.walk(1, visits_per_node=9, damping=0.9, max_hops=7, barren_hops=9)
+    walk = graph.walk(1, max_visits_per_node=9, damping=0.9, max_hops=7, max_empty_hops=9)
     weights = [step.candidates[0].weight for step in walk.steps if step.node == "n1"]
     assert weights == pytest.approx([1.0, 0.9, 0.81, 0.729])
 
@@ -309,7 +309,7 @@ def test_more_entries_than_the_budget_allows():
 def test_a_cycle_without_new_nodes_is_barren():
     """Hop 1 enters node 2; hops 2 and 3 go round without a new node and end the walk."""
     graph = Graph({1: {2: 1.0}, 2: {1: 1.0}})
-    graph.walk(1, visits_per_node=99, damping=1.0, max_hops=9)
+    graph.walk(1, max_visits_per_node=99, damping=1.0, max_hops=9)
     assert len(graph.reads) == 3
 
 

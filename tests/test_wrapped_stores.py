@@ -3,7 +3,6 @@
 import json
 import logging
 from contextlib import closing, suppress
-from dataclasses import replace
 
 import chromadb
 import pytest
@@ -163,7 +162,7 @@ class TestGone:
             {"query": "Hydra cluster"},  # by name and words
             {"query": "Tests take nine minutes on the Hydra cluster."},  # by an edge from d3
             {"seed_ids": ["d4"]},
-            {"distinct": True},
+            {"one_per_document": True},
             {"explore": 7},
             {"fill": False},
         ],
@@ -180,7 +179,7 @@ class TestGone:
     def test_also_what_alone_is_asked_for(self, theirs, retriever):
         """With ``among``."""
         theirs.delete(["d4"])
-        answer = retriever.memory.retrieve(QUESTION, among=["d3", "d4"])
+        answer = retriever.memory.retrieve(QUESTION, candidate_ids=["d3", "d4"])
         assert [item.node.id for item in answer.documents] == ["d3"]
 
     def test_also_what_was_learned(self, theirs, retriever):
@@ -363,8 +362,8 @@ class TestRefresh:
             + "Lunch is at noon. " * 40
         )
         store.add_documents([*DOCUMENTS, Document(manual, id="manual")])
-        rules = MaintenanceSettings(broad=600, part=400)
-        settings = replace(Settings(), maintenance=rules)
+        rules = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
+        settings = Settings().replace(maintenance=rules)
         retriever = CrabPathRetriever.from_vectorstore(store, settings=settings, k=9)
         with closing(retriever.memory) as memory:
             memory.run_maintenance(["split"])

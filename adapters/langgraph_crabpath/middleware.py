@@ -14,6 +14,7 @@ from typing_extensions import NotRequired
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
 from crabpath_retrievers.integration import Steps, arun, found_in, run, seen_feedback
+from crabpath_retrievers.integration import CallOptions
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.opinion import counted
 from langgraph_crabpath.outcomes import answer_of, seen_in
@@ -69,7 +70,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         *,
         policy: OutcomePolicy | None = None,
         namespace: Namespace | None = None,
-        options: dict[str, Any] | None = None,
+        options: CallOptions | None = None,
         task_type: TaskType | None = None,
     ) -> None:
         """Remember with ``retriever``.
@@ -79,7 +80,8 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             policy: What counts as an outcome; None for ``OutcomePolicy()``, which learns from
                 failed tools and not from silence.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
-            options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+            options: Options of every query, such as ``k`` and ``filter``; see
+                :class:`~crabpath_retrievers.query.CallOptions`.
             task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:
@@ -90,7 +92,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         self._retriever = require_retriever(retriever)
         self._policy = policy or OutcomePolicy()
         self._namespace = namespace
-        self._recall = Recall(retriever, namespace, dict(options or {}), task_type)
+        self._recall = Recall(retriever, namespace, options or {}, task_type)
 
     def before_agent(
         self,

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.integration import Steps, block_of, perform_either
+from crabpath_retrievers.integration import CallOptions
 from langgraph_crabpath.events import hop_event, retrieved_event
 from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_of, task_of
 
@@ -27,13 +28,13 @@ class Recall:
     Attributes:
         retriever: Answers.
         namespace: Whose memory it is; None to find out from the run.
-        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        options: Options of every query, such as ``k`` and ``filter``.
         task_type: Type of the task; None to find out from the run.
     """
 
     retriever: CrabPathRetriever
     namespace: Namespace | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: CallOptions = field(default_factory=CallOptions)
     task_type: TaskType | None = None
 
     def steps(self, question: Any, config: RunnableConfig) -> Steps[Recalled]:
@@ -42,7 +43,7 @@ class Recall:
         namespace = namespace_of(self.retriever, self.namespace, config)
         run_id = uuid.uuid4()
         task = task_of(self.task_type, config)
-        given = {
+        given: dict[str, Any] = {
             **self.options,
             **({} if task is None else {"task_type": task}),
             "namespace": namespace,

@@ -7,6 +7,7 @@ from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.integration import Steps
+from crabpath_retrievers.integration import CallOptions
 from langgraph_crabpath.node import Node
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
@@ -35,7 +36,7 @@ def crabpath_retrieve(
     retriever: CrabPathRetriever,
     *,
     namespace: Namespace | None = None,
-    options: dict[str, Any] | None = None,
+    options: CallOptions | None = None,
     task_type: TaskType | None = None,
     **keys: Unpack[StateKeys],
 ) -> RetrieveNode:
@@ -52,7 +53,8 @@ def crabpath_retrieve(
             takes the first there is of: the user whom a LangGraph server has authenticated;
             ``namespace`` or ``user_id`` in the runtime's context; the same in
             ``config["configurable"]``; the retriever's.
-        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        options: Options of every query, such as ``k`` and ``filter``; see
+            :class:`~crabpath_retrievers.query.CallOptions`.
         task_type: Type of the task, as a text or as a function of runtime and config. None takes
             ``task_type`` of the runtime's context, else of ``config["configurable"]``, else the
             retriever's.
@@ -62,5 +64,5 @@ def crabpath_retrieve(
         InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
             question.
     """
-    recall = Recall(require_retriever(retriever), namespace, dict(options or {}), task_type)
+    recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)
     return RetrieveNode(recall, keys_of(keys))

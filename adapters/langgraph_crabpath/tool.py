@@ -1,13 +1,12 @@
 """Retrieval as a tool that a model may call."""
 
-from typing import Any
-
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.integration import Steps, arun, run
+from crabpath_retrievers.integration import CallOptions
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
@@ -22,7 +21,7 @@ def create_crabpath_tool(
     name: str = "search_memory",
     description: str = _DESCRIPTION,
     namespace: Namespace | None = None,
-    options: dict[str, Any] | None = None,
+    options: CallOptions | None = None,
     task_type: TaskType | None = None,
 ) -> BaseTool:
     """A tool that retrieves: the model gets the texts, ``ToolMessage.artifact`` the documents.
@@ -36,13 +35,14 @@ def create_crabpath_tool(
         name: By which the model calls it.
         description: What the model is told about it.
         namespace: Whose memory is used; None to find out from the run.
-        options: Options of the retriever's ``invoke``, such as ``k`` and ``filter``.
+        options: Options of every query, such as ``k`` and ``filter``; see
+            :class:`~crabpath_retrievers.query.CallOptions`.
         task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
     Raises:
         InvalidInputError: It is no ``CrabPathRetriever``.
     """
-    recall = Recall(require_retriever(retriever), namespace, dict(options or {}), task_type)
+    recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)
 
     def search(query: str, config: RunnableConfig) -> _Found:
         return run(_retrieve(recall, query, config))

@@ -85,7 +85,7 @@ def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str
         with bar(len(dataset.answers), description="asking and attributing") as advance:
             for query, own in dataset.answers.items():
                 given = memory.retrieve(
-                    dataset.queries[query], k=k, distinct=dataset.split, record=False
+                    dataset.queries[query], k=k, one_per_document=dataset.split, record=False
                 )
                 found[query] = AttributedAnswer(
                     given,

@@ -1,7 +1,5 @@
 """Hebbian learning alone, and with outcomes, where wrong pages use the words of right ones."""
 
-from dataclasses import replace
-
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
@@ -20,8 +18,7 @@ from crabpath_retrievers.outcome import Feedback
 TURNS = 50
 ROOM = 3
 ERROR = 0.3
-_HEBBIAN = replace(
-    LearningSettings(),
+_HEBBIAN = LearningSettings(
     policy_gradient=False,
     ranker=False,
     usage=False,

@@ -21,7 +21,7 @@ from crabpath_retrievers.memory import CrabPath
 TURNS_BEFORE, TURNS_AFTER = 96, 100
 ROOM = 3
 FORCED_HALF_LIFE = 20.0
-_TUNING_INTERVAL = AutotuneSettings().every
+_TUNING_INTERVAL = AutotuneSettings().every_feedbacks
 _DETECTION_LIMIT = 25
 
 

@@ -44,13 +44,13 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
 def _single_path_settings(damping: float) -> Settings:
     """One entry and one pointer at a time, as in the paper; nodes may be entered again."""
     return Settings(
-        seeds=SeedSettings(entries=1),
+        seeds=SeedSettings(max_entries=1),
         walk=WalkSettings(
             damping=damping,
-            visits_per_node=_VISITS,
+            max_visits_per_node=_VISITS,
             max_new_nodes=1,
             max_hops=_HOPS,
-            barren_hops=_HOPS,
+            max_empty_hops=_HOPS,
             min_energy=0.0,
         ),
     )

@@ -69,8 +69,8 @@ def _run_rule(
 def _make_settings(rule: LearningRule) -> Settings:
     """A walk leaves the best hit alone and follows three pointers, so that it has to choose."""
     return Settings(
-        learning=LearningSettings(rule=rule),
-        seeds=SeedSettings(entries=1),
+        learning=LearningSettings(credit_rule=rule),
+        seeds=SeedSettings(max_entries=1),
         walk=WalkSettings(max_new_nodes=3),
     )
 

@@ -35,7 +35,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     tasks = [
         (_draw_task(draws), int(draws.integers(_MIN_ROOM, _MAX_ROOM + 1))) for _ in range(turns)
     ]
-    heuristic = Settings(learning=LearningSettings(rule="heuristic"))
+    heuristic = Settings(learning=LearningSettings(credit_rule="heuristic"))
     with (
         open_memory(pages, embeddings) as memory,
         open_memory(pages, embeddings, heuristic) as other,

@@ -1,7 +1,6 @@
 """What each mechanism of learning adds: one switched off, or all others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -25,23 +24,23 @@ _DEFAULT = LearningSettings()
 
 def _with_only(mechanism: str) -> LearningSettings:
     off: dict[str, Any] = {name: name == mechanism for name in _SWITCHES}
-    return replace(_DEFAULT, **off)
+    return _DEFAULT.replace(**off)
 
 
 def _without(mechanism: str) -> LearningSettings:
     off: dict[str, Any] = {mechanism: False}
-    return replace(_DEFAULT, **off)
+    return _DEFAULT.replace(**off)
 
 
 ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         "all": _DEFAULT,
         **{f"without {name}": _without(name) for name in _SWITCHES},
-        "rule myopic": replace(_DEFAULT, rule="myopic"),
-        "rule heuristic": replace(_DEFAULT, rule="heuristic"),
-        "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
-        "reward_decay none": replace(_DEFAULT, reward_decay="none"),
-        "experience all": replace(_DEFAULT, experience="all"),
+        "rule myopic": _DEFAULT.replace(credit_rule="myopic"),
+        "rule heuristic": _DEFAULT.replace(credit_rule="heuristic"),
+        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
+        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
+        "experience all": _DEFAULT.replace(experience="all"),
         **{f"only {name}": _with_only(name) for name in _LEARNING},
     }
 )
@@ -88,7 +87,7 @@ def run_ablation(
 
 
 def _run_variant(pair: PairedLearners, kind: FeedbackKind, variant: str) -> list[StreamPass]:
-    memory = pair.with_settings(replace(Settings(), learning=ABLATIONS[variant]))
+    memory = pair.with_settings(Settings().replace(learning=ABLATIONS[variant]))
     with pair.namespace(f"{kind}, {variant}") as namespace:
         return pair.run_learning(
             namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), pair.schedule(EPOCHS), memory

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -100,11 +100,16 @@ def _answer_while_learning(
 
 def _with_threshold(share: float) -> Settings:
     usual = Settings()
-    return replace(usual, rank=replace(usual.rank, confident=share))
+    return usual.replace(rank=usual.rank.replace(min_probability=share))
 
 
 def _ask_confident(pair: PairedLearners, memory: CrabPath, namespace: str) -> ShortAnswerFunction:
-    options = {"k": DEPTH, "fill": False, "record": False, "distinct": pair.dataset.split}
+    options = {
+        "k": DEPTH,
+        "fill": False,
+        "record": False,
+        "one_per_document": pair.dataset.split,
+    }
 
     def ask(text: str, vector: Vector) -> list[str]:
         answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)

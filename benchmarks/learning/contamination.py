@@ -35,9 +35,9 @@ _DEFAULT = LearningSettings()
 VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         DEFAULT: _DEFAULT,
-        "wins only, blind decay": replace(_DEFAULT, reward_decay="blind"),
-        "all experience, blind decay": replace(_DEFAULT, experience="all", reward_decay="blind"),
-        "wins only, no decay": replace(_DEFAULT, reward_decay="none"),
+        "wins only, blind decay": _DEFAULT.replace(reward_decay="blind"),
+        "all experience, blind decay": _DEFAULT.replace(experience="all", reward_decay="blind"),
+        "wins only, no decay": _DEFAULT.replace(reward_decay="none"),
     }
 )
 """The default comes first, as the others are compared with it."""
@@ -145,7 +145,7 @@ def _run_order(pair: PairedLearners, variant: str, noise: float, seed: int) -> O
         twin = FrozenLearner(pair.memory, pair.dataset.split)
         done = pair.run_stream(name, twin, simulator, schedule)
         return OrderResult([pair.score_pass_in_order(one)[METRIC] for one in done], [])
-    memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    memory = pair.with_settings(Settings().replace(learning=VARIANTS[variant]))
     with pair.namespace(name) as namespace:
         learner = RecordingLearner(memory, pair.dataset.split, namespace)
         done = pair.run_stream(name, learner, simulator, schedule)

@@ -91,7 +91,7 @@ class TimedLearner:
 
     def _rank_unrecorded(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         one = self.learned
-        options = {"distinct": one.distinct, "namespace": one.namespace, "record": False}
+        options = {"one_per_document": one.distinct, "namespace": one.namespace, "record": False}
         return ranked_documents(one.memory.retrieve(query, k=k, vector=vector, **options))
 
     def learn(

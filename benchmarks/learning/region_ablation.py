@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,11 +23,11 @@ _DEFAULT = LearningSettings()
 REGION_ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
     {
         REGIONS_ON: _DEFAULT,
-        "regions off": replace(_DEFAULT, regions=False),
-        "without typed": replace(_DEFAULT, typed=False),
-        "without region_baseline": replace(_DEFAULT, region_baseline=False),
-        "reward_decay none": replace(_DEFAULT, reward_decay="none"),
-        "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
+        "regions off": _DEFAULT.replace(regions=False),
+        "without typed": _DEFAULT.replace(typed=False),
+        "without region_baseline": _DEFAULT.replace(region_baseline=False),
+        "reward_decay none": _DEFAULT.replace(reward_decay="none"),
+        "reward_decay blind": _DEFAULT.replace(reward_decay="blind"),
     }
 )
 """The default comes first, as the others are compared with it."""
@@ -84,7 +83,7 @@ def _run_order(
     pair: PairedLearners, kind: FeedbackKind, variant: str, seed: int
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Scores by part, measure and question."""
-    memory = pair.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
+    memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
     schedule = pair.schedule(EPOCHS, seed)
     with pair.namespace(f"{variant}, {kind}, order {seed}") as namespace:
         done = pair.run_learning(

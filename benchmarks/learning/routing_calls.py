@@ -65,7 +65,7 @@ def run_routing(pair: PairedLearners) -> Iterator[dict[str, Any]]:
     dataset = _sample_questions(pair.dataset)
     for router, kind, model, learning in ROUTING_VARIANTS:
         asking = None if model is None else ChatModelRouter(load_chat_model(model))
-        memory = pair.with_settings(replace(Settings(), learning=learning), asking)
+        memory = pair.with_settings(Settings().replace(learning=learning), asking)
         with pair.namespace(f"{router}, {kind}") as namespace:
             learner = MeteredLearner(memory, dataset.split, namespace)
             schedule, simulator = (

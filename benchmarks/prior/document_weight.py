@@ -1,7 +1,7 @@
 """What the words of a whole document are worth beside those of its best chunk.
 
 No training file has long documents. So passages that are near each other are joined, without a
-look at any label, and are asked for one by one as articles would be (``distinct``).
+look at any label, and are asked for one by one as articles would be (``one_per_document``).
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def collect_chunks(dataset: Dataset, embeddings: Embeddings) -> list[ChunkQuery]
     with CrabPath.open(embeddings=embeddings) as memory:
         memory.add_documents(dataset.documents)
         for query, text in dataset.queries.items():
-            evidence = memory.evidence(text, k=_DEPTH, distinct=True)
+            evidence = memory.evidence(text, k=_DEPTH, one_per_document=True)
             nodes = [hit.head.id for hit in evidence.pool]
             home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
             documents = [home[node] for node in nodes]

@@ -5,7 +5,6 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,7 @@ def time_region_steps(memory: CrabPath, questions: Questions) -> dict[str, dict[
         memory.store.settle()
         placing, places = time_call(partial(regions.places, vector, clock.hubs))
         reading, known = time_call(partial(memory.store.regions.steps, clock.key, places))
-        advice = Advice(places, Chances(places, known, settings.strength), ANY_TASK)
+        advice = Advice(places, Chances(places, known, settings.prior_trials), ANY_TASK)
         scoring, _ = time_call(lambda: [advice.of_action(one) for one in advice.chances.actions])  # noqa: B023
         together, _ = time_call(partial(_score_actions, advisor, vector, clock))
         for name, seconds in zip(found, (placing, reading, scoring, together), strict=True):
@@ -108,7 +107,7 @@ def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, A
     ``clock`` is what a caller waits, ``processor`` the time of the calling thread, which other
     programs disturb less.
     """
-    settings = replace(memory.settings, learning=LearningSettings(regions=False))
+    settings = memory.settings.replace(learning=LearningSettings(regions=False))
     other = CrabPath(memory.store, memory.index, memory.embedder, settings=settings)
     taken: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
     with closing(other):

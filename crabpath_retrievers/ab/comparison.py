@@ -115,7 +115,7 @@ def _compare_metric(
     users: Sequence[Mapping[str, str]],
     settings: TrialSettings,
 ) -> Comparison:
-    paired, control, treatment = units(sessions, users, settings.sessions)
+    paired, control, treatment = units(sessions, users, settings.min_sessions)
     low, high = interval(control, treatment, settings, paired=paired != "none")
     a, b = mean(control), mean(treatment)
     return Comparison(
@@ -129,7 +129,7 @@ def _compare_metric(
         difference=None if a is None or b is None else b - a,
         low=low,
         high=high,
-        enough=min(len(control), len(treatment)) >= settings.sessions,
+        enough=min(len(control), len(treatment)) >= settings.min_sessions,
     )
 
 

@@ -1,15 +1,20 @@
 """Plain vector search as a control: the k nearest chunks, recorded as a turn."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
 
 from crabpath_retrievers.driver import Steps, arun, perform, perform_either, run
+from crabpath_retrievers.query import Query, QueryOptions
 
 if TYPE_CHECKING:
     from crabpath_retrievers.memory import CrabPath
     from crabpath_retrievers.retrieval import Answer
 
 
-def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
+def nearest(
+    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
+) -> "Answer":
     """Retrieve the k chunks with the nearest vectors, regardless of edges and learning.
 
     The walk runs, and is recorded, but can add nothing; so the latency is that of a full
@@ -19,7 +24,8 @@ def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "An
         memory: The memory to query.
         text: The query.
         k: Number of documents to return, at least 1.
-        options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`.
+        options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`;
+            ``candidate_ids`` and ``vector`` are overridden.
 
     Raises:
         InvalidInputError: The query is not valid.
@@ -27,22 +33,21 @@ def nearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "An
     return run(_retrieve_steps(memory, text, k, options))
 
 
-async def anearest(memory: "CrabPath", text: str, *, k: int = 4, **options: Any) -> "Answer":
+async def anearest(
+    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
+) -> "Answer":
     """As :func:`nearest`, off the event loop."""
     return await arun(_retrieve_steps(memory, text, k, options))
 
 
 def _retrieve_steps(
-    memory: "CrabPath", text: str, k: int, options: dict[str, Any]
-) -> Steps["Answer"]:
-    from crabpath_retrievers.query import Query
-
-    query = Query.of(text, k=k, filter=options.get("filter"))
+    memory: "CrabPath", text: str, k: int, options: QueryOptions) -> Steps["Answer"]:
+    query = Query.validated(text, k=k, filter=options.get("filter"))
     embedder = memory.embedder
     vector = yield from perform_either(
         lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
     )
     ids = yield from perform(memory.index.search, vector, k, query.filter)
-    options = {**options, "among": ids, "vector": vector, "k": k}
-    answer: Answer = yield from perform(memory.retrieve, text, **options)
+    options = {**options, "candidate_ids": ids, "vector": vector, "k": k}
+    answer: Answer = yield from perform(lambda: memory.retrieve(text, **options))
     return answer

@@ -61,7 +61,7 @@ class TrialState:
 
     def to_json(self) -> str:
         """Serialise the state."""
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(self), "settings": self.settings.to_dict()})
 
     @classmethod
     def from_json(cls, text: str) -> "TrialState":

@@ -227,12 +227,12 @@ class Trial:
     def _measure_checkpoint(self, state: TrialState) -> Checkpoint | None:
         settings = state.settings
         since = state.checkpoints[-1].until if state.checkpoints else state.started
-        until = time.time() - settings.patience
+        until = time.time() - settings.feedback_seconds
         arms = arms_of(self._store, state, since=since, until=until)
         control, treatment = (
             (len(arms[arm]), sum(turn.corrected for turn in arms[arm])) for arm in ARMS
         )
-        if min(control[0], treatment[0]) < settings.checkpoint:
+        if min(control[0], treatment[0]) < settings.checkpoint_turns:
             return None
         worse = is_worse(control, treatment, settings.fail_ratio)
         return Checkpoint(since, until, *control, *treatment, worse)

@@ -28,8 +28,8 @@ def verdict_of(
         return ended, f"the trial has ended: {state.reason}"
     if has_failed(state.checkpoints, state.settings.fail_checkpoints):
         return "roll back", fail_reason(state)
-    if min(turns) < state.settings.directional:
-        need = f"{state.settings.directional} turns of each arm"
+    if min(turns) < state.settings.directional_turns:
+        need = f"{state.settings.directional_turns} turns of each arm"
         return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
     return _decide_by_comparison(
         state, min(turns), [c for c in comparisons if c.metric in DECIDING]
@@ -43,11 +43,14 @@ def _decide_by_comparison(
     if worse := [one.metric for one in deciding if one.proven == "worse"]:
         return "roll back", f"the treatment is worse in {' and '.join(worse)}"
     if better := " and ".join(one.metric for one in deciding if one.proven == "better"):
-        if turns >= settings.decisive:
+        if turns >= settings.decisive_turns:
             return "promote", f"the treatment is better in {better}, worse in neither"
-        return "continue", f"better in {better}; {settings.decisive} turns of each arm decide"
+        return "continue", f"better in {better}; {settings.decisive_turns} turns of each arm decide"
     if not any(one.enough for one in deciding):
-        return "too little data", f"{settings.sessions} sessions or users of each arm are needed"
+        return (
+            "too little data",
+            f"{settings.min_sessions} sessions or users of each arm are needed",
+        )
     return "continue", "no difference is proven"
 
 

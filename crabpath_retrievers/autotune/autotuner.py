@@ -56,7 +56,7 @@ class TuneReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain, JSON-safe data."""
-        return {**asdict(self), "braked": self.brake_applied}
+        return {**asdict(self), "knobs": self.knobs.to_dict(), "braked": self.brake_applied}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Autotuner:
             StoreError: The stored knobs are damaged.
         """
         known = self.store.learned.tuning(namespace)
-        checked = self.settings.autotune.checked(values)
-        knobs = replace(knobs_of(known[0], self.settings), **checked)
+        checked = self.settings.autotune.validate_knobs(values)
+        knobs = knobs_of(known[0], self.settings).replace(**checked)
         return self._write(namespace, stored(knobs, self.settings), known[1], known)
 
     set = set_knobs  # until every caller uses the new name
@@ -127,7 +127,7 @@ class Autotuner:
             StoreError: The stored knobs are damaged.
             ConflictError: Another process changed the knobs meanwhile.
         """
-        self.settings.autotune.checked(self.settings.knobs.to_dict())
+        self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
         known = self.store.learned.tuning(namespace)
         knobs, past = knobs_of(known[0], self.settings), Past.from_json(known[1])
         if note := self._find_skip_reason(namespace, past, asked=asked):
@@ -138,10 +138,10 @@ class Autotuner:
         )
         lessons = self.store.learned.learned(namespace).version
         past = past.score_pending(reports[-1], rules)
-        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every)
+        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every_feedbacks)
         adjusted = tuple(tune([*reports[:-1], ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
-        after = replace(knobs, **turned)
+        after = knobs.replace(**turned)
         left = past.after(reports[-1], knobs, adjusted, lessons, rules)
         found = self._with_snapshot(TuneReport(namespace, "", dry_run, adjusted, after), past)
         if dry_run:
@@ -179,13 +179,18 @@ class Autotuner:
             return "the namespace is frozen"
         if (learned.version, turn) in {(0, 0), (past.learned, past.turn)}:
             return "there were no queries and no feedback since the last run"
-        if not asked and learned.version - max(0, past.learned) < self.settings.autotune.every:
-            return f"fewer than {self.settings.autotune.every} lessons since the last run"
+        if (
+            not asked
+            and learned.version - max(0, past.learned) < self.settings.autotune.every_feedbacks
+        ):
+            return (
+                f"fewer than {self.settings.autotune.every_feedbacks} lessons since the last run"
+            )
         return ""
 
     def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
         """Load the latest health reports, and append a new one."""
-        before = past_reports(self.store, namespace, self.settings.autotune.window)
+        before = past_reports(self.store, namespace, self.settings.autotune.window_reports)
         return [*before, checkup(self.store, namespace, self.settings, record=record)]
 
     def _with_snapshot(self, report: TuneReport, past: Past) -> TuneReport:
@@ -196,12 +201,12 @@ class Autotuner:
         then = [kept.id for kept in known if kept.learned <= past.good.learned]
         if not then:
             return report
-        return replace(report, snapshot=then[0], restored=self.settings.autotune.restore)
+        return replace(report, snapshot=then[0], restored=self.settings.autotune.restore_snapshot)
 
     def _make_snapshot_changes(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
         """Make the changes that keep or restore the snapshot of the last good state."""
         namespace = report.namespace
-        if not self.settings.autotune.restore:
+        if not self.settings.autotune.restore_snapshot:
             return []
         if report.snapshot is not None:  # keep the current state, so that the restore can be undone
             now = TakeSnapshot(namespace, uuid.uuid4().hex)

@@ -24,7 +24,7 @@ class _Wish(NamedTuple):
 def tune(
     reports: Sequence[HealthReport], knobs: Knobs, past: Past, settings: AutotuneSettings
 ) -> list[Adjustment]:
-    """Decide which knobs to change, at most ``settings.most``; none if all metrics are in range.
+    """Decide which knobs to change, at most ``settings.max_changes``; none if all metrics are well.
 
     Args:
         reports: Health reports of one namespace, oldest first, the current one last.
@@ -34,7 +34,7 @@ def tune(
     """
     if not reports or past.rest:
         return []
-    now, before = reports[-1], reports[-1 - settings.window : -1]
+    now, before = reports[-1], reports[-1 - settings.window_reports : -1]
     return brake(now, before, knobs, past, settings) or _choose_adjustments(
         now, knobs, past, settings
     )
@@ -57,8 +57,8 @@ def brake(
         settings: Limits, and how much worse health must be.
     """
     dormant, lost = now["dormant_pct"], fallen(before, now)
-    dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.death
-    if past.good is None or not (dead or lost >= settings.fall):
+    dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.brake_dormant_share
+    if past.good is None or not (dead or lost >= settings.brake_metrics):
         return []
     why = _explain(dormant) if dead else f"{lost} metrics have left their range"
     found = []
@@ -82,7 +82,7 @@ def _choose_adjustments(
     found: dict[str, Adjustment] = {}
     for wish in _rank_wishes(now.metrics, past):
         knob, direction = wish.turn
-        if len(found) == settings.most or 1.0 - wish.doubt < settings.worth:
+        if len(found) == settings.max_changes or 1.0 - wish.doubt < settings.min_success_chance:
             break
         value = getattr(knobs, knob)
         after = stepped(knob, direction, value, settings)
@@ -120,8 +120,12 @@ def stepped(knob: str, direction: int, value: float, settings: AutotuneSettings)
 
 def _step_size(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float:
     if knob == "half_life":
-        share = settings.factor - 1.0 if direction > 0 else 1.0 - 1.0 / settings.factor
-        return max(settings.least, value * share)
+        share = (
+            settings.half_life_factor - 1.0
+            if direction > 0
+            else 1.0 - 1.0 / settings.half_life_factor
+        )
+        return max(settings.min_half_life_step, value * share)
     steps = {"hebbian_rate": settings.hebbian_step, "reflex": settings.reflex_step}
     return steps.get(knob, 1)
 

@@ -90,7 +90,8 @@ class Past:
         take effect slowly.
         """
         kept = {
-            t: (s * settings.fading, f * settings.fading) for t, (s, f) in self.evidence.items()
+            t: (s * settings.evidence_decay, f * settings.evidence_decay)
+            for t, (s, f) in self.evidence.items()
         }
         worse = len(ill(report)) > self.ill
         for triple, distance in self.pending:
@@ -138,7 +139,7 @@ class Past:
             turn=report.turn,
             learned=learned,
             good=good,
-            rest=settings.rest + 1 if braked else self.rest,
+            rest=settings.rest_runs + 1 if braked else self.rest,
         )
 
     def to_json(self) -> str:

@@ -1,64 +1,63 @@
-"""Settings of A/B trials: how much is enough, and what counts as failed (document 002 §5.4)."""
+"""Settings of A/B trials: when a trial may be judged, and when it is ended."""
 
-import math
-from dataclasses import dataclass
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
+from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.errors import InvalidInputError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSettings:
-    """When a trial may be judged, and when it is ended.
+class TrialSettings(ValidatedSettings):
+    """How much evidence a trial needs, and what counts as a failed treatment."""
 
-    Attributes:
-        directional: Turns of each arm from which a tendency is told.
-        decisive: Turns of each arm from which promotion is decided.
-        sessions: Units (sessions, or users) of each arm from which an interval is trusted.
-        checkpoint: Turns of each arm, since the last checkpoint, from which a new one is made.
-        patience: Seconds that feedback may take: a checkpoint counts only turns older than these.
-        fail_ratio: A checkpoint is bad when the correction rate of the treatment is above that of
-            the control times this.
-        fail_checkpoints: So many bad checkpoints in a row end the trial.
-        confidence: Of the intervals, in (0, 1).
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
-    """
+    directional_turns: int = Field(
+        default=500, ge=1, le=1_000_000_000, description="Turns of each arm that show a tendency."
+    )
+    decisive_turns: int = Field(
+        default=2000,
+        ge=1,
+        le=1_000_000_000,
+        description="Turns of each arm from which promotion is decided.",
+    )
+    min_sessions: int = Field(
+        default=20,
+        ge=2,
+        le=1_000_000_000,
+        description="Sessions (or users) of each arm from which an interval is computed.",
+    )
+    checkpoint_turns: int = Field(
+        default=100, ge=1, le=1_000_000_000, description="Turns of each arm between checkpoints."
+    )
+    feedback_seconds: float = Field(
+        default=900.0,
+        ge=0,
+        le=1_000_000_000,
+        description="Seconds that feedback may take: a checkpoint counts only older turns.",
+    )
+    fail_ratio: float = Field(
+        default=1.2,
+        ge=1,
+        le=1_000_000,
+        description="A checkpoint is bad when the correction rate of the treatment is above that "
+        "of the control times this ratio.",
+    )
+    fail_checkpoints: int = Field(
+        default=2, ge=1, le=1_000_000, description="Bad checkpoints in a row that end the trial."
+    )
+    confidence: float = Field(
+        default=0.95, gt=0, lt=1, description="Confidence level of the intervals, a share."
+    )
+    resamples: int = Field(
+        default=9999, ge=100, le=100_000_000, description="Resamples of the bootstrap."
+    )
+    seed: int = Field(default=0, ge=0, le=2**63, description="Seed of the bootstrap, no unit.")
 
-    directional: int = 500
-    decisive: int = 2000
-    sessions: int = 20
-    checkpoint: int = 100
-    patience: float = 900.0
-    fail_ratio: float = 1.2
-    fail_checkpoints: int = 2
-    confidence: float = 0.95
-    resamples: int = 9999
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what could not be judged by.
-
-        Raises:
-            InvalidInputError: A number is out of its range.
-        """
-        least = {"sessions": 2, "resamples": 100, "seed": 0}
-        counts = ("directional", "decisive", "checkpoint", "fail_checkpoints", *least)
-        for name in counts:
-            value, low = getattr(self, name), least.get(name, 1)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                msg = f"{name} of a trial must be a whole number of at least {low}, not {value!r}"
-                raise InvalidInputError(msg)
-        if self.decisive < self.directional:
-            msg = f"decisive ({self.decisive}) must not be below directional ({self.directional})"
+    @model_validator(mode="after")
+    def _require_order(self) -> Self:
+        if self.decisive_turns < self.directional_turns:
+            msg = (
+                f"TrialSettings.decisive_turns ({self.decisive_turns}) must not be below "
+                f"directional_turns ({self.directional_turns}): raise the one or lower the other"
+            )
             raise InvalidInputError(msg)
-        _require("patience", self.patience, 0.0, math.inf, closed=True)
-        _require("fail_ratio", self.fail_ratio, 1.0, math.inf, closed=True)
-        _require("confidence", self.confidence, 0.0, 1.0)
-
-
-def _require(name: str, value: object, low: float, high: float, *, closed: bool = False) -> None:
-    number = float(value) if isinstance(value, (int, float)) else math.nan
-    if not (low < number < high or (closed and number == low)):
-        words = f"at least {low:g}" if closed else f"between {low:g} and {high:g}"
-        msg = f"{name} of a trial must be a number {words}, not {value!r}"
-        raise InvalidInputError(msg)
+        return self

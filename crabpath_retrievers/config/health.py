@@ -1,18 +1,20 @@
-"""Settings of health: what is measured, and the ranges in which a memory is well."""
+"""Settings of health: what is measured, and the range in which each metric is healthy."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import BeforeValidator, Field
+
+from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.text import shown
 
 Range = tuple[float, float]
-"""Least and greatest value of a metric that is well."""
+"""Least and greatest healthy value of a metric."""
 
-# Document 000 §5.1, shares instead of per cent.
+# [CrabPath], as shares instead of per cent.
 PAPER: Mapping[str, Range] = MappingProxyType(
     {
         "avg_nodes_fired_per_query": (1.0, 2.0),
@@ -25,7 +27,7 @@ PAPER: Mapping[str, Range] = MappingProxyType(
         "orphan_nodes": (0.0, 0.0),
     }
 )
-"""Ranges of document 000, by metric."""
+"""Ranges of the CrabPath paper, by metric."""
 
 OURS: Mapping[str, Range] = MappingProxyType(
     {
@@ -45,61 +47,10 @@ OURS: Mapping[str, Range] = MappingProxyType(
 """Ranges for the default graph; where they differ from the paper's, with the reason beside them."""
 
 METRICS = tuple(PAPER)
-"""Names of the eight metrics, in the order of the document."""
+"""Names of the eight metrics, in the order of the paper."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthSettings:
-    """What is measured of a memory, and what counts as well.
-
-    Attributes:
-        ranges: Least and greatest value by metric; metrics that are left out keep their range.
-        least: Observations from which a metric is judged; with fewer it is only told.
-        turns: Latest turns that are looked at.
-        nodes: Document chunks that are sampled; fewer than these are all looked at.
-        learned: Learned weights, and counts of pairs, that are sampled at most.
-        kept: Reports kept per namespace.
-    """
-
-    ranges: Mapping[str, Range] = field(default_factory=lambda: OURS)
-    least: int = 10
-    turns: int = 100
-    nodes: int = 2000
-    learned: int = 20_000
-    kept: int = 500
-
-    def __post_init__(self) -> None:
-        """Complete the ranges, and refuse those that cannot be kept.
-
-        Raises:
-            InvalidInputError: An unknown metric, a range without two numbers in order, or a size
-                below 1.
-        """
-        if not isinstance(self.ranges, Mapping):
-            msg = f"ranges must map names to two numbers, not {shown(self.ranges)}"
-            raise InvalidInputError(msg)
-        if unknown := [name for name in self.ranges if name not in METRICS]:
-            msg = f"{shown(unknown[0])} is no metric of health: use {', '.join(METRICS)}"
-            raise InvalidInputError(msg)
-        given = {name: _range(name, value) for name, value in self.ranges.items()}
-        object.__setattr__(self, "ranges", MappingProxyType({**OURS, **given}))
-        for name in ("least", "turns", "nodes", "learned", "kept"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"health.{name} must be a whole number of at least 1, not {shown(value)}"
-                raise InvalidInputError(msg)
-
-    @classmethod
-    def preset(cls, name: Literal["default", "paper"]) -> "HealthSettings":
-        """The ranges for the default graph, or those of document 000."""
-        presets = {"default": OURS, "paper": PAPER}
-        if name not in presets:
-            msg = f"unknown preset {name!r} of health: use 'default' or 'paper'"
-            raise InvalidInputError(msg)
-        return cls(ranges=presets[name])
-
-
-def _range(name: str, value: Any) -> Range:
+def _check_range(name: str, value: Any) -> Range:
     try:
         low, high = map(float, value)
     except (TypeError, ValueError):
@@ -108,3 +59,49 @@ def _range(name: str, value: Any) -> Range:
         msg = f"the range of {name} must be two numbers, the least one first, not {shown(value)}"
         raise InvalidInputError(msg)
     return low, high
+
+
+class HealthSettings(ValidatedSettings):
+    """What is measured of a memory, and which values are healthy."""
+
+    ranges: Annotated[
+        Mapping[str, Range],
+        BeforeValidator(complete_ranges("metric of health", OURS, _check_range)),
+    ] = Field(
+        default_factory=lambda: OURS,
+        description="Least and greatest healthy value by metric, in the unit of the metric. "
+        "Metrics that are not given keep their range.",
+    )
+    min_observations: int = Field(
+        default=10,
+        ge=1,
+        le=1_000_000_000,
+        description="Observations from which a metric is judged; with fewer it is only reported.",
+    )
+    max_turns: int = Field(
+        default=100, ge=1, le=1_000_000_000, description="Latest turns that are measured."
+    )
+    max_nodes: int = Field(
+        default=2000,
+        ge=1,
+        le=1_000_000_000,
+        description="Chunks of documents that are sampled, at most.",
+    )
+    max_weights: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000_000,
+        description="Learned weights, and pair counts, that are sampled, at most.",
+    )
+    max_reports: int = Field(
+        default=500, ge=1, le=1_000_000_000, description="Reports kept per namespace."
+    )
+
+    @classmethod
+    def preset(cls, name: Literal["default", "paper"]) -> "HealthSettings":
+        """The ranges for the default graph, or those of the CrabPath paper."""
+        presets = {"default": OURS, "paper": PAPER}
+        if name not in presets:
+            msg = f"unknown preset {name!r} of health: use 'default' or 'paper'"
+            raise InvalidInputError(msg)
+        return cls(ranges=presets[name])

@@ -1,84 +1,132 @@
-"""Settings of maintenance, as frozen data; pass a changed copy."""
+"""Settings of maintenance: pruning, merging, splitting, connecting and compacting."""
 
-from dataclasses import dataclass
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
-from crabpath_retrievers.config.kinds import require_kinds
+from crabpath_retrievers.config.base import Texts, ValidatedSettings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
 
-_PLACES = (
+_LOCATION_KEYS = (
     *("source", "title", "path", "file_path", "file_name", "filename", "url", "page", "page_label"),
     *("start_index", "authority", "merged_from"),
 )
-_COUNTS = ("age", "broad", "part", "questions", "neighbours", "turns", "journal", "batch")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceSettings:
-    """What maintenance drops, connects and keeps (documents 001 §2.8 and 002 §4.4).
+class MaintenanceSettings(ValidatedSettings):
+    """What maintenance drops, connects and keeps."""
 
-    Attributes:
-        faded: A weight this near to its floor is as if nothing had been learned.
-        weakest: An edge that stands on learning alone goes below this weight.
-        inhibition: The same for one that inhibits, which is to be kept longer.
-        age: Turns since its last move before a weight may go.
-        degree, activity, success, ageing: α, β, γ, δ of the death score of a note on probation:
-            per edge, per use, for its share of uses, per ``age`` turns since it was last seen.
-        merge: Whether near-duplicates are merged by every maintenance, or only when that is asked
-            for alone.
-        alike: Two texts that say the same word by word are merged from this cosine on.
-        places: Metadata keys that tell where a text stands; they may differ, all others must not.
-        split: Whether broad texts are split by every maintenance, or only when that is asked for
-            alone: the ids of what is returned change with it.
-        broad: Characters from which a text may be too broad.
-        part: Characters of a part, at most where it can be cut.
-        questions, together: A long text without headings is too broad when at least so many
-            questions that it helped with have a mean cosine below ``together``.
-        neighbours, near: A node without any edge is connected with so many nodes, whose cosine is
-            at least ``near``.
-        turns: Records of turns that a namespace keeps.
-        journal: Rows of the journal that are kept.
-        batch: Rows that are read, and changed, at once.
-    """
+    faded_distance: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="A learned weight this near to its floor is dropped: it has faded.",
+    )
+    min_weight: float = Field(
+        default=0.05, ge=0, le=1, description="A learned edge is dropped below this weight."
+    )
+    min_inhibition: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="An inhibitory edge is dropped below this absolute weight.",
+    )
+    min_age_turns: int = Field(
+        default=14,
+        ge=1,
+        le=1_000_000_000,
+        description="Turns since its last change before a weight may be dropped.",
+    )
+    edge_score: float = Field(
+        default=0.1,
+        ge=-1000,
+        le=1000,
+        description="α: part of the survival score of a note on probation, per edge.",
+    )
+    use_score: float = Field(
+        default=0.5, ge=-1000, le=1000, description="β: the same, per use of the note."
+    )
+    success_score: float = Field(
+        default=1.0,
+        ge=-1000,
+        le=1000,
+        description="γ: the same, for a share of successful uses of 1.",
+    )
+    age_penalty: float = Field(
+        default=0.5,
+        ge=-1000,
+        le=1000,
+        description="δ: taken from that score per ``min_age_turns`` turns since the last use.",
+    )
+    merge: bool = Field(
+        default=True,
+        description="Whether every maintenance merges near-duplicates; False: only on request.",
+    )
+    merge_similarity: float = Field(
+        default=0.97,
+        ge=0,
+        le=1,
+        description="Least cosine of two texts, equal word by word, that are merged.",
+    )
+    location_keys: Texts = Field(
+        default=_LOCATION_KEYS,
+        description="Metadata keys that say where a text is from; only these may differ between "
+        "texts that are merged.",
+    )
+    split: bool = Field(
+        default=False,
+        description="Whether every maintenance splits broad texts, which changes the ids of what "
+        "is returned; False: only on request.",
+    )
+    split_above_chars: int = Field(
+        default=6_000,
+        ge=1,
+        le=1_000_000_000,
+        description="Characters from which a text may be split.",
+    )
+    split_part_chars: int = Field(
+        default=1_500,
+        ge=1,
+        le=1_000_000_000,
+        description="Characters of a part, at most, where the text can be cut.",
+    )
+    split_min_questions: int = Field(
+        default=4,
+        ge=1,
+        le=1_000_000,
+        description="A long text without headings is split when it helped with this many questions "
+        "that are dissimilar.",
+    )
+    split_below_similarity: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Mean cosine below which questions are dissimilar.",
+    )
+    connect_neighbours: int = Field(
+        default=3,
+        ge=1,
+        le=10_000,
+        description="Nodes that a node without edges is connected with.",
+    )
+    connect_similarity: float = Field(
+        default=0.5, ge=0, le=1, description="Least cosine of nodes that are connected."
+    )
+    max_turns: int = Field(
+        default=5_000, ge=1, le=1_000_000_000, description="Turn records kept per namespace."
+    )
+    max_journal_rows: int = Field(
+        default=10_000, ge=1, le=1_000_000_000, description="Rows of the journal that are kept."
+    )
+    batch_size: int = Field(
+        default=5_000, ge=1, le=1_000_000_000, description="Rows that are read and changed at once."
+    )
 
-    faded: float = 0.01
-    weakest: float = 0.05
-    inhibition: float = 0.01
-    age: int = 14
-    degree: float = 0.1
-    activity: float = 0.5
-    success: float = 1.0
-    ageing: float = 0.5
-    merge: bool = True
-    alike: float = 0.97
-    places: tuple[str, ...] = _PLACES
-    split: bool = False
-    broad: int = 6_000
-    part: int = 1_500
-    questions: int = 4
-    together: float = 0.3
-    neighbours: int = 3
-    near: float = 0.5
-    turns: int = 5_000
-    journal: int = 10_000
-    batch: int = 5_000
-
-    def __post_init__(self) -> None:
-        """Refuse what would drop everything, or never end.
-
-        Raises:
-            InvalidInputError: A number is out of its range.
-        """
-        require_kinds(self)
-        for name in ("faded", "weakest", "inhibition", "alike", "together", "near"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                msg = f"{name} must be between 0 and 1, not {shown(getattr(self, name))}"
-                raise InvalidInputError(msg)
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"{name} must be a whole number of at least 1, not {shown(value)}"
-                raise InvalidInputError(msg)
-        if self.part >= self.broad:
-            msg = f"part must be below broad ({self.broad}), not {shown(self.part)}"
+    @model_validator(mode="after")
+    def _require_smaller_parts(self) -> Self:
+        if self.split_part_chars >= self.split_above_chars:
+            msg = (
+                f"MaintenanceSettings.split_part_chars ({self.split_part_chars}) must be below "
+                f"split_above_chars ({self.split_above_chars}): pass a smaller one"
+            )
             raise InvalidInputError(msg)
+        return self

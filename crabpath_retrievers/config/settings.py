@@ -1,14 +1,15 @@
-"""Settings, one frozen group per mechanism. Defaults were chosen on training files."""
+"""All settings, one group per mechanism. Defaults were chosen on training data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
-from functools import cache
 from types import MappingProxyType
-from typing import Literal, get_type_hints
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import Self
 
 from crabpath_retrievers.config.autotune import AutotuneSettings, Knobs
+from crabpath_retrievers.config.base import Texts, ValidatedSettings
 from crabpath_retrievers.config.health import HealthSettings
-from crabpath_retrievers.config.kinds import require_kinds
 from crabpath_retrievers.config.learning import (
     EpisodeSettings,
     LearningSettings,
@@ -20,8 +21,6 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
 from crabpath_retrievers.text import shown
 from crabpath_retrievers.time_limit import TIME_LIMIT
-
-_LONGEST = 86_400.0  # seconds
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
     {
@@ -42,13 +41,28 @@ _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierSettings:
-    """Thresholds on the effective weight; between dormant and reflex an edge is habitual."""
+class TierSettings(ValidatedSettings):
+    """Thresholds on the effective weight of an edge; below ``habitual`` an edge is dormant."""
 
-    reflex: float = 0.8
-    habitual: float = 0.3
-    inhibitory: float = -0.01
+    reflex: float = Field(
+        default=0.8, ge=0, le=1, description="Least weight of a reflex edge: it is always followed."
+    )
+    habitual: float = Field(
+        default=0.3, ge=0, le=1, description="Least weight of a habitual edge: the policy decides."
+    )
+    inhibitory: float = Field(
+        default=-0.01, ge=-1, le=0, description="Greatest weight of an inhibitory edge."
+    )
+
+    @model_validator(mode="after")
+    def _require_order(self) -> Self:
+        if self.habitual > self.reflex:
+            msg = (
+                f"TierSettings.habitual ({self.habitual}) must not be above reflex "
+                f"({self.reflex}): lower the one or raise the other"
+            )
+            raise InvalidInputError(msg)
+        return self
 
     def tier_of(self, weight: float) -> Tier:
         """The tier of an edge with this effective weight."""
@@ -59,208 +73,276 @@ class TierSettings:
         return Tier.HABITUAL if weight >= self.habitual else Tier.DORMANT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedSettings:
-    """Where a walk may start.
+class SeedSettings(ValidatedSettings):
+    """First-stage search, and where a walk starts. Scores and score weights are in [0, 1]."""
 
-    Attributes:
-        hits: Search hits per engine that enter the ranking.
-        entries: Best hits from which the walk leaves.
-        similarity, lexical, name: Weights of cosine, of the lexical score relative to the best
-            hit, and of "the query contains the node's name" times the rarity of that name.
-        episode: Entry score of what a success of the very same query used.
-        hint: Entry score of nodes that the caller suggests (document 002 §1.4).
-        postings: Most matches that a lexical query may touch; common words are dropped first.
-        query_terms: Most distinct words of a query that are looked up.
-    """
-
-    hits: int = 20
-    entries: int = 8
-    similarity: float = 0.6
-    lexical: float = 0.4
-    name: float = 0.3
-    episode: float = 0.9
-    hint: float = 0.25
-    postings: int = 300
-    query_terms: int = 48
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WalkSettings:
-    """Budgets of one walk (document 001 §2.4–2.5) and damping (document 003 §3).
-
-    Attributes:
-        max_nodes: Nodes visited in one turn, seeds included.
-        max_new_nodes: New nodes that one node may add in one hop.
-        max_hops: Hops from a seed.
-        min_energy: Nodes entered with less are not walked on from. Energy is the entry score of a
-            seed; every pointer multiplies it by its weight.
-        barren_hops: Hops without a new node after which the walk ends.
-        visits_per_node: How often a node may be entered.
-        damping: λ; an edge reused k times in one episode counts ``weight · λ^k``.
-    """
-
-    max_nodes: int = 24
-    max_new_nodes: int = 6
-    max_hops: int = 3
-    min_energy: float = 0.2
-    barren_hops: int = 2
-    visits_per_node: int = 1
-    damping: float = 0.3
+    hits_per_engine: int = Field(
+        default=20, ge=1, le=10_000, description="Search hits per engine that enter the ranking."
+    )
+    max_entries: int = Field(
+        default=8, ge=1, le=10_000, description="Best hits from which the walk starts."
+    )
+    similarity_weight: float = Field(
+        default=0.6, ge=0, le=1, description="Weight of the cosine in the entry score."
+    )
+    lexical_weight: float = Field(
+        default=0.4,
+        ge=0,
+        le=1,
+        description="Weight in the entry score of the lexical score relative to the best hit.",
+    )
+    name_weight: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Weight in the entry score of a node's name that the query contains, times "
+        "the rarity of the name.",
+    )
+    episode_score: float = Field(
+        default=0.9,
+        ge=0,
+        le=1,
+        description="Entry score of a node that a successful turn of the same query used.",
+    )
+    hint_score: float = Field(
+        default=0.25, ge=0, le=1, description="Entry score of nodes in ``seed_ids`` of the query."
+    )
+    max_postings: int = Field(
+        default=300,
+        ge=1,
+        le=10_000_000,
+        description="Most matches that a lexical query reads; common words are dropped first.",
+    )
+    max_query_terms: int = Field(
+        default=48,
+        ge=1,
+        le=100_000,
+        description="Most distinct words of a query that are looked up.",
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicySettings:
-    """The softmax policy over pointers and STOP (document 000 §3.1).
+class WalkSettings(ValidatedSettings):
+    """Budgets of one walk, and the damping of edges that it uses more than once."""
 
-    Attributes:
-        temperature: τ > 0.
-        stop: Relevance plus prior weight of STOP; a pointer is followed when it beats it.
-    """
+    max_nodes: int = Field(
+        default=24, ge=1, le=100_000, description="Nodes visited in one turn, seeds included."
+    )
+    max_new_nodes: int = Field(
+        default=6, ge=0, le=10_000, description="New nodes that one node may add in one hop."
+    )
+    max_hops: int = Field(default=3, ge=0, le=1000, description="Hops from a seed.")
+    min_energy: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="The walk does not continue from nodes entered with less energy: that of a "
+        "seed is its entry score, and every edge multiplies it by its weight.",
+    )
+    max_empty_hops: int = Field(
+        default=2, ge=1, le=1000, description="Hops without a new node after which the walk ends."
+    )
+    max_visits_per_node: int = Field(
+        default=1, ge=1, le=1000, description="Times that a node may be entered."
+    )
+    damping: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="λ: an edge that is used k times in one walk counts ``weight · λ^k``.",
+    )
 
-    temperature: float = 0.2
-    stop: float = 0.6
 
-    def __post_init__(self) -> None:
-        """Refuse a temperature that divides by zero.
+class PolicySettings(ValidatedSettings):
+    """The softmax policy over edges and STOP."""
 
-        Raises:
-            InvalidInputError: The temperature is not above 0.
-        """
-        require_kinds(self)
-        if not self.temperature > 0:
-            msg = f"temperature must be above 0, not {shown(self.temperature)}"
-            raise InvalidInputError(msg)
+    temperature: float = Field(
+        default=0.2,
+        gt=0,
+        le=1_000_000,
+        description="τ of the softmax, in units of relevance plus weight.",
+    )
+    stop_score: float = Field(
+        default=0.6,
+        ge=-10,
+        le=10,
+        description="Relevance plus weight of STOP: an edge is followed when it has more.",
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkSettings:
-    """What the linkers may add.
+def _complete_priors(given: Mapping[EdgeKind, float]) -> Mapping[EdgeKind, float]:
+    return MappingProxyType({**_PRIORS, **given})
 
-    Attributes:
-        priors: First weight per kind of edge; 0 for kinds that only outcomes make.
-        fading: Kinds whose decay floor is 0; all others keep their prior as floor.
-        max_mentions: A name mentioned by more nodes than this gets no further edges.
-        max_back: Edges back per named node, so that hubs stay cheap to read.
-        max_owners: A name shared by more nodes than this is too common to mean one of them.
-        max_name_words: Longest name looked up, in words.
-        max_shared: Chunks that may share a term before it counts as common.
-        max_terms: Terms per chunk that are looked up for sharing.
-        metadata_keys: Metadata keys whose equal values link documents.
-        similar: Nearest neighbours linked per node; 0 switches the linker off.
-        min_similarity: Cosine below which neighbours are not linked.
-    """
 
-    priors: Mapping[EdgeKind, float] = field(default_factory=lambda: _PRIORS)
-    fading: frozenset[EdgeKind] = frozenset()
-    max_mentions: int = 256
-    max_back: int = 32
-    max_owners: int = 3
-    max_name_words: int = 8
-    max_shared: int = 6
-    max_terms: int = 24
-    metadata_keys: tuple[str, ...] = ()
-    similar: int = 0
-    min_similarity: float = 0.5
+class LinkSettings(ValidatedSettings):
+    """The edges that linkers may add when documents are indexed."""
+
+    priors: Annotated[
+        Mapping[EdgeKind, Annotated[float, Field(ge=-1, le=1)]], AfterValidator(_complete_priors)
+    ] = Field(
+        default_factory=lambda: _PRIORS,
+        description="First weight by kind of edge, in [-1, 1]; 0 for kinds that only outcomes "
+        "make. Kinds that are not given keep their default.",
+    )
+    fading_kinds: frozenset[EdgeKind] = Field(
+        default=frozenset(),
+        description="Kinds of edges whose weight decays to 0; all others decay to their prior.",
+    )
+    max_mentions: int = Field(
+        default=256,
+        ge=0,
+        le=1_000_000,
+        description="Nodes that may mention one name; further ones get no edge to its owner.",
+    )
+    max_back_links: int = Field(
+        default=32,
+        ge=0,
+        le=1_000_000,
+        description="Edges back from a named node, so that hubs stay cheap to read.",
+    )
+    max_owners: int = Field(
+        default=3,
+        ge=1,
+        le=1_000_000,
+        description="Nodes that may share a name; a name of more nodes links to none of them.",
+    )
+    max_name_words: int = Field(
+        default=8, ge=1, le=1000, description="Words of the longest name that is looked up."
+    )
+    max_chunks_per_term: int = Field(
+        default=6,
+        ge=1,
+        le=1_000_000,
+        description="Chunks that may share a term before the term counts as common.",
+    )
+    max_terms_per_chunk: int = Field(
+        default=24,
+        ge=0,
+        le=1_000_000,
+        description="Terms of a chunk that are looked up in other chunks.",
+    )
+    metadata_keys: Texts = Field(
+        default=(), description="Metadata keys: documents with an equal value are linked."
+    )
+    similar_neighbours: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="Nearest neighbours that each node is linked with; 0 links none.",
+    )
+    min_similarity: float = Field(
+        default=0.5, ge=-1, le=1, description="Least cosine of neighbours that are linked."
+    )
 
     def floor(self, kind: EdgeKind) -> float:
-        """Where forgetting leaves an edge of this kind."""
-        return 0.0 if kind in self.fading else self.priors[kind]
+        """The weight to which an edge of this kind decays."""
+        return 0.0 if kind in self.fading_kinds else self.priors[kind]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestSettings:
-    """Splitting and batching.
+class IngestSettings(ValidatedSettings):
+    """Splitting and batching of documents that are added."""
 
-    Attributes:
-        chunk_size, chunk_overlap: Characters, for texts that are split by size.
-        batch: Chunks that are embedded, stored and linked as one unit.
-    """
+    chunk_size: int = Field(
+        default=1200, ge=1, le=10_000_000, description="Characters of a chunk, at most."
+    )
+    chunk_overlap: int = Field(
+        default=100, ge=0, le=10_000_000, description="Characters that neighbouring chunks share."
+    )
+    batch_size: int = Field(
+        default=256,
+        ge=1,
+        le=1_000_000,
+        description="Chunks that are embedded, stored and linked as one unit.",
+    )
 
-    chunk_size: int = 1200
-    chunk_overlap: int = 100
-    batch: int = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncSettings:
-    """Following sources as they change.
-
-    Attributes:
-        similarity: Cosine above which a text that appears is a new version of one that vanished.
-        largest: Bytes of the largest file that is read.
-    """
-
-    similarity: float = 0.92
-    largest: int = 32 * 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSettings:
-    """The final ranking.
-
-    Attributes:
-        confident: Probability of relevance from which a document is returned without fill.
-        inhibition: Largest loss in log-odds that inhibitory edges can cause.
-        characters_per_token: Rough length of a token for budgets when no counter is given.
-    """
-
-    confident: float = 0.35
-    inhibition: float = 1.5
-    characters_per_token: float = 4.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings; pass a changed copy (``dataclasses.replace``) to ``CrabPath.open``.
-
-    Attributes:
-        time_limit: Seconds that a query or a feedback may wait for databases and servers, all its
-            waiting together: then it fails with ``StoreUnavailableError``. Closing waits no longer
-            either. What may take long, such as adding documents, has no limit.
-    """
-
-    tiers: TierSettings = field(default_factory=TierSettings)
-    seeds: SeedSettings = field(default_factory=SeedSettings)
-    walk: WalkSettings = field(default_factory=WalkSettings)
-    policy: PolicySettings = field(default_factory=PolicySettings)
-    links: LinkSettings = field(default_factory=LinkSettings)
-    ingest: IngestSettings = field(default_factory=IngestSettings)
-    sync: SyncSettings = field(default_factory=SyncSettings)
-    rank: RankSettings = field(default_factory=RankSettings)
-    learning: LearningSettings = field(default_factory=LearningSettings)
-    episode: EpisodeSettings = field(default_factory=EpisodeSettings)
-    note: NoteSettings = field(default_factory=NoteSettings)
-    region: RegionSettings = field(default_factory=RegionSettings)
-    health: HealthSettings = field(default_factory=HealthSettings)
-    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
-    autotune: AutotuneSettings = field(default_factory=AutotuneSettings)
-    time_limit: float = TIME_LIMIT
-
-    def __post_init__(self) -> None:
-        """Refuse knobs that are to be turned and start beyond their guard rails.
-
-        Raises:
-            InvalidInputError: One of them does; or a group, a value in it, or the time limit is
-                none.
-        """
-        limit: object = self.time_limit
-        known = isinstance(limit, (int, float)) and not isinstance(limit, bool)
-        if not known or not 0 < self.time_limit <= _LONGEST:
-            msg = f"time_limit must be seconds above 0 and up to a day, not {shown(limit)}"
+    @model_validator(mode="after")
+    def _require_smaller_overlap(self) -> Self:
+        if self.chunk_overlap >= self.chunk_size:
+            msg = (
+                f"IngestSettings.chunk_overlap ({self.chunk_overlap}) must be below chunk_size "
+                f"({self.chunk_size}): pass a smaller one"
+            )
             raise InvalidInputError(msg)
-        for name, kind in _groups().items():
-            group = getattr(self, name)
-            if not isinstance(group, kind):
-                msg = f"{name} must be {kind.__name__}(...), not {shown(group)}"
-                raise InvalidInputError(msg)
-            require_kinds(group)
+        return self
+
+
+class SyncSettings(ValidatedSettings):
+    """Following sources as they change."""
+
+    new_version_similarity: float = Field(
+        default=0.92,
+        ge=-1,
+        le=1,
+        description="Cosine above which a new text is a new version of one that is gone.",
+    )
+    max_file_bytes: int = Field(
+        default=32 * 2**20, ge=1, le=2**40, description="Bytes of the largest file that is read."
+    )
+
+
+class RankSettings(ValidatedSettings):
+    """The final ranking."""
+
+    min_probability: float = Field(
+        default=0.35,
+        ge=0,
+        le=1,
+        description="Least probability of relevance of a document that is returned without fill.",
+    )
+    max_inhibition: float = Field(
+        default=1.5,
+        ge=0,
+        le=100,
+        description="Greatest loss in log-odds that inhibitory edges cause.",
+    )
+    characters_per_token: float = Field(
+        default=4.0,
+        gt=0,
+        le=1000,
+        description="Estimated characters of a token, for budgets in tokens.",
+    )
+
+
+class Settings(ValidatedSettings):
+    """All settings; pass a changed copy to ``CrabPath.open``.
+
+    ::
+
+        settings = Settings(walk=WalkSettings(max_hops=2), time_limit=5.0)
+    """
+
+    tiers: TierSettings = Field(default_factory=TierSettings)
+    seeds: SeedSettings = Field(default_factory=SeedSettings)
+    walk: WalkSettings = Field(default_factory=WalkSettings)
+    policy: PolicySettings = Field(default_factory=PolicySettings)
+    links: LinkSettings = Field(default_factory=LinkSettings)
+    ingest: IngestSettings = Field(default_factory=IngestSettings)
+    sync: SyncSettings = Field(default_factory=SyncSettings)
+    rank: RankSettings = Field(default_factory=RankSettings)
+    learning: LearningSettings = Field(default_factory=LearningSettings)
+    episode: EpisodeSettings = Field(default_factory=EpisodeSettings)
+    note: NoteSettings = Field(default_factory=NoteSettings)
+    region: RegionSettings = Field(default_factory=RegionSettings)
+    health: HealthSettings = Field(default_factory=HealthSettings)
+    maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
+    autotune: AutotuneSettings = Field(default_factory=AutotuneSettings)
+    time_limit: float = Field(
+        default=TIME_LIMIT,
+        gt=0,
+        le=86_400,
+        description="Seconds that one query or feedback may wait for databases and servers in "
+        "total; then it fails with ``StoreUnavailableError``. Closing waits no longer either. "
+        "What may take long, such as adding documents, has no limit.",
+    )
+
+    @model_validator(mode="after")
+    def _require_knobs_within_rails(self) -> Self:
         if self.autotune.enabled:
-            self.autotune.checked(self.knobs.to_dict())
+            self.autotune.validate_knobs(self.knobs.to_dict())
+        return self
 
     @property
     def knobs(self) -> Knobs:
-        """Where the knobs of every namespace stand before one of them is turned."""
+        """The knobs of every namespace before the autotuner changes one."""
         learning = self.learning
         return Knobs(
             half_life=learning.half_life,
@@ -271,20 +353,10 @@ class Settings:
 
     @classmethod
     def preset(cls, name: Literal["crabpath", "openclawbrain"]) -> "Settings":
-        """Settings with the tier thresholds of document 000 or of document 003."""
+        """Settings with the tier thresholds of CrabPath or of OpenClawBrain ([CrabPath])."""
         if name == "crabpath":
             return cls()
         if name == "openclawbrain":
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
-        msg = f"unknown preset {name!r}: use 'crabpath' or 'openclawbrain'"
+        msg = f"unknown preset {shown(name)}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)
-
-
-@cache
-def _groups() -> dict[str, type]:
-    """The groups of settings by their names."""
-    return {
-        n: kind
-        for n, kind in get_type_hints(Settings).items()
-        if isinstance(kind, type) and is_dataclass(kind)
-    }

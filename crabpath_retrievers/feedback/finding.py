@@ -8,7 +8,7 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.text import tokens
 from crabpath_retrievers.trajectory import Turn
 
-_ANSWER_SEARCH = SeedSettings(query_terms=2_000)
+_ANSWER_SEARCH = SeedSettings(max_query_terms=2_000)
 
 
 def find_supported(store: GraphStore, turn: Turn, answer: str) -> dict[str, float]:

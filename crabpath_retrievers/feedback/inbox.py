@@ -142,7 +142,7 @@ class Inbox:
         autotune, consumed = self._learner.settings.autotune, changes[0]
         if not autotune.enabled or not isinstance(consumed, ConsumeFeedback):
             return
-        if (consumed.version + 1) % autotune.every:
+        if (consumed.version + 1) % autotune.every_feedbacks:
             return
         try:
             Autotuner(self._store, self._learner.settings).look(consumed.namespace, asked=False)

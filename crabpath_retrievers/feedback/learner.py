@@ -157,7 +157,7 @@ class Learner:
         user: str | None,
     ) -> tuple[Judged, Scene, Remembered | None]:
         """Scale down the credit of a turn that contradicts the feedback of other users."""
-        share = self.settings.learning.giver_share
+        share = self.settings.learning.max_user_share
         corrected = bool(note_changes)
         context = self._read_context(namespace, credited, mind.baseline.mean)
         change = self._build_episode(
@@ -202,10 +202,10 @@ class Learner:
         edges = Lessons.load(self.store, namespace, turn, credit, context.typed_context)
         deltas = list[LearnedDelta]()
         if learning.policy_gradient:
-            stop = self.settings.policy.stop
+            stop = self.settings.policy.stop_score
             # An outcome alone credits every document alike: the share of one is 1/n.
             share = 1.0 if credit.documents else 1.0 / max(1, len(turn.returned))
-            scaled = replace(learning, rate=learning.rate * share)
+            scaled = learning.replace(learning_rate=learning.learning_rate * share)
             deltas += policy_gradient(
                 turn, context.shared_credit, context.baseline, scaled, stop=stop
             )

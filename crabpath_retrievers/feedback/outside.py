@@ -9,7 +9,6 @@ either: a correction recorded here gets the vector of its question.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.feedback.inbox import Inbox, Tally
@@ -76,7 +75,7 @@ class Outside:
 
     def _build_learner(self, text: str | None) -> Learner:
         settings = settings_of(text)
-        settings = replace(settings, learning=replace(settings.learning, apply="inline"))
+        settings = settings.replace(learning=settings.learning.replace(apply="inline"))
         episodes = Episodes(self._store, None, settings.episode)
         notes = Notes(self._store, None, settings.note)
         regions = Regions(self._store, settings.region)

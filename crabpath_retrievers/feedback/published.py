@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
 
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.storage import GraphStore
 
 PUBLISHED = "learning"
@@ -21,7 +21,7 @@ _GROUPS = (
 
 def publish(store: GraphStore, settings: Settings) -> None:
     """Write the settings that learning needs to the store."""
-    text = json.dumps({name: _to_plain(getattr(settings, name)) for name in _GROUPS})
+    text = json.dumps({name: getattr(settings, name).to_dict() for name in _GROUPS})
     if published(store) != text:
         store.apply([PutMeta(((PUBLISHED, text),))])
 
@@ -35,16 +35,9 @@ def settings_of(text: str | None) -> Settings:
     """Parse published settings; missing fields get their defaults, unknown fields are dropped."""
     data = {} if text is None else json.loads(text)
     default = Settings()
-    values = {n: _merge_known(getattr(default, n), data.get(n, {})) for n in _GROUPS}
-    return replace(default, **values)
+    groups = {name: getattr(default, name) for name in _GROUPS}
+    return default.replace(**{n: _fill(group, data.get(n, {})) for n, group in groups.items()})
 
 
-def _to_plain(group: Any) -> dict[str, Any]:
-    values = {field.name: getattr(group, field.name) for field in fields(group)}
-    return {n: dict(v) if isinstance(v, Mapping) else v for n, v in values.items()}
-
-
-def _merge_known(default: Any, data: Mapping[str, Any]) -> Any:
-    known = {field.name for field in fields(default)}
-    values = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items() if n in known}
-    return replace(default, **values)
+def _fill(group: ValidatedSettings, data: Mapping[str, Any]) -> ValidatedSettings:
+    return group.replace(**{n: v for n, v in data.items() if n in type(group).model_fields})

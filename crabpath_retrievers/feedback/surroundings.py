@@ -61,10 +61,10 @@ class Surveyor:
         """Find the regions of a turn with this unit query vector, shape ``[d]``."""
         clock = self.clock
         if vector is None or not clock.hubs:
-            return Surroundings((), {}, Chances((), (), self.settings.strength))
+            return Surroundings((), {}, Chances((), (), self.settings.prior_trials))
         places = self.regions.places(np.asarray(vector, dtype=np.float32), clock.hubs)
         steps = self.store.regions.steps(clock.key, places) if clock.key else []
-        chances = Chances(places, steps, self.settings.strength)
+        chances = Chances(places, steps, self.settings.prior_trials)
         levels = [level for level, _ in places if level]
         documents = self._locate_documents(turn, levels, clock)
         finest_level, region = places[-1]

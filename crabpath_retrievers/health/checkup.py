@@ -41,7 +41,7 @@ def checkup(
         measured, settings.health, namespace=namespace, turn=clock.turn, created=time.time()
     )
     if record and clock.key:
-        kept = settings.health.kept
+        kept = settings.health.max_reports
         facts = report.to_dict()
         store.apply([RecordHealth(namespace, clock.turn, report.created, facts, kept)])
     return report
@@ -85,18 +85,18 @@ def past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthRe
 def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | None) -> Measured:
     """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
-    corpus, keys = store.health.corpus(), store.health.sample(health.nodes)
+    corpus, keys = store.health.corpus(), store.health.sample(health.max_nodes)
     nodes = store.health.sampled(keys, clock.key)
     edges = store.health.edges
     seen = len(nodes) / corpus.nodes if corpus.nodes else 1.0
     learned, pairs = (
-        edges.learned(clock.key, health.learned),
-        edges.pairs(clock.key, health.learned),
+        edges.learned(clock.key, health.max_weights),
+        edges.pairs(clock.key, health.max_weights),
     )
     pieces = edges.pieces()
     there = held([node.id for node in nodes]) if held and nodes else None
     return Measured(
-        turns=store.health.turns(clock.key, health.turns),
+        turns=store.health.turns(clock.key, health.max_turns),
         nodes=corpus.nodes,
         tokens=corpus.tokens,
         sampled=len(nodes),

@@ -124,8 +124,10 @@ def _judge(name: str, found: _Value, settings: HealthSettings) -> Metric:
     if found.value is None or found.excluded:
         value = None if found.value is None else round(found.value, _DECIMALS)
         return Metric(name, value, low, high, None, found.sampled, found.note)
-    few = name not in _ALWAYS_JUDGED and found.sampled < settings.least
-    note = f"{found.note}; fewer than {settings.least}, not judged" if few else found.note
+    few = name not in _ALWAYS_JUDGED and found.sampled < settings.min_observations
+    note = (
+        f"{found.note}; fewer than {settings.min_observations}, not judged" if few else found.note
+    )
     within = None if few else low <= found.value <= high
     return Metric(name, round(found.value, _DECIMALS), low, high, within, found.sampled, note)
 

@@ -67,7 +67,7 @@ def blame(
         for pair, count in counted.items()
         if count > 0
         and (*pair, _INHIBITS) not in existing
-        and counts.get(pair, 0.0) + count >= settings.blame_threshold - ROUNDING
+        and counts.get(pair, 0.0) + count >= settings.inhibition_threshold - ROUNDING
     )
     deltas = [
         LearnedDelta(*pair, _INHIBITS, towards(existing.get((*pair, _INHIBITS), 0.0), value))

@@ -36,13 +36,13 @@ def closed_gate(turn: Turn, settings: NoteSettings) -> str | None:
     """
     if not turn.novelty.get("novel"):
         return "novelty"
-    if len(tokens(turn.query)) < settings.min_tokens:
+    if len(tokens(turn.query)) < settings.min_words:
         return "short"
     letters = [character for character in turn.query if not character.isspace()]
-    if sum(map(str.isalnum, letters)) < settings.alphanumeric * len(letters):
+    if sum(map(str.isalnum, letters)) < settings.min_alphanumeric_share * len(letters):
         return "symbols"
     text = normalise(turn.query)
-    return "blocked" if any(normalise(p) in text for p in settings.blocked if p) else None
+    return "blocked" if any(normalise(p) in text for p in settings.blocked_phrases if p) else None
 
 
 def auto_note(
@@ -66,7 +66,7 @@ def auto_note(
         feedback: Id of the feedback with the answer.
     """
     stripped = answer.strip()
-    if not stripped or nearest >= settings.same or closed_gate(turn, settings):
+    if not stripped or nearest >= settings.duplicate_similarity or closed_gate(turn, settings):
         return None
     content = Said(f"{turn.query}\n{stripped}"[:LONGEST], id=auto_id(turn.namespace, turn.query))
     best = sorted(turn.seeds, key=lambda seed: -seed.score)[:_MAX_SEEDS]

@@ -80,12 +80,12 @@ def policy_gradient(
         InvalidInputError: The baseline is no number in [-1, 1].
     """
     learnable(baseline, name="baseline")
-    rate = settings.rate * credit.weight
+    rate = settings.learning_rate * credit.weight
     totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _list_draws(turn, credit, baseline, settings, stop):
         changes = (
             _apply_heuristic(draw, rate)
-            if settings.rule == "heuristic"
+            if settings.credit_rule == "heuristic"
             else _apply_gradient(draw, rate)
         )
         for action, delta in changes:
@@ -131,7 +131,7 @@ def _list_draws(
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
     known = known_credit(turn, credit)
-    credit_by_move = merits(turn, known, decided, last_only=settings.rule == "myopic")
+    credit_by_move = merits(turn, known, decided, last_only=settings.credit_rule == "myopic")
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
         for move, merit in credit_by_move.items()

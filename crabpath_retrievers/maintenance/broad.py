@@ -38,13 +38,13 @@ def broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings)
     """Whether a long text has several headings, or answers dissimilar questions.
 
     Args:
-        text: A text of at least ``settings.broad`` characters.
+        text: A text of at least ``settings.split_above_chars`` characters.
         questions: Unit vectors, shape ``[d]``, of questions that the text helped to answer.
         settings: Least number of questions, and their least mean cosine.
     """
     return len(_find_headed_sections(text)) >= _MIN_HEADINGS or (
-        len(questions) >= settings.questions
-        and _mean_pairwise_cosine(questions) < settings.together
+        len(questions) >= settings.split_min_questions
+        and _mean_pairwise_cosine(questions) < settings.split_below_similarity
     )
 
 

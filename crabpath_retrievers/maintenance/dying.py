@@ -32,12 +32,16 @@ def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
     The score of [CrabPath] (docs/bibliography.md) subtracts the success rate, which would remove
-    successful notes first; here it is added. Age is in units of ``settings.age`` turns.
+    successful notes first; here it is added. Age is in units of ``settings.min_age_turns`` turns.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0
-    alive = settings.degree * note.degree + settings.activity * note.uses + settings.success * rate
-    return alive - settings.ageing * note.unseen / settings.age
+    alive = (
+        settings.edge_score * note.degree
+        + settings.use_score * note.uses
+        + settings.success_score * rate
+    )
+    return alive - settings.age_penalty * note.unseen / settings.min_age_turns
 
 
 def dying(

@@ -39,7 +39,7 @@ def find_faded(
         half_life: Half-life of a weight, in turns, above 0.
         settings: Bounds below which a weight is dropped.
     """
-    aged = settings.age * math.log(2.0) / half_life
+    aged = settings.min_age_turns * math.log(2.0) / half_life
     faded = Fading([], [])
     for weight in weights:
         rate = DECAY_RATES[weight.authority]
@@ -48,8 +48,8 @@ def find_faded(
         now = effective_weight(weight.weight, weight.floor or 0.0, weight.mark, exponent, rate)
         drop = Dropped(weight.source, weight.target, weight.kind, weight.mark)
         if weight.floor is not None:
-            if abs(now - weight.floor) < settings.faded:
+            if abs(now - weight.floor) < settings.faded_distance:
                 faded.at_floor.append(drop)
-        elif -settings.inhibition < now < settings.weakest:
+        elif -settings.min_inhibition < now < settings.min_weight:
             faded.pruned.append(drop)
     return faded

@@ -23,10 +23,10 @@ def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts
         rules: Least cosine of duplicates, and metadata keys that may differ.
         run: Id of the maintenance run; empty for a dry run.
     """
-    looked, groups = same(store.twins.texts(rules.batch), rules.places)
+    looked, groups = same(store.twins.texts(rules.batch_size), rules.location_keys)
     pairs: list[Merged] = []
     for keys in groups:
-        pairs += merging(store.twins.twins(keys).values(), rules.alike)
+        pairs += merging(store.twins.twins(keys).values(), rules.merge_similarity)
     for part in parts(pairs, _PAIRS_PER_TRANSACTION) if run else ():
         store.apply([MergeNodes(run, tuple(part))])
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
@@ -46,12 +46,12 @@ def split(
     if splitting is None:
         return 0, 0, {"needs an embedder": 1}
     looked = changed = made = 0
-    for long in store.twins.long(rules.broad):
+    for long in store.twins.long(rules.split_above_chars):
         looked += 1
         if not broad(long.content, store.twins.questions(long.id, _MAX_QUESTIONS), rules):
             continue
         topics = splitting.topics if run else lambda _: None
-        found = pieces(long.content, rules.part, topics)
+        found = pieces(long.content, rules.split_part_chars, topics)
         if len(found) < 2:  # noqa: PLR2004
             continue
         changed, made = changed + 1, made + len(found)

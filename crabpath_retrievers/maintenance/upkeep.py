@@ -171,7 +171,7 @@ class Upkeep:
         for name in self.store.upkeep.namespaces():
             clock = self.store.walk.clock(name)
             half_life = tuned(self.settings, clock.knobs).learning.half_life
-            for block in self.store.upkeep.weights(clock.key, rules.batch):
+            for block in self.store.upkeep.weights(clock.key, rules.batch_size):
                 gone = which(find_faded(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
@@ -225,14 +225,16 @@ class Upkeep:
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
-        for block in self.store.upkeep.lonely(rules.batch):
+        for block in self.store.upkeep.lonely(rules.batch_size):
             keys = [one.key for one in block]
             wanted = np.stack([one.vector for one in block]).astype(np.float32)
-            near = nearest(wanted, self._iterate_vectors(), keys, rules.neighbours, rules.near)
+            near = nearest(
+                wanted, self._iterate_vectors(), keys, rules.connect_neighbours, rules.connect_similarity
+            )
             edges = list(connecting(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))
             made += len(edges)
-            for part in parts(edges, rules.batch) if run else ():
+            for part in parts(edges, rules.batch_size) if run else ():
                 self.store.apply([ConnectNodes(run, tuple(part))])
         return looked, connected, {"edges": made}
 
@@ -246,12 +248,12 @@ class Upkeep:
         looked = old = 0
         for name in reads.namespaces():
             key = self.store.walk.clock(name).key
-            (beyond, until), kept = reads.old_turns(key, rules.turns), reads.turns(key)
+            (beyond, until), kept = reads.old_turns(key, rules.max_turns), reads.turns(key)
             looked, old = looked + kept, old + beyond
             if run and beyond and until is not None:
                 self.store.apply([CompactTurns(run, name, until)])
         rows = reads.journal()
-        beyond = max(0, rows - rules.journal)
+        beyond = max(0, rows - rules.max_journal_rows)
         if run and beyond:
-            self.store.apply([CompactJournal(run, rules.journal)])
+            self.store.apply([CompactJournal(run, rules.max_journal_rows)])
         return looked + rows, old + beyond, {"turns": old, "journal": beyond}

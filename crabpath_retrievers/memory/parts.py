@@ -90,11 +90,11 @@ class Parts:
             tuple(linkers)
             if linkers is not None
             else default_linkers(settings.links, self._neighbours),
-            settings.ingest.batch,
+            settings.ingest.batch_size,
         )
         self._episodes = Episodes(store, index, settings.episode)
         self._notes = Notes(store, index, settings.note)
-        self._ranker = ranker or Ranker.load(inhibition=settings.rank.inhibition)
+        self._ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
         self._regions = Regions(store, settings.region)
         minds = Minds(store, self._episodes, self._notes, self._regions, self._ranker, settings)
         self._retrieval = Retrieval(

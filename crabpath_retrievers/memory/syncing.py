@@ -85,14 +85,14 @@ class Syncing(Parts):
         chunking = Chunking(self.settings.ingest, splitter, split, keys)
         read = (chain(folder.documents, folder.blank) for folder in folders)
         nodes = chunking.nodes(chain(documents, *read))
-        sync = Sync(self._ingest, self._identity, self.settings.sync.similarity)
+        sync = Sync(self._ingest, self._identity, self.settings.sync.new_version_similarity)
         return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
     def _read(self, place: Place) -> Folder:
         return read_folder(
             path_of("what to sync", place),
             held=lambda root: bool(self.store.catalog.under(root)),
-            largest=self.settings.sync.largest,
+            largest=self.settings.sync.max_file_bytes,
         )
 
 

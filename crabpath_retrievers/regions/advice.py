@@ -77,4 +77,4 @@ class Advisor:
         steps = self.store.regions.steps(clock.key, places)
         if not steps:
             return None
-        return Advice(places, Chances(places, steps, self.settings.strength), task or ANY_TASK)
+        return Advice(places, Chances(places, steps, self.settings.prior_trials), task or ANY_TASK)

@@ -169,7 +169,7 @@ class Regions:
         return nearest_keys
 
     def _select_levels(self, cache: _HubCache) -> tuple[int, ...]:
-        return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.most)
+        return tuple(level for level, n in cache.sizes.items() if 1 < n <= self._settings.max_hubs)
 
     def _read_cache(self, version: int | None) -> _HubCache:
         """Return the cache of the current hubs, or of those after ``version``."""

@@ -272,7 +272,7 @@ class RegionModel:
     def _region_counts(self) -> Counted:
         version, counts = self._version(), self._cached
         if counts is None or counts.version != version:
-            counts = Counted(version, self._steps(), self.level, self._settings.strength)
+            counts = Counted(version, self._steps(), self.level, self._settings.prior_trials)
             self._cached = counts
         return counts
 

@@ -138,5 +138,5 @@ def _list_next_regions(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int
 
 
 def _score_all(steps: Sequence[Step], task: str, models: Models) -> list[ActionScore]:
-    chances = Chances((EVERYWHERE,), steps, models.settings.strength)
+    chances = Chances((EVERYWHERE,), steps, models.settings.prior_trials)
     return sorted(action_scores(chances, task), key=lambda score: -score.trials)

@@ -67,7 +67,7 @@ class Asking:
 
     def __post_init__(self) -> None:
         """Prepare the model; one without structured output gets the instructions only."""
-        self.model = _limit_output(self.model, self.settings.output_tokens)
+        self.model = _limit_output(self.model, self.settings.max_output_tokens)
         options = {} if self.settings.method is None else {"method": self.settings.method}
         try:
             self._chain = self.model.with_structured_output(Route, include_raw=True, **options)
@@ -105,7 +105,7 @@ class Asking:
         abandoned = threading.Event()
         retrying = Retrying(
             **self._retries(reply),
-            stop=stop_after_attempt(1 + self.settings.retries) | stop_when_event_set(abandoned),
+            stop=stop_after_attempt(1 + self.settings.max_retries) | stop_when_event_set(abandoned),
             sleep=sleep_using_event(abandoned),
         )
 
@@ -123,7 +123,7 @@ class Asking:
             with self._open_retries(messages, config, reply) as ask:
                 return await alimited(ask, self.settings.timeout)
         retrying = AsyncRetrying(
-            **self._retries(reply), stop=stop_after_attempt(1 + self.settings.retries)
+            **self._retries(reply), stop=stop_after_attempt(1 + self.settings.max_retries)
         )
 
         async def send() -> Any:

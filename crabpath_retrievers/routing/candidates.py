@@ -58,7 +58,7 @@ def _score_edges(
 ) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:
     """Place, edge, weight and score above STOP of every edge."""
     for row, choice in enumerate(request.choices):
-        stop = request.policy.stop + choice.stop_weight
+        stop = request.policy.stop_score + choice.stop_weight
         scores = (choice.relevance + choice.weights - stop).tolist()
         columns = zip(choice.edges, choice.weights.tolist(), scores, strict=True)
         for column, (edge, weight, score) in enumerate(columns):

@@ -56,7 +56,7 @@ class ChatModelRouter:
         self.settings = settings or RouterSettings()
         self._client = Asking(llm, self.settings)
         self._count_tokens = counter(llm)
-        self._breaker = Breaker(self.settings.failures, self.settings.recovery)
+        self._breaker = Breaker(self.settings.max_failures, self.settings.recovery_seconds)
         self._schema_tokens: int | None = None
 
     @property
@@ -79,16 +79,16 @@ class ChatModelRouter:
 
     def _steps(self, request: RoutingRequest) -> Steps[Routed]:
         default = SoftmaxRouter(request.policy).route(request)
-        called = request.calls and self.settings.calls == "turn"
-        if called or request.recalled >= self.settings.known:
+        called = request.calls and self.settings.ask_per == "turn"
+        if called or request.recalled >= self.settings.known_confidence:
             return default
-        candidates = unclear(request, self.settings.margin, self.settings.candidates)
+        candidates = unclear(request, self.settings.clear_margin, self.settings.max_candidates)
         if not candidates:
             return default
         with self._breaker.admit() as admitted:
             if not admitted:
                 return default._replace(notes=(self._breaker.reason[:_MAX_NOTE],))
-            options = [*entered(request), *candidates][: self.settings.candidates]
+            options = [*entered(request), *candidates][: self.settings.max_candidates]
             routed = yield from self._ask_model(request, options, default)
             return routed
 
@@ -97,7 +97,7 @@ class ChatModelRouter:
     ) -> Steps[Routed]:
         sent = yield from perform(self._build_prompt, request, candidates)
         if sent is None:
-            note = f"not asked: no candidate fits into {self.settings.input_tokens} tokens"
+            note = f"not asked: no candidate fits into {self.settings.max_input_tokens} tokens"
             return default._replace(notes=(note,))
         reply = yield from self._client.reply(sent.messages, request.callbacks)
         answer = heard(reply.answer, range(1, len(sent.offered) + 1), request.budget)
@@ -117,7 +117,7 @@ class ChatModelRouter:
         """The prompt; None if no candidate fits into the budget of tokens."""
         if self._schema_tokens is None:
             self._schema_tokens = self._count_tokens(json.dumps(Route.model_json_schema()))
-        budget = self.settings.input_tokens - self._schema_tokens
+        budget = self.settings.max_input_tokens - self._schema_tokens
         built = prompt(request, candidates, self._count_tokens, budget)
         return built if built.offered and built.tokens <= budget else None
 

@@ -166,7 +166,7 @@ class SoftmaxRouter:
         """Logits of the edges and, last, of STOP, one choice after the other."""
         parts: list[Floats] = []
         for choice in choices:
-            stop = self._settings.stop + choice.stop_weight
+            stop = self._settings.stop_score + choice.stop_weight
             parts += [choice.relevance + choice.weights, np.array([stop])]
         return np.concatenate(parts) / self._settings.temperature
 

@@ -1,75 +1,72 @@
-"""How a chat model is asked for routes."""
+"""Budgets and limits of routing by a chat model."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from crabpath_retrievers.config.kinds import require_kinds
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from pydantic import BeforeValidator, Field
 
-_MOST_RETRIES = 2
+from crabpath_retrievers.config.base import ValidatedSettings, to_tuple
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterSettings:
-    """Budgets of a chat-model router (documents 001 §2.9 and 002 §2.2, §2.5).
-
-    Attributes:
-        calls: One call per ``turn``, at the first hop where something is unclear, or per ``hop``.
-        margin: Distance from STOP, in units of relevance plus weight, from which a pointer is
-            clear. Where all are clear, nothing is asked.
-        known: How strongly a success of the same question must speak for what it used, in [0, 1],
-            for the route to be a reflex: then nothing is asked either.
-        candidates: Most candidates that are shown.
-        input_tokens: Most tokens of what is sent, the schema of the answer included.
-        output_tokens: Most tokens of the answer; None leaves the model as it is.
-        timeout: Seconds for one decision, retries included.
-        retries: Further attempts after a failure that may pass, 2 at most.
-        failures: Failures in a row after which the model is left alone.
-        recovery: Seconds for which it is.
-        prices: US dollars per million tokens of input and of output.
-        method: Of ``with_structured_output``; None for what the model prefers.
-    """
-
-    calls: Literal["turn", "hop"] = "turn"
-    margin: float = 0.35
-    known: float = 0.8
-    candidates: int = 20
-    input_tokens: int = 900
-    output_tokens: int | None = 180
-    timeout: float = 10.0
-    retries: int = 2
-    failures: int = 3
-    recovery: float = 60.0
-    prices: tuple[float, float] = (0.0, 0.0)
-    method: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse settings that cannot be meant.
-
-        Raises:
-            InvalidInputError: A value is out of its range.
-        """
-        require_kinds(self)
-        known = isinstance(self.calls, str) and self.calls in ("turn", "hop")
-        _require(known, "calls must be 'turn' or 'hop'", self.calls)
-        _require(0 <= self.retries <= _MOST_RETRIES, "retries must be 0, 1 or 2", self.retries)
-        for name in ("margin", "timeout", "recovery"):
-            value = getattr(self, name)
-            _require(0 < value < float("inf"), f"{name} must be above 0", value)
-        for name in ("candidates", "input_tokens", "failures"):
-            _require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        prices = self.prices
-        _require(
-            isinstance(prices, (tuple, list))
-            and len(prices) == 2  # noqa: PLR2004
-            and all(isinstance(price, (int, float)) and price >= 0 for price in prices),
-            "prices must be two numbers of at least 0, for input and output",
-            prices,
-        )
+_Price = Annotated[float, Field(ge=0, le=1_000_000_000)]
 
 
-def _require(held: bool, rule: str, value: Any) -> None:  # noqa: FBT001
-    if not held:
-        msg = f"{rule}, not {shown(value)}"
-        raise InvalidInputError(msg)
+class RouterSettings(ValidatedSettings):
+    """When a chat model is asked for a route, and what that may cost."""
+
+    ask_per: Literal["turn", "hop"] = Field(
+        default="turn",
+        description="One call per ``turn``, at the first hop with an unclear edge, or per ``hop``.",
+    )
+    clear_margin: float = Field(
+        default=0.35,
+        gt=0,
+        le=1000,
+        description="Distance from STOP, in units of relevance plus weight, from which an edge is "
+        "clear. Where all edges are clear, the model is not asked.",
+    )
+    known_confidence: float = Field(
+        default=0.8,
+        ge=0,
+        le=1000,
+        description="Score of a successful episode of the same query from which its route is "
+        "followed without asking the model.",
+    )
+    max_candidates: int = Field(
+        default=20, ge=1, le=100_000, description="Candidates that the model is shown."
+    )
+    max_input_tokens: int = Field(
+        default=900,
+        ge=1,
+        le=100_000_000,
+        description="Tokens of the request, with the schema of the answer.",
+    )
+    max_output_tokens: int | None = Field(
+        default=180,
+        ge=1,
+        le=100_000_000,
+        description="Tokens of the answer; None leaves the model as it is.",
+    )
+    timeout: float = Field(
+        default=10.0, gt=0, le=86_400, description="Seconds for one decision, retries included."
+    )
+    max_retries: int = Field(
+        default=2, ge=0, le=2, description="Further attempts after a temporary failure."
+    )
+    max_failures: int = Field(
+        default=3,
+        ge=1,
+        le=1_000_000_000,
+        description="Failures in a row after which the model is not asked for a while.",
+    )
+    recovery_seconds: float = Field(
+        default=60.0, gt=0, le=1_000_000_000, description="Seconds for which it is not asked then."
+    )
+    prices: Annotated[
+        tuple[_Price, _Price],
+        BeforeValidator(to_tuple),
+    ] = Field(
+        default=(0.0, 0.0), description="US dollars per million tokens of input and of output."
+    )
+    method: str | None = Field(
+        default=None,
+        description="``method`` of ``with_structured_output``; None for what the model prefers.",
+    )

@@ -88,11 +88,11 @@ class Episodes:
         attributed = max(0.0, min(1.0, near.episode.told))
         alike = max(
             _scale_above(near.similarity, settings.min_similarity),
-            _scale_above(share, settings.min_share),
+            _scale_above(share, settings.min_term_share),
         )
         same = max(
-            _scale_above(near.similarity, settings.same_question),
-            _scale_above(share, settings.same_share),
+            _scale_above(near.similarity, settings.same_query_similarity),
+            _scale_above(share, settings.same_query_term_share),
         )
         return {
             node: Recalled(
@@ -112,7 +112,7 @@ class Episodes:
     def near(self, vector: Vector, namespace: int) -> list[Near]:
         """The nearest episodes of a namespace, nearest first."""
         if not self._collections.available:
-            latest = self._store.learned.latest_episodes(namespace, self._settings.scanned)
+            latest = self._store.learned.latest_episodes(namespace, self._settings.max_scanned)
             return self._rank(vector, latest)
         ids = self._collections.of(namespace).search(vector, self._settings.neighbours)
         return self._read_near(vector, namespace, ids)
@@ -137,7 +137,7 @@ class Episodes:
         else:
             # Nothing was learned since the retrieval, so its nearest episode is still the nearest.
             nearest = self._read_near(vector, clock.key, cached)
-        if nearest and nearest[0].similarity >= self._settings.same:
+        if nearest and nearest[0].similarity >= self._settings.duplicate_similarity:
             return nearest[0].episode
         digest = question_id(namespace, query)
         of_words = self._store.learned.episodes(clock.key, [digest])

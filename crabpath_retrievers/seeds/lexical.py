@@ -43,23 +43,23 @@ def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings)
 def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -> dict[int, float]:
     """Keys of the best matches with their BM25 scores, at least 0, best first.
 
-    Only the rarest words are searched, as many as match at most ``settings.postings`` nodes
+    Only the rarest words are searched, as many as match at most ``settings.max_postings`` nodes
     together: common words cost most and discriminate least.
     """
     chosen: dict[str, float] = {}
-    budget = settings.postings
+    budget = settings.max_postings
     for word, nats in terms.idf.items():
         budget -= terms.frequencies[word]
         if chosen and budget < 0:
             break
         chosen[word] = nats
-    return dict(store.fulltext.search(chosen, settings.hits, terms.mean_length))
+    return dict(store.fulltext.search(chosen, settings.hits_per_engine, terms.mean_length))
 
 
 def distinct(words: Sequence[str], settings: SeedSettings) -> list[str]:
     """The distinct words of a query, at most ``settings.query_terms``, longest first."""
     unique = list(dict.fromkeys(words))
-    return sorted(unique, key=len, reverse=True)[: settings.query_terms]
+    return sorted(unique, key=len, reverse=True)[: settings.max_query_terms]
 
 
 def names_in(text: str, longest: int, limit: int = 400) -> list[str]:

@@ -41,7 +41,7 @@ class Notes:
 
     def _read_candidates(self, vector: Vector, clock: Clock) -> list[NoteVector]:
         if not self._collections.available:
-            limit = self._settings.scanned
+            limit = self._settings.max_scanned
             return self._store.notes.latest(clock.key, self._since(clock), limit)
         ids = self._collections.of(clock.key).search(vector, self._settings.neighbours)
         return self._store.notes.near(clock.key, ids, self._since(clock))

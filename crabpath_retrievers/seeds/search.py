@@ -1,7 +1,6 @@
 """First-stage search: dense, lexical and name matches of one query, joined with their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -121,18 +120,24 @@ class Search:
         # At least k hits, so that the answer can have k documents.
         seeds = self._settings.seeds
         wanted = query.k
-        if query.distinct:
+        if query.one_per_document:
             wanted *= _CHUNKS
-            seeds = replace(seeds, hits=seeds.hits * _CHUNKS, postings=seeds.postings * _CHUNKS)
+            # Not validated: a multiple may be above what a user may set.
+            seeds = seeds.model_copy(
+                update={
+                    "hits_per_engine": seeds.hits_per_engine * _CHUNKS,
+                    "max_postings": seeds.max_postings * _CHUNKS,
+                }
+            )
         text = query.text[:_LONGEST_QUERY]
-        limit = max(seeds.hits, wanted)
+        limit = max(seeds.hits_per_engine, wanted)
         dense: Sequence[str] = self._index.search(vector, limit, query.filter)
         with self._store.reading():
             clock = self._store.walk.clock(query.namespace)
             words = self._match_words(text, seeds)
             scores, notes = self._recall(Question(text, vector, words.information), clock)
             used = [node for node, score in scores.items() if score.alike > 0 or score.same > 0]
-            ids = (*dense, *query.seed_ids, *(query.among or ()), *used, *notes)
+            ids = (*dense, *query.seed_ids, *(query.candidate_ids or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
             heads = self._store.walk.heads(ids, keys, namespace=clock.key)
         self._report_unknown(dense, heads)

@@ -15,7 +15,12 @@ from crabpath_retrievers.cli import app
 QUESTION = "How do I restart {}?"
 THINGS = ("payroll", "billing", "search")
 SETTINGS = TrialSettings(
-    directional=15, decisive=18, sessions=6, checkpoint=9, patience=0.0, resamples=1000
+    directional_turns=15,
+    decisive_turns=18,
+    min_sessions=6,
+    checkpoint_turns=9,
+    feedback_seconds=0.0,
+    resamples=1000,
 )
 
 

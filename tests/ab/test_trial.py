@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 from ab_turns import SMALL, turn_of
@@ -153,7 +152,7 @@ def test_exactly_at_the_bound_it_goes_on(trial, ask):
 
 def test_a_checkpoint_waits_for_turns_and_for_feedback(store, ask):
     """None below its number of turns in either arm, none of turns that may still be corrected."""
-    trial = Trial.start(store, "slow", settings=replace(SMALL, patience=60.0))
+    trial = Trial.start(store, "slow", settings=SMALL.replace(feedback_seconds=60.0))
     ask(trial, "c", [None] * 10, arm="control")
     ask(trial, "x", [None] * 10, arm="treatment")
     assert trial.checkpoint() is None

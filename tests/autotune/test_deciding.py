@@ -34,7 +34,7 @@ def test_of_two_wishes_for_one_knob_the_more_promising_wins(found):
     """Too few fire and too much crosses: both want the half-life, in opposite directions."""
     paper = {"cross_file_edge_pct": (0.0, 0.15)}
     report = found(paper, avg_nodes_fired_per_query=0.0, cross_file_edge_pct=0.9)
-    rules = AutotuneSettings(most=4)
+    rules = AutotuneSettings(max_changes=4)
 
     def direction(past):
         return {one.knob: one.direction for one in tune([report], KNOBS, past, rules)}["half_life"]
@@ -57,7 +57,7 @@ def test_of_two_wishes_for_one_knob_the_more_promising_wins(found):
 def test_what_becomes_of_a_turn_is_learned(found, later, counts):
     """Nearer to the range is a success, unless another metric has left its own."""
     first = found(dormant_pct=0.98)
-    adjusted = tune([first], KNOBS, Past(), AutotuneSettings(most=1))
+    adjusted = tune([first], KNOBS, Past(), AutotuneSettings(max_changes=1))
     past = Past().after(first, KNOBS, adjusted, 25, RULES)
     known = past.score_pending(found(**later), RULES)
     assert known.evidence.get(LONGER) == counts
@@ -68,10 +68,10 @@ def test_what_becomes_of_a_turn_is_learned(found, later, counts):
 def test_what_is_known_fades(found):
     """A turn that failed is tried again some day."""
     past = Past({LONGER: (0.0, 4.0)})
-    assert past.help_probability(LONGER) < RULES.worth
+    assert past.help_probability(LONGER) < RULES.min_success_chance
     for _ in range(10):
         past = past.score_pending(found(), RULES)
-    assert RULES.worth < past.help_probability(LONGER) < 0.5
+    assert RULES.min_success_chance < past.help_probability(LONGER) < 0.5
 
 
 def test_the_brake_at_brain_death(found):
@@ -90,7 +90,7 @@ def test_the_brake_where_three_metrics_left_their_range(found):
     three = found(reflex_pct=0.9, proto_promotion_rate=0.99, dormant_pct=0.97)
     assert {one.metric for one in tune([found(), three], OTHER, past, RULES)} == {BRAKE}
     assert BRAKE not in {one.metric for one in tune([found(), two], OTHER, past, RULES)}
-    long_ago = [found(), *[three] * RULES.window, three]
+    long_ago = [found(), *[three] * RULES.window_reports, three]
     assert BRAKE not in {one.metric for one in tune(long_ago, OTHER, past, RULES)}
 
 

@@ -12,7 +12,7 @@ from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.knobs import _own, knobs_of, tuned
+from crabpath_retrievers.knobs import _parse_or_ignore, knobs_of, tuned
 from crabpath_retrievers.storage import schema as s
 
 
@@ -117,7 +117,7 @@ def test_two_that_turn_at_once(opens_both):
 @pytest.mark.parametrize("text", ["{", "[1]", '{"half_life": 0}', '{"speed": 1}', '{"reflex": 2}'])
 def test_damaged_knobs(opens, text, caplog):
     """Who asks for them is told the way out; answers and lessons go on without them."""
-    _own.cache_clear()  # it warns once of each
+    _parse_or_ignore.cache_clear()  # it warns once of each
     with opens() as memory:
         memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
         with pytest.raises(StoreError, match="tune --reset"):
@@ -125,7 +125,7 @@ def test_damaged_knobs(opens, text, caplog):
         together(memory, 1)
         assert memory.store.learned.learned("ann").version == 1
         assert tuned(memory.settings, text) == memory.settings
-        assert "passed over" in caplog.text
+        assert "ignored" in caplog.text
         memory.reset_knobs("ann")
         assert memory.knobs("ann") == memory.settings.knobs
 
@@ -148,7 +148,7 @@ def test_narrower_rails_later_leave_what_stands(opens):
         narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
         assert knobs_of(text, memory.settings).half_life == 100.0
         with pytest.raises(InvalidInputError):
-            narrow.checked({"half_life": 100})
+            narrow.validate_knobs({"half_life": 100})
 
 
 def test_no_query_more_on_the_way_of_an_answer(opens):

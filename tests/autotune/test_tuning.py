@@ -101,7 +101,7 @@ def test_the_brake_on_a_memory_that_was_well(opens):
 @pytest.mark.parametrize("restore", [False, True])
 def test_the_brake_and_snapshots(opens, restore):
     """One from then is told of; with ``restore`` one is kept, and gone back to."""
-    rules = AutotuneSettings(enabled=True, restore=restore)
+    rules = AutotuneSettings(enabled=True, restore_snapshot=restore)
     with opens(autotune=rules) as memory:
         stream(memory, 25)
         mine = memory.snapshot("ann") if not restore else None
@@ -138,12 +138,15 @@ def test_a_dry_run_changes_nothing(opens):
 
 def test_in_maintenance(opens):
     """Off unless it is switched on; taken back with the rest of it."""
-    learning, on = LearningSettings(half_life=20.0), AutotuneSettings(enabled=True, every=1000)
+    learning, on = (
+        LearningSettings(half_life=20.0),
+        AutotuneSettings(enabled=True, every_feedbacks=1000),
+    )
     with opens(learning=learning) as memory:
         stream(memory, 60)
         (step,) = [one for one in memory.run_maintenance().steps if one.step == "autotune"]
         assert (step.changed, dict(step.detail)) == (0, {"off": 1})
-        every = AutotuneSettings(enabled=True, every=50)
+        every = AutotuneSettings(enabled=True, every_feedbacks=50)
         for rules, changed in ((on, 0), (every, 2), (every, 0)):
             given = memory.settings.__class__(learning=learning, autotune=rules)
             report = Upkeep(memory.store, given).run(["health", "autotune"])
@@ -205,7 +208,7 @@ def test_a_lesson_stands_whatever_becomes_of_the_knobs(opens, monkeypatch, caplo
         raise StoreError(msg)
 
     monkeypatch.setattr(Autotuner, "look", fails)
-    with opens(autotune=AutotuneSettings(enabled=True, every=1)) as memory:
+    with opens(autotune=AutotuneSettings(enabled=True, every_feedbacks=1)) as memory:
         stream(memory, 1)
         assert memory.store.learned.learned("ann").version == 1
     assert "the disk is full" in caplog.text

@@ -37,7 +37,7 @@ def test_late_feedback_is_shared_among_the_last_turns(memory, host):
 
 def test_later_turns_get_more(opens, hosting):
     """The later of two turns gets e^{-0} / (1 + e^{-λ}); the earlier one the rest."""
-    with opens(delay=math.log(3)) as memory:
+    with opens(turn_decay=math.log(3)) as memory:
         host = hosting(memory)
         host.ask()
         memory.retrieve("Which fruit is red?", filter=None, k=1)

@@ -30,8 +30,8 @@ def shop(location):
     index = InMemoryVectorStore(vectors)
 
     def opened(rule="context", **more):
-        learning = LearningSettings(reward_decay=rule, blame_threshold=1, decay=False, **more)
-        settings = Settings(seeds=SeedSettings(entries=1), learning=learning)
+        learning = LearningSettings(reward_decay=rule, inhibition_threshold=1, decay=False, **more)
+        settings = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
         return CrabPath.open(location, embeddings=vectors, vectors=index, settings=settings)
 
     with opened() as memory:

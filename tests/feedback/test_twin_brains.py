@@ -17,7 +17,7 @@ def corpus(location):
     """Thirty pages that mention each other in a ring; a walk enters at two of them."""
     vectors = DeterministicFakeEmbedding(size=16)
     given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
-    chosen = Settings(seeds=SeedSettings(entries=2))
+    chosen = Settings(seeds=SeedSettings(max_entries=2))
     names = [f"Town{n:02d}" for n in range(TOWNS)]
     with CrabPath.open(location, settings=chosen, **given) as memory:
         memory.add_documents(

@@ -40,10 +40,12 @@ QUICK = settings(
 @pytest.fixture
 def pages(location):
     """Three pages; a walk enters at one of them, and weights fade within a few lessons."""
-    learning = LearningSettings(half_life=8.0, rate=0.4, promotion_threshold=1, blame_threshold=1)
+    learning = LearningSettings(
+        half_life=8.0, learning_rate=0.4, promotion_threshold=1, inhibition_threshold=1
+    )
     vectors = DeterministicFakeEmbedding(size=16)
     given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
-    chosen = Settings(seeds=SeedSettings(entries=1), learning=learning)
+    chosen = Settings(seeds=SeedSettings(max_entries=1), learning=learning)
     with CrabPath.open(location, settings=chosen, **given) as memory:
         memory.add_documents(
             [Document(text, id=i, metadata={"title": t}) for i, (t, text) in PAGES.items()]

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
 from crabpath_retrievers.feedback import recorder
 from crabpath_retrievers.feedback.outside import Outside
@@ -13,12 +13,6 @@ from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.seeds.episodes import Question
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.terms import Information
-
-
-def test_an_unknown_way_is_refused():
-    """The error names the three that there are."""
-    with pytest.raises(InvalidInputError, match="inline, background, external"):
-        LearningSettings(apply="later")
 
 
 def test_background_feedback_is_applied_by_the_time_of_closing(opens, hosting, location):
@@ -123,17 +117,17 @@ def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):
 def test_settings_are_published_as_they_are(store):
     """What is read back equals what was written."""
     settings = Settings(
-        learning=LearningSettings(apply="external", usage_prior=(1.0, 9.0), rate=0.5),
-        episode=EpisodeSettings(same=0.8),
+        learning=LearningSettings(apply="external", usage_prior=(1.0, 9.0), learning_rate=0.5),
+        episode=EpisodeSettings(duplicate_similarity=0.8),
     )
     publish(store, settings)
     assert settings_of(published(store)) == settings
 
 
 def test_settings_of_another_release_are_read_as_far_as_they_are_known():
-    """Unknown names are passed over, missing ones are as by default."""
-    text = '{"learning": {"rate": 0.5, "newer": 1}, "other": {}}'
-    assert settings_of(text) == Settings(learning=LearningSettings(rate=0.5))
+    """Unknown names are ignored, missing ones are as by default."""
+    text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'
+    assert settings_of(text) == Settings(learning=LearningSettings(learning_rate=0.5))
     assert settings_of(None) == Settings()
 
 

@@ -78,7 +78,8 @@ def test_health_by_the_settings_of_the_server(place):
     """Ranges that a serving process has published hold for the command."""
     ranges = {"reflex_pct": (0.5, 0.6)}
     given = Settings(
-        health=HealthSettings(ranges=ranges, least=1), learning=LearningSettings(apply="external")
+        health=HealthSettings(ranges=ranges, min_observations=1),
+        learning=LearningSettings(apply="external"),
     )
     CrabPath.open(place.path, embeddings=PLAIN, settings=given).close()
     report = {metric["name"]: metric for metric in read("health", place.path)["metrics"]}
@@ -88,7 +89,7 @@ def test_health_by_the_settings_of_the_server(place):
 
 def test_settings_of_health_are_published_whole(store):
     """Ranges survive JSON."""
-    given = Settings(health=HealthSettings(ranges={"orphan_nodes": (0.0, 3.0)}, kept=7))
+    given = Settings(health=HealthSettings(ranges={"orphan_nodes": (0.0, 3.0)}, max_reports=7))
     publish(store, given)
     assert settings_of(published(store)).health == given.health
 

@@ -55,7 +55,7 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
 def test_a_memory_that_forgets_too_fast_is_ill(tmp_path):
     """With a half-life of one turn all learned edges are dormant ([CrabPath])."""
     learning = LearningSettings(half_life=1.0)
-    settings = Settings(learning=learning, health=HealthSettings(least=2))
+    settings = Settings(learning=learning, health=HealthSettings(min_observations=2))
     documents = [Document(f"Text {n}.", id=f"d{n}") for n in range(12)]
     with CrabPath.open(tmp_path, embeddings=PLAIN, settings=settings) as memory:
         memory.add_documents(documents, split=False, progress=None)
@@ -106,7 +106,7 @@ def test_reports_are_kept_and_go_with_the_namespace(place):
 
 def test_as_many_reports_are_kept_as_is_set(place):
     """And no more."""
-    settings = Settings(health=HealthSettings(kept=2))
+    settings = Settings(health=HealthSettings(max_reports=2))
     with CrabPath.open(place.path, embeddings=PLAIN, settings=settings) as memory:
         made = [memory.health("ann") for _ in range(4)]
         assert memory.health_history("ann") == made[2:]

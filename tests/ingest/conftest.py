@@ -38,7 +38,7 @@ class HashedWords(Embeddings):
         return vector.tolist()
 
 
-CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch=16))
+CRASH_SETTINGS = Settings(ingest=IngestSettings(chunk_size=200, chunk_overlap=0, batch_size=16))
 
 
 @pytest.fixture

@@ -267,7 +267,7 @@ def test_a_log_of_many_messages_is_added_in_batches(tmp_path, embedder, held, ch
 
     texts = [f"message {n}" for n in range(50)]
     documents = [Document(text, metadata={"source": "slack"}) for text in texts]
-    few = Settings(ingest=IngestSettings(batch=20))
+    few = Settings(ingest=IngestSettings(batch_size=20))
     with CrabPath.open(tmp_path, embeddings=embedder, settings=few) as memory:
         memory.add_documents(documents, progress=Bar)
         assert len(held(memory)) == 50

@@ -125,7 +125,9 @@ def test_own_splitters_and_no_splitting():
     splitter = CharacterTextSplitter(separator="|", chunk_size=5, chunk_overlap=0)
     own = Chunking(IngestSettings(), splitter).nodes([Document("one|two|three")])
     assert [(n.content, n.position) for n in own] == [("one", 0), ("two", 1), ("three", 2)]
-    whole = Chunking(IngestSettings(chunk_size=10), split=False).nodes([Document(text)])
+    whole = Chunking(IngestSettings(chunk_size=10, chunk_overlap=0), split=False).nodes(
+        [Document(text)]
+    )
     assert [n.content for n in whole] == [text]
 
 

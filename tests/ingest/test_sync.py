@@ -297,7 +297,7 @@ def test_the_threshold_is_a_setting(tmp_path, docs, embedder):
     """A caller who knows the embedder may carry over more, or less."""
     from crabpath_retrievers.config import Settings, SyncSettings
 
-    settings = Settings(sync=SyncSettings(similarity=0.999))
+    settings = Settings(sync=SyncSettings(new_version_similarity=0.999))
     with CrabPath.open(tmp_path / "strict", embeddings=embedder, settings=settings) as memory:
         memory.sync(docs)
         (docs / "release.md").write_text(

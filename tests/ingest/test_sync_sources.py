@@ -14,7 +14,7 @@ from crabpath_retrievers.memory import CrabPath
 @pytest.fixture
 def memory(tmp_path, embedder):
     """A memory that reads files of at most 1000 bytes."""
-    settings = Settings(sync=SyncSettings(largest=1000))
+    settings = Settings(sync=SyncSettings(max_file_bytes=1000))
     with CrabPath.open(tmp_path / "memory", embeddings=embedder, settings=settings) as opened:
         yield opened
 

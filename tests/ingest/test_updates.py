@@ -143,7 +143,7 @@ def test_batches_hold_whole_documents(tmp_path, embedder, document, held):
     from crabpath_retrievers.config import IngestSettings, Settings
     from crabpath_retrievers.memory import CrabPath
 
-    settings = Settings(ingest=IngestSettings(batch=5))
+    settings = Settings(ingest=IngestSettings(batch_size=5))
     documents = [document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(20)]
     done = []
 

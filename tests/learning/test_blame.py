@@ -11,7 +11,7 @@ from crabpath_retrievers.graph import Tier
 from crabpath_retrievers.learning.blame import DEEPEST, Blame, blame
 from crabpath_retrievers.outcome import Credit
 
-SETTINGS = LearningSettings(blame_threshold=2)
+SETTINGS = LearningSettings(inhibition_threshold=2)
 BAD, GOOD = Credit(-1.0, documents={"d": -1.0}), Credit(1.0, documents={"d": 1.0})
 EDGE = ("s", "d", "inhibits")
 

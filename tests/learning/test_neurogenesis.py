@@ -78,7 +78,7 @@ def test_the_gates_of_quality(asked, query, gate):
 
 def test_the_blocklist(asked):
     """Phrases in any spelling; an empty one blocks nothing."""
-    blocked = NoteSettings(blocked=("", "PASSWÖRD of"))
+    blocked = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))
     assert closed_gate(asked("What is the passwörd of Ann?"), blocked) == "blocked"
     assert closed_gate(asked("What is the password of Ann?"), blocked) == "blocked"
     assert closed_gate(asked("What is a password in general?"), blocked) is None

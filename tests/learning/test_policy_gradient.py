@@ -14,9 +14,11 @@ from crabpath_retrievers.learning.policy_gradient import policy_gradient, score_
 from crabpath_retrievers.outcome import Credit
 
 # Document 003 §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
-PAPER = LearningSettings(rate=0.1, discount=1.0)
+PAPER = LearningSettings(learning_rate=0.1, discount=1.0)
 WEIGHTS = {"A": 0.5, "B": 0.3, "C": -0.2}
-UNIT = LearningSettings(rate=1.0, discount=1.0)  # with z = 1 and b = 0, changes are ∇ log π
+UNIT = LearningSettings(
+    learning_rate=1.0, discount=1.0
+)  # with z = 1 and b = 0, changes are ∇ log π
 SUCCESS, FAILURE = Credit(1.0), Credit(-1.0)
 
 
@@ -52,7 +54,7 @@ def test_the_worked_table_of_the_document(paper):
 
 def test_the_heuristic_of_the_document(paper):
     """It adds η (z - b) to the chosen pointer alone."""
-    assert changes(paper, settings=replace(PAPER, rule="heuristic")) == {("s", "A"): 0.1}
+    assert changes(paper, settings=PAPER.replace(credit_rule="heuristic")) == {("s", "A"): 0.1}
 
 
 def test_a_failure_turns_the_table_round(paper):
@@ -77,14 +79,14 @@ def test_temperature_baseline_weight_and_score_of_stop(turn_of, step_of):
 
 def test_every_decision_of_a_route_is_credited_discounted_from_the_document(chain):
     """At equal choices the earlier decision gets γ times as much as the one that found it."""
-    found = changes(chain, settings=replace(PAPER, discount=0.9))
+    found = changes(chain, settings=PAPER.replace(discount=0.9))
     assert found["s", "a"] == pytest.approx(0.9 * found["a", "b"])
     assert found["a", "b"] > 0
 
 
 def test_the_myopic_rule_credits_the_last_decision_only(chain):
     """The first decision of the route gets nothing."""
-    full, myopic = changes(chain), changes(chain, settings=replace(PAPER, rule="myopic"))
+    full, myopic = changes(chain), changes(chain, settings=PAPER.replace(credit_rule="myopic"))
     assert myopic == {edge: delta for edge, delta in full.items() if edge[0] == "a"}
 
 
@@ -228,7 +230,7 @@ def test_it_is_the_gradient_of_the_log_probability(turn_of, step_of, choice, sto
     turn = turn_of([step], returned=[("s", target) for target in drawn])
     options = {"drawn": drawn, "stopped": stopped, "temperature": temperature}
     expected = finite_differences({**weights, None: stop}, **options)
-    found = changes(turn, settings=replace(UNIT, rate=0.1), stop=stop)
+    found = changes(turn, settings=UNIT.replace(learning_rate=0.1), stop=stop)
     scaled = {target: 10 * delta for (_, target), delta in found.items()}
     for target in weights | {None: stop}:
         assert scaled.get(target, 0.0) == pytest.approx(expected.get(target, 0.0), abs=1e-5)

@@ -58,7 +58,9 @@ def learned(draw, step_of, turn_of, credits_, rules):
     finer = {node: draw(credits_) for node in nodes if draw(st.booleans())}
     credit = Credit(draw(credits_), draw(st.floats(0.1, 1)), finer)
     settings = LearningSettings(
-        rule=draw(rules), rate=draw(st.floats(0.01, 1)), discount=draw(st.floats(0.1, 1))
+        credit_rule=draw(rules),
+        learning_rate=draw(st.floats(0.01, 1)),
+        discount=draw(st.floats(0.1, 1)),
     )
     deltas = policy_gradient(turn, credit, draw(BASELINE), settings, stop=draw(NUMBER))
     return turn, credit, deltas
@@ -147,7 +149,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=0, exclude_m
 def test_no_temperature_or_rate_overflows(turn_of, step_of, temperature, rate, stop):
     """However extreme the settings, no draw moves a weight by more than its whole range."""
     step = step_of("s", {"a": -0.5, "x": 0.5}, "a", temperature=temperature)
-    settings = LearningSettings(rate=rate)
+    settings = LearningSettings(learning_rate=rate)
     turn = turn_of([step], returned=[("s", "a")])
     deltas = [d.delta for d in policy_gradient(turn, Credit(1.0), -1.0, settings, stop=stop)]
     assert all(abs(delta) <= 2 for delta in deltas)

@@ -39,7 +39,7 @@ def decided(turn):
 
 def gradient(turn, credit):
     """Changes under default settings."""
-    return policy_gradient(turn, credit, 0.0, SETTINGS.learning, stop=SETTINGS.policy.stop)
+    return policy_gradient(turn, credit, 0.0, SETTINGS.learning, stop=SETTINGS.policy.stop_score)
 
 
 def test_the_walk_decided_and_returned_what_it_found(turn):

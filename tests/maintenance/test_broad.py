@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.maintenance.broad import broad, pieces
 from crabpath_retrievers.maintenance.splitting import parts_of
@@ -66,15 +65,6 @@ def test_a_model_says_where_topics_begin():
     found = pieces(PLAIN, 5_000, lambda _: [10, 20, 20, 99, -1])
     assert [part.text.split()[2] for part in found] == ["0", "10", "20"]
     assert joined(found) == words(PLAIN)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"broad": 0}, {"part": 0}, {"part": 6_000}, {"alike": 1.5}, {"together": -0.1}]
-)
-def test_settings_out_of_range(wrong):
-    """Refused in one sentence."""
-    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-        MaintenanceSettings(**wrong)
 
 
 def test_parts_may_be_mentioned_by_their_headings():

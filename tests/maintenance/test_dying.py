@@ -1,7 +1,5 @@
 """Which notes on probation go."""
 
-from dataclasses import replace
-
 import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
@@ -41,4 +39,4 @@ def test_success_lengthens_a_life():
     """Document 001 has the sign the other way round."""
     better = OLD._replace(uses=1.0, passes=0.0)
     assert death_score(better, RULES) > death_score(better._replace(passes=9.0), RULES)
-    assert replace(RULES, success=0.0).success == 0.0
+    assert RULES.replace(success_score=0.0).success_score == 0.0

@@ -139,7 +139,7 @@ def test_given_ids_lead_to_the_keeper(merged):
     assert [n.id for n in merged.typed_neighbors("new", "caused_success", namespace="ann")] == [
         "panda"
     ]
-    assert ids(merged, among=["new", "rows"]) == {"old", "rows"}
+    assert ids(merged, candidate_ids=["new", "rows"]) == {"old", "rows"}
     assert "old" in ids(merged, seed_ids=["new"])
     assert merged.correct("Never on Fridays.", wrong=["new"], namespace="ann")
     with pytest.raises(NotFoundError):

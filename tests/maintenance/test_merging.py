@@ -1,7 +1,5 @@
 """Merging near-duplicates on real stores: what moves, what is found, what comes back."""
 
-from dataclasses import replace
-
 import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
@@ -267,7 +265,7 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
 @pytest.mark.parametrize("steps", [None, ["merge"]])
 def test_switched_off(opening, copy_of_twins, steps):
     """Only who asks for nothing else gets it then."""
-    settings = replace(Settings(), maintenance=MaintenanceSettings(merge=False))
+    settings = Settings().replace(maintenance=MaintenanceSettings(merge=False))
     with opening(settings=settings) as memory:
         memory.add_documents([copy_of_twins("x"), copy_of_twins("y")], split=False)
         given = () if steps is None else (steps,)

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,18 @@ from crabpath_retrievers.errors import StoreLockedError
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import GraphStore
 
-RULES = MaintenanceSettings(broad=600, part=400)
+RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
 MANUAL = f"# Cats\n\n{'Cats sleep on roofs. ' * 18}\n\n# Dogs\n\n{'Dogs bark at night. ' * 18}"
 PROGRAM = """
 import os, sys
-from dataclasses import replace
 sys.path.insert(0, sys.argv[5])
 from conftest import Bag
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
-settings = replace(Settings(), maintenance=MaintenanceSettings(broad=600, part=400))
+settings = Settings(
+    maintenance=MaintenanceSettings(split_above_chars=600, split_part_chars=400)
+)
 location, vectors, step, left = *sys.argv[1:4], int(sys.argv[4])
 memory = CrabPath.open(location, embeddings=Bag(), vectors=vectors, settings=settings)
 
@@ -74,7 +74,7 @@ def test_a_killed_merge(twins, opening, location, tmp_path, work):
 @pytest.mark.parametrize("work", range(6))
 def test_a_killed_split(opening, location, tmp_path, work):
     """Staged it is finished, before that it is as it was; no text is there twice."""
-    settings = replace(Settings(), maintenance=RULES)
+    settings = Settings().replace(maintenance=RULES)
     with opening(settings=settings) as memory:
         memory.add_documents([Document(MANUAL, id="manual")], split=False)
     assert killed(location, tmp_path, "split", work) == 9

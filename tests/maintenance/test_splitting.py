@@ -1,7 +1,5 @@
 """Splitting broad documents on real stores: parts, what they inherit, and the way back."""
 
-from dataclasses import replace
-
 import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
@@ -14,7 +12,7 @@ from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import schema as s
 
-RULES = MaintenanceSettings(broad=600, part=400)
+RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
 DOGS = "Dogs bark at strangers and fetch sticks from the cold river. "
 MANUAL = f"# Cats\n\n{CATS * 6}\n\n# Dogs\n\n{DOGS * 6}"
@@ -46,7 +44,7 @@ def documents():
 @pytest.fixture
 def pets(opening):
     """They are learned about: the manual was used with both."""
-    with opening(settings=replace(Settings(), maintenance=RULES)) as memory:
+    with opening(settings=Settings().replace(maintenance=RULES)) as memory:
         memory.add_documents(documents(), split=False)
         keys = memory.store.learned.keys(["manual", "cat", "dog"])
         manual = keys["manual"]
@@ -241,7 +239,9 @@ def test_a_chat_model_says_where_topics_begin(opening, answer, mixed):
     """Where there are no headings; what cannot be meant leaves it to sentences."""
     plain = f"{CATS * 4}{DOGS * 6}".strip()
     with opening(
-        settings=replace(Settings(), maintenance=replace(RULES, together=1.0, questions=1)),
+        settings=Settings().replace(
+            maintenance=RULES.replace(split_below_similarity=1.0, split_min_questions=1)
+        ),
         router=FakeListChatModel(responses=[answer]),
     ) as memory:
         memory.add_documents([Document(plain, id="manual")], split=False)

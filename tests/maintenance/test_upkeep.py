@@ -1,7 +1,6 @@
 """Maintenance on real stores: what goes, what stays, what comes back."""
 
 import threading
-from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -125,7 +124,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     memory.record(Feedback(turns[1], 1.0, used=["d1"]))
     waits = Feedback(turns[0], 1.0, used=["d0"])
     memory.store.apply([KeepFeedback(waits)])
-    rules = MaintenanceSettings(turns=3, journal=2)
+    rules = MaintenanceSettings(max_turns=3, max_journal_rows=2)
     report = Upkeep(memory.store, Settings(maintenance=rules)).run(["compact"])
     (step,) = report.steps
     assert step.detail["turns"] == 4
@@ -137,7 +136,7 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
 
 def test_lonely_nodes_are_connected_and_parted_again(memory):
     """Only those that had no edge, with what is near."""
-    kinds = replace(memory.settings, maintenance=MaintenanceSettings(near=0.0))
+    kinds = memory.settings.replace(maintenance=MaintenanceSettings(connect_similarity=0.0))
     with memory.store._engine.begin() as connection:
         connection.execute(s.edges.delete())
     upkeep = Upkeep(memory.store, kinds)

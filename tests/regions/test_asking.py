@@ -13,7 +13,6 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.config import RegionSettings
 
 
 @pytest.mark.parametrize("ask", ["assign_region", "region_assignments", "transition_model"])
@@ -90,13 +89,3 @@ def test_another_embedder_is_refused(tmp_path):
         pytest.raises(EmbeddingMismatchError, match="the store was built with 16 dimensions"),
     ):
         memory.assign_region("text 1", 1)
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [{"strength": 0}, {"strength": float("inf")}, {"strength": float("nan")}, {"discount": 1.0}],
-)
-def test_settings_that_no_estimate_can_be_made_with(chosen):
-    """Refused before anything is learned with them."""
-    with pytest.raises(InvalidInputError, match="must be"):
-        RegionSettings(**chosen)

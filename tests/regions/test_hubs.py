@@ -1,7 +1,5 @@
 """Regions are the same with every store and in every order; documents may come and go."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from langchain_core.documents import Document
@@ -172,7 +170,7 @@ def test_an_older_reader_does_not_bring_back_older_hubs(memory):
 @pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
 def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
     """Their regions are there all the same."""
-    chosen = replace(Settings(), region=RegionSettings(most=most))
+    chosen = Settings().replace(region=RegionSettings(max_hubs=most))
     with opened(tmp_path, settings=chosen) as memory:
         memory.add_documents(documents(TEXTS))
         assert (1 in memory.region_levels()) == (most == len(HUBS))

@@ -159,7 +159,7 @@ def test_a_model_that_cannot_be_awaited_keeps_no_thread_of_the_loop(three):
     """Others go on working in its threads, and the loop ends without waiting for the model."""
 
     async def many() -> float:
-        settings = RouterSettings(timeout=0.2, retries=0, failures=50)
+        settings = RouterSettings(timeout=0.2, max_retries=0, max_failures=50)
         router = ChatModelRouter(Odd(seconds=4.0), settings)
         routed = await asyncio.gather(*[router.aroute(three) for _ in range(40)])
         assert all("no answer within 0.2 s" in one.notes[0] for one in routed)

@@ -20,7 +20,7 @@ from crabpath_retrievers.routing.policy import (
 # Document 003 §3: e^.5 = 1.649, e^.3 = 1.350, e^-.2 = .819, e^0 = 1; together 4.817.
 WEIGHTS = (0.5, 0.3, -0.2)
 EXPECTED = (0.342, 0.280, 0.170, 0.208)
-ONE = PolicySettings(temperature=1.0, stop=0.0)
+ONE = PolicySettings(temperature=1.0, stop_score=0.0)
 NUMBER = st.floats(-1, 1)
 
 
@@ -57,7 +57,7 @@ def test_greedy_follows_exactly_what_beats_stop():
 
 def test_relevance_and_weight_add_up():
     """Of r + w = .9 and .5 + .3 = .8 against STOP at .85, only the first is followed."""
-    settings = PolicySettings(temperature=0.2, stop=0.85)
+    settings = PolicySettings(temperature=0.2, stop_score=0.85)
     assert decide(choice((0.1, 0.5), relevance=(0.8, 0.3)), settings).followed == (0,)
 
 
@@ -76,8 +76,8 @@ def test_the_budget_cuts_the_choice_and_is_not_stop():
 
 def test_temperature_sharpens_and_flattens_but_keeps_the_order():
     """A low temperature puts all on the best, a high one makes all four alike."""
-    cold = decide(choice(WEIGHTS), PolicySettings(temperature=0.01, stop=0.0))
-    warm = decide(choice(WEIGHTS), PolicySettings(temperature=1000.0, stop=0.0))
+    cold = decide(choice(WEIGHTS), PolicySettings(temperature=0.01, stop_score=0.0))
+    warm = decide(choice(WEIGHTS), PolicySettings(temperature=1000.0, stop_score=0.0))
     assert cold.probabilities == pytest.approx([1, 0, 0, 0], abs=1e-6)
     assert warm.probabilities == pytest.approx([0.25] * 4, abs=1e-3)
     assert cold.followed == warm.followed == (0, 1)
@@ -156,7 +156,7 @@ def test_sampling_repeats_with_its_seed():
 def test_what_any_greedy_decision_satisfies(pairs, stop, temperature, budget):
     """Probabilities sum to 1 with STOP; what is followed beats STOP, best first, within budget."""
     relevance, weights = zip(*pairs, strict=True)
-    settings = PolicySettings(temperature=temperature, stop=stop)
+    settings = PolicySettings(temperature=temperature, stop_score=stop)
     decision = decide(choice(weights, relevance), settings, budget)
     scores = np.add(relevance, weights)
     followed = scores[list(decision.followed)]

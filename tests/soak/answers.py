@@ -97,7 +97,9 @@ def check_router(budget: Budget, seed: int) -> Row:
     """Whatever the model says, five documents come back, and no document adds a candidate."""
     row, rng = Row("answers of a chat-model router"), random.Random(seed)
     model = Model(say=lambda: _answer(rng))
-    settings = RouterSettings(failures=10**6, recovery=0.001, retries=0, timeout=2.0)
+    settings = RouterSettings(
+        max_failures=10**6, recovery_seconds=0.001, max_retries=0, timeout=2.0
+    )
     router = ChatModelRouter(model, settings)
     with CrabPath.open(embeddings=Hashed(), router=router) as memory:
         memory.add_documents(_pages(), progress=None)

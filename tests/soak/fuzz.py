@@ -150,7 +150,7 @@ class Inputs:
                 ("name", "snapshot", "episode_id", "edge_id", "feedback_id"), self.text
             ),
             **dict.fromkeys(("user", "source", "id"), self.text),
-            **dict.fromkeys(("ids", "wrong", "related", "seed_ids", "among"), self.names),
+            **dict.fromkeys(("ids", "wrong", "related", "seed_ids", "candidate_ids"), self.names),
             **dict.fromkeys(("used", "unused", "boost_tags", "texts", "actions"), self.names),
             **dict.fromkeys(("node_id", "target", "start"), self.name),
             **dict.fromkeys(("k", "limit", "max_hops", "temporal_context", "window"), self.small),
@@ -273,9 +273,9 @@ def methods() -> dict[str, inspect.Signature]:
 
 
 _OPTIONS = {  # what ``**options`` stand for
-    "retrieve": [*(f.name for f in fields(Query)[1:]), "explore"],
+    "retrieve": [f.name for f in fields(Query)[1:]],
     "evidence": [f.name for f in fields(Query)[1:]],
-    "set_knobs": [f.name for f in fields(Knobs)],
+    "set_knobs": list(Knobs.model_fields),
     "correct": ["title", "related", "id"],
 }
 
@@ -331,7 +331,7 @@ class _Fuzzing:
 
     def _invoked(self) -> tuple[Callable[..., Any], dict[str, Any]]:
         retriever = CrabPathRetriever(memory=self.memory, k=3)
-        names = ("k", "filter", "namespace", "max_tokens", "fill", "distinct", "seed_ids")
+        names = ("k", "filter", "namespace", "max_tokens", "fill", "one_per_document", "seed_ids")
         given = {n: self.inputs.argument(n) for n in names if self.rng.random() < 0.2}
         return retriever.invoke, {"input": self.inputs.argument("text", 0.9), **given}
 

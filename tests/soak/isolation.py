@@ -110,11 +110,11 @@ class Isolation:
         theirs = [rng.choice(self.notes[other] or ["d1"])]
         possible: list[tuple[float, str, Any]] = [
             (0.2, "seed_ids", theirs),
-            (0.1, "among", theirs),
+            (0.1, "candidate_ids", theirs),
             (0.1, "boost_tags", [self.canary(other)]),
             (0.1, "filter", {"n": {"$lt": 50}}),
             (0.1, "max_tokens", 200),
-            (0.1, "distinct", True),
+            (0.1, "one_per_document", True),
             (0.2, "explore", rng.randrange(99)),
             (0.3, "task_type", self.canary(name)[:60]),
         ]
@@ -123,10 +123,10 @@ class Isolation:
         answer = self.memory.retrieve(question, k=k, namespace=name, **options)
         nodes = [found.node for found in answer.documents]
         self.see(name, "an answer", [(n.content, n.title, n.metadata) for n in nodes])
-        if not {"seed_ids", "among", "boost_tags"} & set(options):  # those it named itself
+        if not {"seed_ids", "candidate_ids", "boost_tags"} & set(options):  # those it named itself
             self.see(name, "a turn", answer.turn)
         self.turns[name] = [*self.turns[name][-4:], answer.turn.id]
-        if options.get("among") and {n.id for n in nodes} & set(self.notes[other]):
+        if options.get("candidate_ids") and {n.id for n in nodes} & set(self.notes[other]):
             self.leaked("a note of another namespace was returned")
 
     def record(self, name: str, _: str) -> None:

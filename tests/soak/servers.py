@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -100,8 +99,7 @@ class _Far:
 
 def limited(seconds: float) -> Settings:
     """Settings with this time limit towards servers."""
-    known = {one.name for one in fields(Settings)}
-    return Settings(**({"time_limit": seconds} if "time_limit" in known else {}))
+    return Settings(time_limit=seconds)
 
 
 def _play(

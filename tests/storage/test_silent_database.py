@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 from proxy import Proxy
 
-from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
+from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
@@ -139,10 +139,3 @@ def test_a_server_that_is_silent_from_the_start_is_unavailable(far):
     proxy.silent.set()
     with within(3.5), pytest.raises(StoreUnavailableError, match="cannot be reached"):
         GraphStore(url, time_limit=0.5)
-
-
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "10", None, True])
-def test_a_time_limit_that_is_none(limit):
-    """Only seconds above 0 are one."""
-    with pytest.raises(InvalidInputError, match="time_limit must be seconds above 0"):
-        Settings(time_limit=limit)

@@ -7,7 +7,12 @@ from crabpath_retrievers.ab import TrialSettings
 from crabpath_retrievers.trajectory import Returned, Turn
 
 SMALL = TrialSettings(
-    directional=4, decisive=8, sessions=2, checkpoint=10, patience=0.0, resamples=500
+    directional_turns=4,
+    decisive_turns=8,
+    min_sessions=2,
+    checkpoint_turns=10,
+    feedback_seconds=0.0,
+    resamples=500,
 )
 _ids = itertools.count()
 

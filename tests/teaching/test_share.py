@@ -39,7 +39,7 @@ def test_only_notes(flooded):
     """Whoever asks among notes gets them."""
     key = flooded.store.walk.clock("default").key
     ids = sorted(flooded.store.notes.ids(key))
-    assert notes_in(flooded, k=3, among=ids)[0] == 3
+    assert notes_in(flooded, k=3, candidate_ids=ids)[0] == 3
 
 
 def test_a_token_budget_is_spent_on_documents(flooded):

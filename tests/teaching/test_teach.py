@@ -270,7 +270,7 @@ def test_a_closed_memory_says_so(memory):
 def test_a_budget_and_distinct_documents_hold_notes(memory, pupil):
     """The other ways to return documents know them, too."""
     note = memory.teach(TEXT, query=QUESTION)
-    assert pupil.found(QUESTION, distinct=True)[0] == note
+    assert pupil.found(QUESTION, one_per_document=True)[0] == note
     assert pupil.found(QUESTION, max_tokens=10) == [note]
     assert pupil.found(QUESTION, boost_tags=["teaching"])[0] == note
     assert memory.explain(pupil.ask(QUESTION).turn.id).documents[0].id == note

@@ -117,7 +117,7 @@ def test_a_use_is_taken_back(memory, pupil):
 def test_what_neurogenesis_made_goes(opens, pupils, monkeypatch):
     """The answer of the feedback that is undone is no note any more."""
     monkeypatch.setattr("crabpath_retrievers.learning.neurogenesis.closed_gate", lambda *_: None)
-    with opens(learning=ONCE, note=NoteSettings(min_tokens=1)) as memory:
+    with opens(learning=ONCE, note=NoteSettings(min_words=1)) as memory:
         turn = memory.retrieve(QUESTION, k=4).turn.id
         memory.record(Feedback(turn, 1.0, answer="Apples.", used=[], feedback_id="f"))
         assert memory.info()["notes"] == 1

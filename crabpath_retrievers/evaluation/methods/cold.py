@@ -44,4 +44,4 @@ def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iter
 def retrieve_options(corpus: EvaluationCorpus, depth: int) -> dict[str, Any]:
     """Options of ``CrabPath.retrieve`` for a depth in chunks."""
     k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
-    return {"k": k, "distinct": corpus.distinct}
+    return {"k": k, "one_per_document": corpus.distinct}

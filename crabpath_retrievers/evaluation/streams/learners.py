@@ -56,7 +56,9 @@ class FrozenLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         return ranked_documents(
-            self.memory.retrieve(query, k=k, vector=vector, distinct=self.distinct, record=False)
+            self.memory.retrieve(
+                query, k=k, vector=vector, one_per_document=self.distinct, record=False
+            )
         )
 
     def learn(
@@ -77,7 +79,7 @@ class CrabPathLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         answer = self.memory.retrieve(
-            query, k=k, vector=vector, distinct=self.distinct, namespace=self.namespace
+            query, k=k, vector=vector, one_per_document=self.distinct, namespace=self.namespace
         )
         self.turn = answer.turn
         return ranked_documents(answer)

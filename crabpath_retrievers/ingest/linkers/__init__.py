@@ -17,7 +17,7 @@ def default_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tu
         MentionLinker(settings),
         SharedTermLinker(settings),
     ]
-    if settings.similar:
+    if settings.similar_neighbours:
         linkers.append(SimilarLinker(settings, neighbours))
     return tuple(linkers)
 

@@ -26,7 +26,7 @@ class LinkLinker:
             if source == target:
                 continue
             yield edge(self._settings, source, target, EdgeKind.LINK)
-            if back.get(target, 0) < self._settings.max_back:
+            if back.get(target, 0) < self._settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
@@ -55,5 +55,5 @@ class LinkLinker:
     def _resolve_target(self, target: str, owners: Sequence[int]) -> Sequence[int]:
         """Return the nodes that a target leads to; none if it is ambiguous."""
         shared = target.startswith("metadata:")
-        most = self._settings.max_shared if shared else self._settings.max_owners
+        most = self._settings.max_chunks_per_term if shared else self._settings.max_owners
         return owners if len(owners) <= most else ()

@@ -41,7 +41,7 @@ class MentionLinker:
                 continue
             count[target] += 1
             yield edge(self._settings, source, target, EdgeKind.MENTION)
-            if back.get(target, 0) < self._settings.max_back:
+            if back.get(target, 0) < self._settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
                 yield edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
 

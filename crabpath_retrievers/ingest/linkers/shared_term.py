@@ -30,10 +30,14 @@ class SharedTermLinker:
         terms = {node.key: term_candidates(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
         holders = {
-            term: store.phrase(term, self._settings.max_shared + 1)
+            term: store.phrase(term, self._settings.max_chunks_per_term + 1)
             for term in dict.fromkeys(term for found in chosen.values() for term in found)
         }
-        rare = {t: keys for t, keys in holders.items() if len(keys) <= self._settings.max_shared}
+        rare = {
+            t: keys
+            for t, keys in holders.items()
+            if len(keys) <= self._settings.max_chunks_per_term
+        }
         nodes = {node.key: node for node in new}
         others = {key for keys in rare.values() for key in keys if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
@@ -65,10 +69,10 @@ class SharedTermLinker:
         ranked = []
         for term in terms:
             rarest = min(frequencies.get(word, 0) for word in term)
-            common = len(term) == 1 and rarest > self._settings.max_shared
+            common = len(term) == 1 and rarest > self._settings.max_chunks_per_term
             if rarest > 1 and not common:
                 ranked.append((rarest, term))
-        return [term for _, term in sorted(ranked)[: self._settings.max_terms]]
+        return [term for _, term in sorted(ranked)[: self._settings.max_terms_per_chunk]]
 
 
 @lru_cache(maxsize=4096)

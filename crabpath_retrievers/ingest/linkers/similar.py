@@ -22,7 +22,7 @@ class SimilarLinker:
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:  # noqa: ARG002
         """Return edges between each new node and its neighbours."""
         for node in new:
-            for other, cosine in self._neighbours(node.id, self._settings.similar):
+            for other, cosine in self._neighbours(node.id, self._settings.similar_neighbours):
                 if other != node.key and cosine >= self._settings.min_similarity:
                     yield edge(self._settings, node.key, other, EdgeKind.SIMILAR)
                     yield edge(self._settings, other, node.key, EdgeKind.SIMILAR)

@@ -1,7 +1,6 @@
 """The experiment of [CVX RFC-013]: variants differ in what they remember, and in nothing else."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -41,7 +40,7 @@ def taught(pair):
     with pair.namespace("taught"):
 
         def _taught(variant, outcome, followed):
-            memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+            memory = pair.with_settings(Settings().replace(learning=VARIANTS[variant]))
             question = next(iter(pair.dataset.queries.values()))
             answer = memory.retrieve(question, k=DOCUMENTS_READ, namespace="taught")
             nodes = [answer.documents[place].node.id for place in followed]
@@ -111,7 +110,7 @@ def test_all_variants_are_told_wrong_in_the_same_turns(pair):
     """Whatever they returned: the noise is a draw per turn."""
     wrong = {}
     for variant, learning in VARIANTS.items():
-        memory = pair.with_settings(replace(Settings(), learning=learning))
+        memory = pair.with_settings(Settings().replace(learning=learning))
         with pair.namespace("paired") as namespace:
             told = RecordingLearner(memory, pair.dataset.split, namespace)
             simulator, schedule = (

@@ -1,6 +1,6 @@
 """The parts: no label before its answer, nothing left behind, figures as they are meant."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_what_was_learned_is_forgotten_between_cells(pair):
 def test_every_mechanism_is_switched_off_once(pair):
     """A new one would be missed here; and a variant leaves nothing behind."""
     default = LearningSettings()
-    named = [field.name for field in fields(default)]
+    named = list(LearningSettings.model_fields)
     # What is off by default has nothing to be measured without.
     switches = {name for name in named if getattr(default, name) is True}
     assert {name.split()[1] for name in ABLATIONS if name.startswith("without")} == switches

@@ -1,7 +1,5 @@
 """Region MDP on against off: every variant on the same streams."""
 
-from dataclasses import replace
-
 import pytest
 
 from benchmarks.learning import region_ablation
@@ -81,7 +79,7 @@ def test_a_question_counts_with_its_mean_over_the_orders_that_have_it():
 def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
     """So there is something to compare."""
     with open_paired_learners("small", small.head(3), cached, (5,)) as pair:
-        memory = pair.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
+        memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
         with pair.namespace("steps") as namespace:
             pair.run_learning(namespace, FeedbackSimulator("used", 0.0, 5), pair.schedule(), memory)
             assert bool(memory.store.regions.all_steps(namespace, 0)) is counted

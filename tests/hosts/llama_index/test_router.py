@@ -50,7 +50,7 @@ async def test_it_decides(routed, chat_server, question, functions):
 async def test_where_it_fails_the_policy_decides(routed, chat_server, question):
     """The answer is that of a retriever without a model."""
     chat_server.says = too_many()
-    settings = RouterSettings(retries=0)
+    settings = RouterSettings(max_retries=0)
     model = LlamaIndexChatModel(llm=HttpLLM(url=chat_server.url))
     retriever, bare = routed(ChatModelRouter(model, settings)), routed(None)
     wanted = [item.node_id for item in bare.retrieve(question)]

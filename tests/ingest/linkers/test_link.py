@@ -81,17 +81,17 @@ def test_an_address_that_many_share_leads_nowhere(in_any_order, linked, document
 
 
 def test_edges_back_from_a_hub_are_bounded(linked, document):
-    """A page that everybody links to gets all links and only ``max_back`` edges back."""
+    """A page that everybody links to gets all links and only ``max_back_links`` edges back."""
     hub = [document("hub", id="hub", source="hub.md")]
     pages = [document(f"page {i}: [hub](hub.md)", id=f"p{i}") for i in range(6)]
     for batches in ((hub, pages), (pages, hub), ([*hub, *pages],), (hub, *([p] for p in pages))):
-        assert len(linked(LINK, *batches, max_back=2)) == 6
-        assert len(linked(BACK, *batches, max_back=2)) == 2
+        assert len(linked(LINK, *batches, max_back_links=2)) == 6
+        assert len(linked(BACK, *batches, max_back_links=2)) == 2
 
 
 def test_updating_a_hub_keeps_the_links_to_it(fresh, joined, document):
     """A changed target is linked again by all who point at it."""
-    memory = fresh(max_back=2)
+    memory = fresh(max_back_links=2)
     memory.add_documents([document("hub", id="hub", source="hub.md")])
     memory.add_documents([document(f"{i} [hub](hub.md)", id=f"p{i}") for i in range(6)])
     memory.add_documents([document("hub, changed", id="hub", source="hub.md")])
@@ -107,7 +107,7 @@ def test_equal_metadata_joins_documents(in_any_order, document):
 
 
 def test_metadata_that_many_share_joins_nobody(linked, document):
-    """A value that more than ``max_shared`` documents have is too common to tell anything."""
+    """A value that more than ``max_chunks_per_term`` documents share links none."""
     documents = [document(f"text {i}", id=f"d{i}", language="en") for i in range(7)]
     assert linked(LINK, documents, metadata_keys=("language",)) == set()
     assert len(linked(LINK, documents[:6], metadata_keys=("language",))) == 30

@@ -76,11 +76,11 @@ def test_a_name_that_many_carry_means_nobody(linked, document):
 
 
 def test_a_name_that_many_texts_say_is_bounded(linked, document):
-    """A named document gets at most ``max_mentions`` edges and points back at ``max_back``."""
+    """A named document gets ``max_mentions`` edges at most, and links back ``max_back_links``."""
     named = [document("A town.", id="n", title="Ulm")]
     readers = [document(f"{i} in Ulm", id=f"r{i}") for i in "abcdef"]
     for batches in ((named, readers), (readers, named), (named, *([r] for r in readers))):
-        bounds = {"max_mentions": 4, "max_back": 2}
+        bounds = {"max_mentions": 4, "max_back_links": 2}
         assert len(linked(MENTION, *batches, **bounds)) == 4
         assert len(linked(BACK, *batches, **bounds)) == 2
 

@@ -64,10 +64,10 @@ def test_documents_of_one_source_may_be_joined(in_any_order, document):
 
 
 def test_common_terms_join_nobody(linked, document):
-    """A term that more than ``max_shared`` texts have is common."""
+    """A term that more than ``max_chunks_per_term`` texts have is common."""
     documents = [document(f"{i} by Tim Burton", id=i) for i in ("a", "b", "c")]
-    assert len(linked(SHARED, documents, max_shared=3)) == 6
-    assert linked(SHARED, documents, max_shared=2) == set()
+    assert len(linked(SHARED, documents, max_chunks_per_term=3)) == 6
+    assert linked(SHARED, documents, max_chunks_per_term=2) == set()
 
 
 def test_the_number_of_terms_is_bounded(linked, document):

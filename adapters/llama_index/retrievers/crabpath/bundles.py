@@ -1,27 +1,27 @@
 """Asking a memory what a ``QueryBundle`` asks for."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from llama_index.core.schema import QueryBundle
 
 from crabpath_retrievers import CrabPath
+from crabpath_retrievers.integration import QueryOptions
 from crabpath_retrievers.integration import Answer, Embedder, Steps, Vector, perform, perform_either
 
 
-def asked(memory: CrabPath, bundle: QueryBundle, options: Mapping[str, Any]) -> Steps[Answer]:
+def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps[Answer]:
     """Retrieve for a bundle, with the embedding that it carries or asks for.
 
     Args:
         memory: Answers.
         bundle: What is asked.
-        options: Fields of :class:`~crabpath_retrievers.query.Query`.
+        options: Keys of :class:`~crabpath_retrievers.query.QueryOptions`.
     """
     vector: Any = bundle.embedding
     if texts := _strings_to_embed(bundle):
         vector = yield from perform(_mean_embedding, texts, memory.embedder)
-    given = {**options, "vector": vector}
+    given: QueryOptions = {**options, "vector": vector}
     answer = yield from perform_either(
         lambda: memory.retrieve(bundle.query_str, **given),
         lambda: memory.aretrieve(bundle.query_str, **given),

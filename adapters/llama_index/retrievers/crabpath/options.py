@@ -10,6 +10,7 @@ from llama_index.core.llms import LLM
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.integration import RetrieverOptions
 from crabpath_retrievers.integration import Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
@@ -27,19 +28,17 @@ class Opening(TypedDict, total=False):
     router: Router | BaseChatModel | LLM | None
 
 
-class Fields(TypedDict, total=False):
+class Fields(RetrieverOptions, total=False):
     """Arguments of :class:`~llama_index.retrievers.crabpath.CrabPathRetriever`."""
 
     similarity_top_k: int
-    namespace: str
-    task_type: str | None
+    """Nodes to return: exactly this many, as far as the memory holds them; 4 by default."""
     filters: Filters
-    explore: bool | int
-    fill: bool
-    distinct: bool
-    max_tokens: int | None
+    """LlamaIndex ``MetadataFilters``, or a condition in the vector store's language."""
     callback_manager: CallbackManager | None
+    """As for LlamaIndex's ``BaseRetriever``."""
     verbose: bool
+    """As for LlamaIndex's ``BaseRetriever``."""
 
 
 class Existing(Opening, Fields, total=False):

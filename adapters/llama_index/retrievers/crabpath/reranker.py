@@ -9,6 +9,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crabpath_retrievers import CrabPath, InvalidInputError
+from crabpath_retrievers.integration import QueryOptions
 from crabpath_retrievers.integration import (
     CRABPATH,
     DEFAULT_NAMESPACE,
@@ -68,11 +69,11 @@ class CrabPathReranker(BaseNodePostprocessor):
         answer = yield from asked(self.memory, _require_query(bundle), self._make_options(nodes))
         return merged(nodes, answer)[: self.top_n]
 
-    def _make_options(self, nodes: Sequence[NodeWithScore]) -> dict[str, Any]:
+    def _make_options(self, nodes: Sequence[NodeWithScore]) -> QueryOptions:
         ids = [item.node.node_id for item in nodes]
         return {
             "k": len(ids),
-            "among": ids,
+            "candidate_ids": ids,
             "namespace": DEFAULT_NAMESPACE if is_blank(self.namespace) else self.namespace,
             "task_type": self.task_type,
             "record": any(block_of(item.node.metadata) is None for item in nodes),

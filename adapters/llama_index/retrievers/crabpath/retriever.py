@@ -14,6 +14,7 @@ from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBund
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError
+from crabpath_retrievers.integration import QueryOptions, RetrieverOptions
 from crabpath_retrievers.integration import (
     DEFAULT_NAMESPACE,
     Cleanup,
@@ -27,10 +28,10 @@ from crabpath_retrievers.integration import (
 from llama_index.retrievers.crabpath.bundles import asked
 from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
-from llama_index.retrievers.crabpath.filters import Filters, to_where
+from llama_index.retrievers.crabpath.filters import to_where
 from llama_index.retrievers.crabpath.index import Origin, stored_nodes, stored_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
-from llama_index.retrievers.crabpath.options import Existing, Options, filled, split
+from llama_index.retrievers.crabpath.options import Existing, Fields, Options, filled, split
 from llama_index.retrievers.crabpath.responses import Outcome, record
 
 
@@ -48,39 +49,22 @@ class CrabPathRetriever(BaseRetriever):
     which no model reads, and a score in (0, 1]: the probability that it is relevant.
     """
 
-    def __init__(  # noqa: PLR0913  each is an option of the retriever
-        self,
-        memory: CrabPath,
-        *,
-        similarity_top_k: int = 4,
-        namespace: str = DEFAULT_NAMESPACE,
-        task_type: str | None = None,
-        filters: Filters = None,
-        explore: bool | int = False,
-        fill: bool = True,
-        distinct: bool = False,
-        max_tokens: int | None = None,
-        **host: Any,
-    ) -> None:
+    def __init__(self, memory: CrabPath, **options: Unpack[Fields]) -> None:
         """Retrieve from a memory, which LangChain and LangGraph may use at the same time.
 
         Args:
             memory: The memory that is searched.
-            similarity_top_k: Nodes to return: exactly this many, as far as the memory holds them.
-            namespace: User, agent or tenant whose learned weights apply; a blank one is the
-                default.
-            task_type: Type of the task that asks, such as "refund"; see :meth:`for_task`.
-            filters: LlamaIndex ``MetadataFilters``, or a condition in the vector store's language.
-            explore: Sample the walk instead of following the best pointers; an integer seeds it.
-            fill: False returns only nodes that the ranker is confident about.
-            distinct: At most one chunk of every document.
-            max_tokens: Budget for all returned texts together, near-duplicates left out.
-            host: Arguments of LlamaIndex's ``BaseRetriever``, such as ``callback_manager``.
+            options: Keys of :class:`~llama_index.retrievers.crabpath.options.Fields`, such as
+                ``similarity_top_k``, ``namespace`` and ``filters``. A blank namespace is the
+                default one.
 
         Raises:
             InvalidInputError: The filters cannot be used.
         """
-        super().__init__(**host)
+        given: dict[str, Any] = dict(options)
+        filters, count = given.pop("filters", None), given.pop("similarity_top_k", 4)
+        asked = {n: given.pop(n) for n in RetrieverOptions.__annotations__ if n in given}
+        super().__init__(**given)
         if not isinstance(memory, CrabPath):
             msg = (
                 f"memory must be a CrabPath, not {type(memory).__name__}: use from_documents, "
@@ -88,17 +72,12 @@ class CrabPathRetriever(BaseRetriever):
             )
             raise InvalidInputError(msg)
         self.memory = memory
+        namespace = asked.pop("namespace", None)
         self.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
-        self.task_type = task_type
-        self.similarity_top_k = similarity_top_k
+        self.task_type: str | None = asked.pop("task_type", None)
+        self.similarity_top_k: int = count
         self.origin: Origin | None = None
-        self._options: dict[str, Any] = {
-            "filter": to_where(filters),
-            "explore": explore,
-            "fill": fill,
-            "distinct": distinct,
-            "max_tokens": max_tokens,
-        }
+        self._options: QueryOptions = {"filter": to_where(filters), **asked}
 
     @classmethod
     def from_documents(
@@ -317,7 +296,7 @@ class CrabPathRetriever(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return to_nodes(await arun(asked(self.memory, query_bundle, self._make_options())))
 
-    def _make_options(self) -> dict[str, Any]:
+    def _make_options(self) -> QueryOptions:
         # The span of LlamaIndex's own trace finds the turn, as a run id does in LangChain.
         return {
             **self._options,
@@ -325,5 +304,5 @@ class CrabPathRetriever(BaseRetriever):
             "namespace": self.namespace,
             "task_type": self.task_type,
             "run_id": active_span_id.get(),
-            "held": None if self.origin is None else self.origin.filter_held,
+            "existing_ids": None if self.origin is None else self.origin.filter_held,
         }
