@@ -14,8 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.episodes.tau_bench import Trajectory
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.memory.region_mdp import RegionMDP
+from crabpath_retrievers import CrabPath, RegionMDP
 from crabpath_retrievers.progress import bar
 
 

@@ -11,7 +11,7 @@ from benchmarks.episodes.outcome_prediction import (
     to_record,
 )
 from benchmarks.episodes.tau_bench import load_trajectories
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.seeds.embedder import MODEL
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets.files import read_json_lines
 
 _MAX_CHARACTERS = 2000  # characters of an observation that are embedded

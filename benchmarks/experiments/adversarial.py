@@ -11,9 +11,8 @@ from benchmarks.experiments.experiment import (
     SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
+from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.outcome import Feedback
 
 TURNS = 50
 ROOM = 3

@@ -15,8 +15,8 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.experiments.memory_setup import open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import AutotuneSettings, Settings
-from crabpath_retrievers.memory import CrabPath
 
 TURNS_BEFORE, TURNS_AFTER = 96, 100
 ROOM = 3

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import RankSettings
-from crabpath_retrievers.memory import CrabPath
 
 MAX_DOCUMENTS = 30
 """Most documents per question ([OpenClawBrain] §4.3)."""

@@ -7,9 +7,8 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.config import Settings
+from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 UNTAUGHT = "static"

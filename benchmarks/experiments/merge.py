@@ -13,8 +13,7 @@ from benchmarks.experiments.experiment import (
     SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
-from crabpath_retrievers.memory import CrabPath
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers import CrabPath, Feedback
 
 TURNS = 40
 ROOM = 3

@@ -23,8 +23,8 @@ from benchmarks.experiments.memory_setup import (
     sample_pages,
     shuffle_pages,
 )
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 TURNS_ALL_JOBS, TURNS_KEPT_JOBS = 40, 80

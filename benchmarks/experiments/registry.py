@@ -22,7 +22,7 @@ from benchmarks.experiments import (
     twins,
 )
 from benchmarks.experiments.experiment import Experiment
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 
 _MODULES = (
     procedural,

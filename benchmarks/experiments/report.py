@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.experiments.run import run_experiment
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.evaluation.reporting.plots import DPI

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
+from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
@@ -21,7 +22,6 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.usage import Usage
 
 QUESTIONS = 50

@@ -15,9 +15,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from crabpath_retrievers.config import Settings
+from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,

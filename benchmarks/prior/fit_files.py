@@ -15,7 +15,7 @@ from benchmarks.prior.conditional_logit import (
     measure_ranker,
 )
 from benchmarks.prior.document_weight import choose_document_weight, collect_chunks, join_passages
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_musique
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES

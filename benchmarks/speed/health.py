@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed.timing import time_call
+from crabpath_retrievers import Settings
 from crabpath_retrievers.changes import (
     AdjustWeights,
     AdvanceClock,
@@ -18,7 +19,6 @@ from crabpath_retrievers.changes import (
     StageNodes,
     WeightDelta,
 )
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.seeds.chroma import ChromaIndex
