@@ -81,8 +81,8 @@ class Episode:
             raise InvalidInputError(msg)
         if not 0 <= len(self.states) - len(self.actions) <= 1:
             msg = (
-                f"an episode of {len(self.states)} states has as many actions, or one less where "
-                f"its last state is where it ended, not {len(self.actions)}"
+                f"an episode of {len(self.states)} states has as many actions, or one fewer if "
+                f"its last state ended it, not {len(self.actions)}"
             )
             raise InvalidInputError(msg)
         set_(self, "reward", learnable(self.reward, name="reward"))

@@ -330,7 +330,7 @@ def _describe_limit(credited: Sequence[Judged], weighted: Sequence[Judged]) -> s
     if all(before.credit.weight == after.credit.weight for before, after in pairs):
         return None
     full, left = (sum(item.credit.weight for item in items) for items in (credited, weighted))
-    return f"other users said something else: it counts {left / full:.0%} of what it would alone"
+    return f"it contradicts feedback of other users and counts {left / full:.0%} of its full weight"
 
 
 def _compute_mean_credit(credited: Judged) -> float:

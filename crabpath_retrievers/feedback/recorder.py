@@ -25,7 +25,7 @@ _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller wait
 _INDEX_BATCH = 32  # fewest episodes or notes for one write to the index
 _CHECK_INTERVAL = 1.0  # seconds between two checks for items to index
 Embed = Callable[[str], Vector]
-_DIFFERENT_CONTENT = "this id was recorded before with other content, which stands"
+_DIFFERENT_CONTENT = "this id was recorded before with other content, which is kept"
 
 
 class Recorder:

@@ -27,7 +27,7 @@ from crabpath_retrievers.storage.history_queries import Giver, Lesson, Snapshot
 from crabpath_retrievers.storage.learned_queries import Learned
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
-_CANCELLED = "it was undone before it was learned from"
+_CANCELLED = "it was undone before it was applied"
 _UNDONE_BEFORE = "it was undone before"
 _REFUSED = "it was refused, so nothing was learned from it"
 _UNKNOWN = "its effects are no longer stored: it is too old, or a snapshot was restored since"

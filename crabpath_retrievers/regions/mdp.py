@@ -294,7 +294,7 @@ class RegionModel:
 
     def _require_action(self, action: str) -> str:
         if action not in self._region_counts.actions:
-            counts = ", ".join(self.actions) or "none"
-            msg = f"no step {action!r:.250} was ever taken; known are: {counts:.500}"
+            known_actions = ", ".join(self.actions) or "none"
+            msg = f"no step {action!r:.250} was ever taken; known actions are: {known_actions:.500}"
             raise NotFoundError(msg)
         return action

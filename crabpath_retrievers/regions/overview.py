@@ -106,7 +106,7 @@ def _validate_task(task_type: str | None, steps: Sequence[Step]) -> str:
     if task_type is None or task_type in tasks:
         return task_type or ANY_TASK
     known = ", ".join(sorted(task for task in tasks if task)) or "none"
-    msg = f"nothing was learned of tasks of type {task_type!r:.250}: known are {known:.500}"
+    msg = f"nothing was learned from tasks of type {task_type!r:.250}: known are {known:.500}"
     raise NotFoundError(msg)
 
 

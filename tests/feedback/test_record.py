@@ -49,7 +49,7 @@ def test_the_first_content_of_an_id_stands(memory, host):
     memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
     receipt = memory.record(Feedback(turn, -1.0, used=["b"], feedback_id="f"))
     assert receipt.status == "applied"
-    assert "other content, which stands" in receipt.note
+    assert "other content, which is kept" in receipt.note
     assert host.usage()["a"] == (1.0, 0.0)
     assert host.learned() == 1
 

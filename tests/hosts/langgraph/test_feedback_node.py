@@ -227,7 +227,7 @@ async def test_the_first_word_about_a_turn_stands(retriever, question, called):
     node = crabpath_feedback(retriever)
     await called(node, {"turn_id": turn, "outcome": 1})
     result = await called(node, {"turn_id": turn, "outcome": -1})
-    assert "recorded before with other content, which stands" in result["feedback"]["note"]
+    assert "recorded before with other content, which is kept" in result["feedback"]["note"]
     assert kept(retriever)["applied"] == 1
 
 
