@@ -13,8 +13,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
-from crabpath_retrievers.integration import Steps, arun, found_in, run, seen_feedback
-from crabpath_retrievers.integration import CallOptions
+from crabpath_retrievers.integration import CallOptions, Steps, arun, found_in, run, seen_feedback
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.opinion import counted
 from langgraph_crabpath.outcomes import answer_of, seen_in

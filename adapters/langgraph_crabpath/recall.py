@@ -8,8 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import Steps, block_of, perform_either
-from crabpath_retrievers.integration import CallOptions
+from crabpath_retrievers.integration import CallOptions, Steps, block_of, perform_either
 from langgraph_crabpath.events import hop_event, retrieved_event
 from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_of, task_of
 

@@ -6,8 +6,7 @@ from langchain_core.runnables import RunnableConfig
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import Steps
-from crabpath_retrievers.integration import CallOptions
+from crabpath_retrievers.integration import CallOptions, Steps
 from langgraph_crabpath.node import Node
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever

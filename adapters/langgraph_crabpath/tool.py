@@ -5,8 +5,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import Steps, arun, run
-from crabpath_retrievers.integration import CallOptions
+from crabpath_retrievers.integration import CallOptions, Steps, arun, run
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever

@@ -41,7 +41,8 @@ async def anearest(
 
 
 def _retrieve_steps(
-    memory: "CrabPath", text: str, k: int, options: QueryOptions) -> Steps["Answer"]:
+    memory: "CrabPath", text: str, k: int, options: QueryOptions
+) -> Steps["Answer"]:
     query = Query.validated(text, k=k, filter=options.get("filter"))
     embedder = memory.embedder
     vector = yield from perform_either(

@@ -183,9 +183,7 @@ class Autotuner:
             not asked
             and learned.version - max(0, past.learned) < self.settings.autotune.every_feedbacks
         ):
-            return (
-                f"fewer than {self.settings.autotune.every_feedbacks} lessons since the last run"
-            )
+            return f"fewer than {self.settings.autotune.every_feedbacks} lessons since the last run"
         return ""
 
     def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001

@@ -109,7 +109,9 @@ class Judge:
 
     def _credit_turns(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
         weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
-        shares_of_turns = shares([logged.turn.clock for logged in candidates], self.settings.turn_decay)
+        shares_of_turns = shares(
+            [logged.turn.clock for logged in candidates], self.settings.turn_decay
+        )
         turns = [
             Judged(
                 logged.turn,

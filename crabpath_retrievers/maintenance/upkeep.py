@@ -229,7 +229,11 @@ class Upkeep:
             keys = [one.key for one in block]
             wanted = np.stack([one.vector for one in block]).astype(np.float32)
             near = nearest(
-                wanted, self._iterate_vectors(), keys, rules.connect_neighbours, rules.connect_similarity
+                wanted,
+                self._iterate_vectors(),
+                keys,
+                rules.connect_neighbours,
+                rules.connect_similarity,
             )
             edges = list(connecting(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))

@@ -6,8 +6,15 @@ import numpy as np
 from llama_index.core.schema import QueryBundle
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.integration import QueryOptions
-from crabpath_retrievers.integration import Answer, Embedder, Steps, Vector, perform, perform_either
+from crabpath_retrievers.integration import (
+    Answer,
+    Embedder,
+    QueryOptions,
+    Steps,
+    Vector,
+    perform,
+    perform_either,
+)
 
 
 def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps[Answer]:

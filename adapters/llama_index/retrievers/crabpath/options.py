@@ -10,8 +10,7 @@ from llama_index.core.llms import LLM
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import CrabPath, Settings
-from crabpath_retrievers.integration import RetrieverOptions
-from crabpath_retrievers.integration import Router
+from crabpath_retrievers.integration import RetrieverOptions, Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
 from llama_index.retrievers.crabpath.filters import Filters

@@ -9,11 +9,11 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crabpath_retrievers import CrabPath, InvalidInputError
-from crabpath_retrievers.integration import QueryOptions
 from crabpath_retrievers.integration import (
     CRABPATH,
     DEFAULT_NAMESPACE,
     Answer,
+    QueryOptions,
     Steps,
     arun,
     block_of,

@@ -14,13 +14,14 @@ from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBund
 from typing_extensions import Self, Unpack
 
 from crabpath_retrievers import ConfigurationError, CrabPath, InvalidInputError
-from crabpath_retrievers.integration import QueryOptions, RetrieverOptions
 from crabpath_retrievers.integration import (
     DEFAULT_NAMESPACE,
     Cleanup,
     FeedbackFields,
     IngestReport,
+    QueryOptions,
     Receipt,
+    RetrieverOptions,
     arun,
     is_blank,
     run,
