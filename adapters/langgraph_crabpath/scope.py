@@ -80,7 +80,9 @@ def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
     if given is not None:
         return given(runtime, config) if callable(given) else given
     task_type: str | None = held(runtime.context, _TASK)
-    return held(configurable, _TASK) if task_type is None else task_type
+    if task_type is None:
+        task_type = held(configurable, _TASK)
+    return task_type
 
 
 def _require_text(namespace: object) -> str:
