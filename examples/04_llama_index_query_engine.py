@@ -3,8 +3,8 @@
     pip install 'crabpath-retrievers[llama-index,local]'
     python examples/04_llama_index_query_engine.py
 
-The second run finds what the first one was told: the memory is kept in ./crabpath_llama_index, or
-in the directory that you name.
+The memory is kept in ./crabpath_llama_index, or in a directory given as argument: a second run
+starts with what the first one learned.
 """
 
 import sys

@@ -16,7 +16,7 @@ RULE = "Answer from the documents. Where they do not suffice, search the memory 
 
 
 class Context(TypedDict, total=False):
-    """Who asks; every user has a memory of their own."""
+    """The user of a run; every user has a separate namespace."""
 
     user_id: str
 
@@ -24,7 +24,7 @@ class Context(TypedDict, total=False):
 def build(
     retriever: CrabPathRetriever, model: BaseChatModel, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[Any, Context, Any, Any]:
-    """The agent over one retriever and one model that calls tools."""
+    """Build the agent over one retriever and one model that supports tools."""
     return create_agent(
         model,
         tools=[create_crabpath_tool(retriever)],

@@ -1,4 +1,4 @@
-"""Retrieve, generate, then wait for a person's thumb or correction, and learn from it."""
+"""Retrieve, generate, wait for a thumb or correction of a person, and record it."""
 
 from typing import Any
 
@@ -18,13 +18,13 @@ RULE = "Answer the question from the documents, shortly. Say so when they do not
 
 
 class Context(TypedDict, total=False):
-    """Who asks; every user has a memory of their own."""
+    """The user of a run; every user has a separate namespace."""
 
     user_id: str
 
 
 class State(TypedDict, total=False):
-    """From question to receipt."""
+    """State of the graph, from question to receipt."""
 
     question: str
     documents: list[Document]
@@ -36,7 +36,7 @@ class State(TypedDict, total=False):
 def build(
     retriever: CrabPathRetriever, model: BaseChatModel, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[State, Context, State, State]:
-    """The graph over one retriever and one model; waiting needs a checkpointer."""
+    """Build the graph over one retriever and one model; interrupts need a checkpointer."""
 
     async def generate(state: State) -> State:
         documents = HumanMessage(format_documents(state["documents"]))

@@ -1,4 +1,4 @@
-"""Learn from the feedback that waits, bring the indexes up to date, report. For a cron job."""
+"""Apply waiting feedback, update the indexes, and report the memory. For a cron job."""
 
 import asyncio
 from typing import Any
@@ -13,11 +13,11 @@ from langgraph_crabpath.serving import served_retriever
 
 
 class State(TypedDict, total=False):
-    """What was done, and what the memory holds then.
+    """Result of the maintenance.
 
     Attributes:
-        learned: How much feedback was applied, refused, or failed.
-        memory: As ``crabpath info`` tells it.
+        learned: Numbers of feedback records that were applied, refused, or failed.
+        memory: Content of the memory, as in ``crabpath info``.
     """
 
     learned: dict[str, int]
@@ -27,7 +27,7 @@ class State(TypedDict, total=False):
 def build(
     retriever: CrabPathRetriever, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[State, None, State, State]:
-    """The graph over the memory of one retriever."""
+    """Build the graph over the memory of one retriever."""
     memory = retriever.memory
 
     async def learn(state: State) -> State:  # noqa: ARG001  LangGraph's name

@@ -20,13 +20,13 @@ GRADE = "Grade the answer: does it answer the question, and does it follow from 
 
 
 class Context(TypedDict, total=False):
-    """Who asks; every user has a memory of their own."""
+    """The user of a run; every user has a separate namespace."""
 
     user_id: str
 
 
 class State(TypedDict, total=False):
-    """From question to receipt."""
+    """State of the graph, from question to receipt."""
 
     question: str
     documents: list[Document]
@@ -38,7 +38,7 @@ class State(TypedDict, total=False):
 
 
 class Grade(BaseModel):
-    """What an answer is worth."""
+    """Grade of an answer."""
 
     outcome: float = Field(description="-1: wrong or no answer; 1: right and complete", ge=-1, le=1)
     used: list[str] = Field(description="ids of the documents that the answer rests on")
@@ -47,7 +47,7 @@ class Grade(BaseModel):
 def build(
     retriever: CrabPathRetriever, model: BaseChatModel, checkpointer: Checkpointer = None
 ) -> CompiledStateGraph[State, Context, State, State]:
-    """The graph over one retriever and one model."""
+    """Build the graph over one retriever and one model."""
     grader = model.with_structured_output(Grade)
 
     async def generate(state: State) -> State:

@@ -1,4 +1,4 @@
-"""Documents as a model reads them: as data, between delimiters that no document can write."""
+"""Formats documents for a model: as data, between delimiters that no document can forge."""
 
 import re
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ _TAG = re.compile(r"<(?=\s*/?\s*documents?\b)", re.IGNORECASE)
 
 
 def format_documents(documents: Iterable[Document]) -> str:
-    """Documents between delimiters, with the rule that they are data.
+    """Format documents between delimiters, with the instruction to treat them as data.
 
-    Whatever in a text looks like one of the delimiters is escaped.
+    Text that looks like a delimiter is escaped.
 
     Args:
         documents: Documents of a retriever; ``id`` and ``metadata["title"]`` are shown.

@@ -1,4 +1,4 @@
-"""What the custom stream of a graph tells about a retrieval: plain, JSON-safe data."""
+"""Events of a retrieval in the custom stream of a graph: plain, JSON-safe data."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from crabpath_retrievers.integration import Hop
 
 
 def hop_event(hop: Hop) -> dict[str, Any]:
-    """One hop of the walk, while it happens."""
+    """Make the event of one hop of the walk."""
     return {
         "type": "crabpath_hop",
         "hop": hop.number,
@@ -21,7 +21,7 @@ def hop_event(hop: Hop) -> dict[str, Any]:
 
 
 def retrieved_event(turn_id: str, namespace: str, documents: Sequence[Document]) -> dict[str, Any]:
-    """What was found in the end."""
+    """Make the event of the retrieved documents."""
     found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
     return {
         "type": "crabpath_retrieved",

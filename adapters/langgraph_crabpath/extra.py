@@ -1,4 +1,4 @@
-"""Whether LangGraph and LangChain's agents are installed."""
+"""Checks that LangGraph and LangChain's agents are installed."""
 
 from importlib import import_module
 
@@ -8,10 +8,10 @@ _NEEDED = ("langgraph.graph", "langchain.agents.middleware")
 
 
 def require_langgraph_extra() -> None:
-    """Say what to install, rather than which of their modules is missing.
+    """Refuse to import without the extra, with a message that names the package to install.
 
     Raises:
-        MissingExtraError: One of them is missing.
+        MissingExtraError: LangGraph or LangChain's agents are missing.
     """
     try:
         for name in _NEEDED:

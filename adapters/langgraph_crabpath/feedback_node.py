@@ -1,4 +1,4 @@
-"""The node that records what became of an answer."""
+"""The node that records feedback for an answer."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from langgraph_crabpath.recording import feedback_id, record
 from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever, user_of
 from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
 
-_MAX_CHARS = 500  # characters of a document that a person is shown
+_MAX_CHARS = 500  # characters of a document in the interrupt
 
 
 class FeedbackNode(Node):
@@ -66,7 +66,7 @@ class FeedbackNode(Node):
         return str(found)
 
     def _read_feedback(self, state: Any) -> dict[str, Any] | None:
-        """What the state says about the answer; None where it leaves that open."""
+        """Read the feedback in the state; None without outcome and correction."""
         keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FIELDS}  # type: ignore[literal-required]
         outcome, correction = keys["outcome"], keys["correction"]
         if not holds(state, outcome) and not holds(state, correction):
@@ -79,7 +79,7 @@ class FeedbackNode(Node):
         return None if said["outcome"] is None and said["correction"] is None else said
 
     def _ask_person(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
-        """Ask until the answer can be used. On resuming LangGraph replays the earlier answers."""
+        """Ask a person until the answer is valid; on resume LangGraph replays earlier answers."""
         answer = self._find_answer(state)
         payload = {
             "type": "crabpath_feedback",
@@ -115,30 +115,30 @@ def crabpath_feedback(
     source: RewardSource = "human",
     **keys: Unpack[StateKeys],
 ) -> FeedbackNode:
-    """A node that records what became of the answer, so that the next retrieval is better.
+    """Make a node that records feedback for the answer, so that the next retrieval improves.
 
-    It reads ``turn_key`` (else the turn of ``documents_key``) and what is said under
-    ``outcome_key``, ``used_key``, ``unused_key``, ``answer_key`` and ``correction_key``; where
-    outcome and correction are None nothing is recorded. It writes the receipt, a dict of
-    ``feedback_id``, ``status``, ``note`` and ``turn_id``, under ``feedback_key``.
+    It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
+    ``unused_key``, ``answer_key`` and ``correction_key``; if outcome and correction are None,
+    nothing is recorded. It writes the receipt, a dict of ``feedback_id``, ``status``, ``note`` and
+    ``turn_id``, under ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
-    follows from the turn, so a turn is learned from once. Feedback about a turn of another
+    is derived from the turn, so a turn is learned from once. Feedback for a turn of another
     namespace is refused.
 
     Args:
-        retriever: The one that answered, or another over the same memory.
-        ask: Ask a person with ``interrupt()``, with question, answer and documents. Resume with
+        retriever: The retriever of the turn, or another one over the same memory.
+        ask: Ask a person with ``interrupt()``, showing question, answer and documents. Resume with
             ``Command(resume=...)``: a number in [-1, 1], True or False, ``"up"`` or ``"down"``,
-            the text of a correction, or a dict of outcome, used, unused, answer, correction. What
-            cannot be used is asked again, with the reason under ``error``.
+            the text of a correction, or a dict of outcome, used, unused, answer, correction. After
+            an invalid answer the person is asked again, with the reason under ``error``.
         namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
-        source: Who says so: ``human``, ``self``, ``harvested`` or ``teacher``.
+        source: Reward source: ``human``, ``self``, ``harvested`` or ``teacher``.
         keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.
 
     Raises:
-        InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
-            turn, nothing that is said about it, or something that cannot be used.
+        InvalidInputError: An argument is not valid; or, when the node runs, the state holds no
+            turn, no feedback, or invalid feedback.
     """
     return FeedbackNode(
         require_retriever(retriever), keys_of(keys), ask=ask, namespace=namespace, source=source

@@ -1,4 +1,4 @@
-"""Middleware for LangChain's agents: remembers before the model, learns after the agent."""
+"""Middleware for LangChain's agents: retrieves before the model, records feedback after it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
@@ -23,21 +23,21 @@ from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, require_
 from langgraph_crabpath.state import last_question
 
 _NO_ANSWER = (
-    "crabpath_feedback came with no earlier answer in this thread: give the agent a checkpointer, "
-    "and the thread_id of the answer that is meant"
+    "crabpath_feedback has no earlier answer in this thread: give the agent a checkpointer, and "
+    "invoke it with the thread_id of the answer"
 )
 _Kept = OmitFromSchema(input=True, output=False)
 _Given = OmitFromSchema(input=False, output=True)
 
 
 class CrabPathState(AgentState[Any]):
-    """What the middleware keeps in the state of an agent.
+    """State that the middleware adds to an agent.
 
     Attributes:
         crabpath_documents: Documents for the last question; each retrieval replaces them.
-        crabpath_turns: The turns that the last run rests on, those of the tool among them.
-        crabpath_receipts: What became of the feedback that was recorded last.
-        crabpath_feedback: What the user says about the last answer, given with the next message.
+        crabpath_turns: Ids of the turns of the last run, including those of the tool.
+        crabpath_receipts: Receipts of the feedback recorded last.
+        crabpath_feedback: Input: feedback of the user about the last answer.
     """
 
     crabpath_documents: NotRequired[Annotated[list[Document], _Kept]]
@@ -47,18 +47,18 @@ class CrabPathState(AgentState[Any]):
 
 
 class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
-    """Gives an agent the memory's documents, and the memory what became of them.
+    """Gives an agent the documents of a memory, and records feedback about them.
 
     ``create_agent(model, tools, middleware=[CrabPathMiddleware(retriever)])``
 
-    Before the agent starts it records what the user says about the last answer
-    (``crabpath_feedback`` in the input) and retrieves for the last human message. The documents
-    stand in every request to the model as one message of delimited data before the question; the
-    history of messages never holds them. After the agent it records what was seen of the run; the
-    :class:`~crabpath_retrievers.OutcomePolicy` says what counts.
+    Before the agent starts, it records the user's feedback on the last answer
+    (``crabpath_feedback`` in the input) and retrieves for the last human message. Every request to
+    the model contains the documents as one message of delimited data before the question; the
+    message history never contains them. After the agent, it records the events of the run that the
+    :class:`~crabpath_retrievers.OutcomePolicy` counts.
 
-    What a user says counts: it takes the place of what was seen of the same turns. What cannot be
-    used is no error of the agent: ``crabpath_receipts`` says ``refused``, and why.
+    Feedback of a user replaces feedback from events of the same turns. Invalid feedback raises no
+    error in the agent: ``crabpath_receipts`` says ``refused``, and why.
     """
 
     state_schema = CrabPathState
@@ -72,19 +72,19 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         options: CallOptions | None = None,
         task_type: TaskType | None = None,
     ) -> None:
-        """Remember with ``retriever``.
+        """Retrieve with ``retriever``.
 
         Args:
-            retriever: Answers, and learns.
-            policy: What counts as an outcome; None for ``OutcomePolicy()``, which learns from
-                failed tools and not from silence.
+            retriever: The retriever to use.
+            policy: Which events count as feedback; None for ``OutcomePolicy()``, which counts
+                failed tools, but not answers without feedback.
             namespace: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
             options: Options of every query, such as ``k`` and ``filter``; see
                 :class:`~crabpath_retrievers.query.CallOptions`.
             task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
         Raises:
-            InvalidInputError: It is no ``CrabPathRetriever``.
+            InvalidInputError: ``retriever`` is not a ``CrabPathRetriever``.
         """
         super().__init__()
         self.tools = []
@@ -99,7 +99,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         runtime: Runtime[Any],  # noqa: ARG002  LangChain's signature
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
-        """Record what the user said about the last answer, then retrieve."""
+        """Record the user's feedback on the last answer, then retrieve."""
         return run(self._run_before(state, ensure_config(config)))
 
     async def abefore_agent(
@@ -116,7 +116,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         request: "ModelRequest[Any]",
         handler: "Callable[[ModelRequest[Any]], ModelResponse[Any]]",
     ) -> "ModelResponse[Any]":
-        """Show the documents to the model."""
+        """Add the documents to the request."""
         return handler(_insert_documents(request))
 
     async def awrap_model_call(
@@ -133,7 +133,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         runtime: Runtime[Any],  # noqa: ARG002
         config: RunnableConfig | None = None,
     ) -> dict[str, Any]:
-        """Record what was seen of the run, as far as the policy counts it."""
+        """Record the events of the run that the policy counts."""
         return run(self._run_after(state, ensure_config(config)))
 
     async def aafter_agent(
@@ -151,7 +151,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         if said is not None:
             update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
         question = last_question(state["messages"])
-        if question is None or not question.strip():  # an image alone, or a run that goes on
+        if question is None or not question.strip():  # an image only, or a resumed run
             return {**update, "crabpath_documents": [], "crabpath_turns": []}
         found = yield from self._recall.steps(question, config)
         return {
@@ -163,7 +163,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
     def _record_user_feedback(
         self, state: CrabPathState, said: Any, config: RunnableConfig
     ) -> Steps[list[dict[str, Any]]]:
-        """What the user says takes the place of what was seen of the same run."""
+        """Record feedback of the user, which replaces feedback from events of the same run."""
         turns = state.get("crabpath_turns")
         if not turns:
             return refused(_NO_ANSWER)
@@ -175,7 +175,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
             given = [
                 Feedback(turn, feedback_id=feedback_id(turn, namespace), **fields) for turn in turns
             ]
-        except InvalidInputError as error:  # raised, it would fail every later run of the thread
+        except InvalidInputError as error:  # raising would fail every later run of the thread
             return refused(str(error))
         return (yield from self._record_all(given))
 
@@ -207,7 +207,7 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
 
 
 def _insert_documents(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
-    """The request with the documents before the question that they were found for."""
+    """Insert the documents before the question that they were retrieved for."""
     documents: Any = request.state.get("crabpath_documents")
     if not documents:
         return request
@@ -218,6 +218,6 @@ def _insert_documents(request: "ModelRequest[Any]") -> "ModelRequest[Any]":
 
 
 def _select_run_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """What came after the last human message."""
+    """Return the messages after the last human message."""
     human = [n for n, message in enumerate(messages) if isinstance(message, HumanMessage)]
     return list(messages[human[-1] + 1 if human else 0 :])

@@ -1,4 +1,4 @@
-"""A node of a graph that works in sync and async graphs alike."""
+"""Base class of graph nodes for sync and async graphs."""
 
 from abc import abstractmethod
 from typing import Any
@@ -10,7 +10,7 @@ from crabpath_retrievers.integration import Steps, arun, run
 
 
 class Node(Runnable[Any, dict[str, Any]]):
-    """A part of a graph: takes the state, returns what changes in it."""
+    """A node of a graph: takes the state and returns its update."""
 
     def invoke(
         self,
@@ -18,7 +18,7 @@ class Node(Runnable[Any, dict[str, Any]]):
         config: RunnableConfig | None = None,
         **_kwargs: Any,
     ) -> dict[str, Any]:
-        """Work in the calling thread."""
+        """Run in the calling thread."""
         return run(self._steps(input, ensure_config(config)))
 
     async def ainvoke(
@@ -27,9 +27,9 @@ class Node(Runnable[Any, dict[str, Any]]):
         config: RunnableConfig | None = None,
         **_kwargs: Any,
     ) -> dict[str, Any]:
-        """Work without blocking the event loop."""
+        """Run without blocking the event loop."""
         return await arun(self._steps(input, ensure_config(config)))
 
     @abstractmethod
     def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        """What the node does, with every blocking operation yielded."""
+        """Do the work of the node, yielding every blocking operation."""

@@ -1,4 +1,4 @@
-"""What somebody said about an answer, in any of the forms that a host may send."""
+"""Parses feedback on an answer in the formats that hosts send."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,22 +7,22 @@ from crabpath_retrievers import Feedback, InvalidInputError, OutcomePolicy
 
 _THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
 FIELDS = ("outcome", "used", "unused", "answer", "correction")
-"""What somebody may say about an answer."""
+"""Fields of feedback on an answer."""
 
 _WRONG = OutcomePolicy().correction.outcome
 
 
 def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
-    """The fields of a feedback that somebody's words come to.
+    """Parse feedback into the fields of a ``Feedback``.
 
     Args:
         said: A number in [-1, 1]; True, ``"up"`` or 👍 for 1; False, ``"down"`` or 👎 for -1; any
             other text, which is a correction; or a mapping with any of ``outcome``, ``used``,
             ``unused``, ``answer`` and ``correction``.
-        wrong: Outcome of a correction that comes without one, in [-1, 1].
+        wrong: Outcome of a correction without an outcome, in [-1, 1].
 
     Raises:
-        InvalidInputError: It is none of these.
+        InvalidInputError: ``said`` is none of these.
     """
     given = _to_mapping(said)
     unknown = sorted(map(str, set(given) - set(FIELDS)))
@@ -31,7 +31,7 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
         raise InvalidInputError(msg)
     fields = {name: given[name] for name in FIELDS if given.get(name) is not None}
     if "outcome" not in fields and "correction" not in fields:
-        msg = "the feedback says neither outcome nor correction: give one of them"
+        msg = "the feedback has neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)
     outcome = fields.get("outcome", wrong)
     fields["outcome"] = _THUMBS.get(outcome, outcome) if isinstance(outcome, str) else outcome
@@ -41,25 +41,25 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
 
 
 def counted(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
-    """The fields of a feedback that the words of a user come to, where a policy counts them.
+    """Parse feedback of a user into the fields of a ``Feedback``, if a policy counts it.
 
     Raises:
-        InvalidInputError: They cannot be used, or do not count.
+        InvalidInputError: The feedback is not valid, or the policy does not count it.
     """
     fields = fields_of(said, policy.correction.outcome)
     corrected = "correction" in fields
     if not (policy.correction if corrected else policy.score).on:
         kind = "correction" if corrected else "score"
-        msg = f"this is a {kind}, and the policy does not count those: switch its rule on"
+        msg = f"this is a {kind}, which the policy does not count: switch its rule on"
         raise InvalidInputError(msg)
     return {"source": policy.correction.source if corrected else "human", **fields}
 
 
 def feedback_of(said: Any, turn_id: str, **fields: Any) -> Feedback:
-    """A feedback about a turn, checked.
+    """Make the feedback for a turn.
 
     Raises:
-        InvalidInputError: It cannot be used.
+        InvalidInputError: The feedback is not valid.
     """
     given = {**fields, **fields_of(said)}
     return Feedback(turn_id, given.pop("outcome"), **given)

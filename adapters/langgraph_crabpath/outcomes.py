@@ -1,4 +1,4 @@
-"""What the messages of an agent say about its documents, where no person says anything."""
+"""Detects events in the messages of an agent."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,10 @@ from crabpath_retrievers.integration import Kind, names_of, read
 def seen_in(
     messages: Sequence[BaseMessage], answer: str | None, policy: OutcomePolicy
 ) -> set[Kind]:
-    """Events of a run, from the messages that it added and its answer, whether they count or not.
+    """Detect the events of a run in its new messages and its answer, counted or not.
 
-    Of a failed tool the agent keeps but words; an error of transport is known by its name in them.
+    The agent keeps only the text of a tool error; a transport error is recognised by the name of
+    its exception in the text.
     """
     failed = (m for m in messages if isinstance(m, ToolMessage) and m.status == "error")
     seen: set[Kind] = set()
@@ -29,13 +30,13 @@ def seen_in(
 
 
 def answer_of(messages: Sequence[BaseMessage], structured: Any = None) -> str | None:
-    """What the model said last, in the structured output or in words; None where it did not."""
+    """Return the answer: the structured output or the last message; None without one."""
     spoken = [message for message in messages if isinstance(message, AIMessage)]
     return read({"structured_response": structured, "messages": spoken[-1:]}).text
 
 
 def _find_exception_names(text: str) -> set[str]:
-    """Words of a text, and the bases of those that are exceptions."""
+    """Return the words of a text, and the base classes of those that name exceptions."""
     words = set(re.findall(r"\w+", text))
     known = (error for error in _iterate_subclasses(BaseException) if error.__name__ in words)
     return words.union(*map(names_of, known))

@@ -1,4 +1,4 @@
-"""One retrieval on behalf of a graph: whose it is, and what its stream is told."""
+"""Retrieves for a graph, in the right namespace, with events in its stream."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_
 
 
 class Recalled(NamedTuple):
-    """What was found, and the turn by which feedback finds it."""
+    """The retrieved documents, and the id of their turn."""
 
     turn_id: str
     documents: list[Document]
@@ -22,13 +22,13 @@ class Recalled(NamedTuple):
 
 @dataclass(frozen=True)
 class Recall:
-    """Asks a retriever for whoever the graph runs for.
+    """Retrieves in the namespace of the user of a run.
 
     Attributes:
-        retriever: Answers.
-        namespace: Whose memory it is; None to find out from the run.
+        retriever: The retriever.
+        namespace: Namespace; None to take it from the run.
         options: Options of every query, such as ``k`` and ``filter``.
-        task_type: Type of the task; None to find out from the run.
+        task_type: Type of the task; None to take it from the run.
     """
 
     retriever: CrabPathRetriever
@@ -59,7 +59,7 @@ class Recall:
 
 
 def turn_of(documents: Any) -> str | None:
-    """The turn that returned documents; None where they do not tell."""
+    """Find the id of the turn that returned documents; None if they carry none."""
     for document in documents or ():
         block = block_of(getattr(document, "metadata", {}))
         if block is not None:

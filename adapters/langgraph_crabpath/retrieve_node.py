@@ -1,4 +1,4 @@
-"""The node that retrieves."""
+"""The retrieval node."""
 
 from typing import Any
 
@@ -39,17 +39,17 @@ def crabpath_retrieve(
     task_type: TaskType | None = None,
     **keys: Unpack[StateKeys],
 ) -> RetrieveNode:
-    """A node that retrieves for the question in the state.
+    """Make a node that retrieves for the question in the state.
 
     One object for sync and async graphs: ``builder.add_node("retrieve", crabpath_retrieve(r))``.
     It reads ``query_key``, else the last human message of ``messages_key``, and writes
-    ``documents_key`` and ``turn_key``; both must be in the schema of the state to be kept. With
-    ``stream_mode="custom"`` every hop of the walk is streamed while it happens.
+    ``documents_key`` and ``turn_key``; both must be in the schema of the state. With
+    ``stream_mode="custom"`` every hop of the walk is streamed.
 
     Args:
-        retriever: Answers.
-        namespace: Whose memory is used, as a text or as a function of runtime and config. None
-            takes the first there is of: the user whom a LangGraph server has authenticated;
+        retriever: The retriever.
+        namespace: The namespace, as a text or as a function of runtime and config. None
+            takes the first of: the user authenticated by a LangGraph server;
             ``namespace`` or ``user_id`` in the runtime's context; the same in
             ``config["configurable"]``; the retriever's.
         options: Options of every query, such as ``k`` and ``filter``; see
@@ -60,7 +60,7 @@ def crabpath_retrieve(
         keys: Keys of the state, see :class:`~langgraph_crabpath.state.StateKeys`.
 
     Raises:
-        InvalidInputError: An argument cannot be used; or, when the node runs, the state holds no
+        InvalidInputError: An argument is not valid; or, when the node runs, the state holds no
             question.
     """
     recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)

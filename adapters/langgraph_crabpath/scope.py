@@ -1,4 +1,4 @@
-"""For whom a graph runs, and where it streams to."""
+"""Finds namespace, user, task type and stream of a run."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -11,19 +11,19 @@ from crabpath_retrievers.integration import is_blank
 from langgraph_crabpath.state import held
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
-"""Whose memory is used: a text, or a function of what LangGraph knows about the run."""
+"""Namespace: a text, or a function of the runtime and config of the run."""
 TaskType: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str | None]
-"""Type of the task that a run is for: a text, or a function as for the namespace."""
+"""Type of the task of a run: a text, or a function of its runtime and config."""
 
 # get_runtime() reads the same key, but refuses coroutines on Python 3.10.
 _RUNTIME = "__pregel_runtime"
-_USER = "langgraph_auth_user"  # a server writes it over whatever a client sent
+_USER = "langgraph_auth_user"  # a server overwrites what a client sent
 _NAMES = ("namespace", "user_id")
 _TASK = "task_type"
 
 
 def runtime_of(config: RunnableConfig) -> Runtime[Any]:
-    """The runtime of the graph; one without context and stream outside of a graph."""
+    """Find the runtime of the graph; an empty one outside of a graph."""
     found = config.get("configurable", {}).get(_RUNTIME)
     return found if isinstance(found, Runtime) else Runtime()
 
@@ -31,44 +31,46 @@ def runtime_of(config: RunnableConfig) -> Runtime[Any]:
 def namespace_of(
     retriever: CrabPathRetriever, given: Namespace | None, config: RunnableConfig
 ) -> str:
-    """Whose learned weights apply: the first of these that is there.
+    """Find the namespace of a run: the first of these that is given.
 
     1. ``namespace=`` of the node, middleware or tool;
-    2. the user whom a LangGraph server has authenticated;
+    2. the user authenticated by a LangGraph server;
     3. ``namespace``, then ``user_id``, of the runtime's context;
     4. ``namespace``, then ``user_id``, of ``config["configurable"]``;
     5. the retriever's.
 
-    A blank text in 2 to 4 is nobody: a LangGraph server without authentication writes one.
+    A blank text in 2 to 4 is skipped: a LangGraph server without authentication writes one.
 
     Raises:
-        InvalidInputError: ``namespace=`` gives no text: nobody's turns would be told apart.
+        InvalidInputError: ``namespace=`` is not, or does not return, a non-empty text.
     """
     runtime, configurable = runtime_of(config), config.get("configurable", {})
     if given is not None:
         return _require_text(given(runtime, config) if callable(given) else given)
-    told = [held(configurable.get(_USER), "identity")]
-    told += [held(runtime.context, name) for name in _NAMES]
-    told += [held(configurable, name) for name in _NAMES]
-    found = next((value for value in told if not is_blank(value)), retriever.namespace)
-    return str(found)
+    names = [held(configurable.get(_USER), "identity")]
+    names += [held(runtime.context, name) for name in _NAMES]
+    names += [held(configurable, name) for name in _NAMES]
+    return str(next((name for name in names if not is_blank(name)), retriever.namespace))
 
 
 def user_of(config: RunnableConfig) -> str | None:
-    """Who a run is for, so that feedback says who gave it: the first of these that is there.
+    """Find the user of a run, for the ``user`` of feedback: the first of these that is given.
 
-    1. The user whom a LangGraph server has authenticated;
+    1. The user authenticated by a LangGraph server;
     2. ``user_id`` of the runtime's context;
     3. ``user_id`` of ``config["configurable"]``.
     """
     configurable = config.get("configurable", {})
-    told = held(configurable.get(_USER), "identity"), held(runtime_of(config).context, "user_id")
-    given = (str(v) for v in (*told, held(configurable, "user_id")) if v is not None)
-    return next((user for user in given if user.strip()), None)
+    users = (
+        held(configurable.get(_USER), "identity"),
+        held(runtime_of(config).context, "user_id"),
+        held(configurable, "user_id"),
+    )
+    return next((str(user) for user in users if user is not None and str(user).strip()), None)
 
 
 def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
-    """Type of the task of a run: the first of these that is there; None leaves it to the retriever.
+    """Find the task type of a run: the first of these that is given; None for the retriever's.
 
     1. ``task_type=`` of the node, middleware or tool;
     2. ``task_type`` of the runtime's context;
@@ -77,15 +79,16 @@ def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
     runtime, configurable = runtime_of(config), config.get("configurable", {})
     if given is not None:
         return given(runtime, config) if callable(given) else given
-    found = held(runtime.context, _TASK)
-    told: str | None = held(configurable, _TASK) if found is None else found
-    return told
+    task_type: str | None = held(runtime.context, _TASK)
+    if task_type is None:
+        task_type = held(configurable, _TASK)
+    return task_type
 
 
 def _require_text(namespace: object) -> str:
     if not isinstance(namespace, str) or not namespace.strip():
         msg = (
-            f"namespace= gave {namespace!r} for this run: it must be a non-empty text, or a "
+            f"namespace= is {namespace!r} for this run: it must be a non-empty text, or a "
             "function that returns one for every run"
         )
         raise InvalidInputError(msg)
@@ -93,10 +96,10 @@ def _require_text(namespace: object) -> str:
 
 
 def require_retriever(value: object) -> CrabPathRetriever:
-    """Refuse anything else early, with a sentence.
+    """Refuse values other than a ``CrabPathRetriever``.
 
     Raises:
-        InvalidInputError: It is no ``CrabPathRetriever``.
+        InvalidInputError: ``value`` is not a ``CrabPathRetriever``.
     """
     if not isinstance(value, CrabPathRetriever):
         msg = f"pass a CrabPathRetriever, not a {type(value).__name__}"

@@ -1,7 +1,7 @@
-"""What an application needs under a LangGraph server: one memory and one model per process.
+"""One memory and one model per process, for applications on a LangGraph server.
 
 A server calls the factory of a graph for every run, in its event loop. An embedded memory belongs
-to one process, is opened once, and opening it reads files: so it is opened in a thread, and kept.
+to one process, and opening it reads files: so it is opened once, in a thread.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ _instances: dict[tuple[str, ...], Any] = {}
 
 
 async def served_retriever() -> CrabPathRetriever:
-    """The retriever of this process, over the memory that the environment names.
+    """Return the retriever of this process, over the memory that the environment names.
 
     ``CRABPATH_STORE`` is its directory or database URL, by default ``memory``;
     ``CRABPATH_VECTORS`` is the directory of the vectors, for a store at a URL.
 
     Raises:
-        NotFoundError: There is no memory; nothing is created.
+        NotFoundError: The memory does not exist; nothing is created.
         StoreLockedError: Another process uses the directory.
     """
     store, vectors = os.environ.get(STORE, _DEFAULT_STORE), os.environ.get(VECTORS) or None
@@ -43,10 +43,10 @@ async def served_retriever() -> CrabPathRetriever:
 
 
 async def served_model() -> BaseChatModel:
-    """The chat model of this process: ``CRABPATH_MODEL``, by default ``openai:gpt-5-mini``.
+    """Return the chat model of this process: ``CRABPATH_MODEL`` or ``openai:gpt-5-mini``.
 
-    The name is one that LangChain's ``init_chat_model`` knows. With ``openai:`` the variable
-    ``OPENAI_BASE_URL`` names any server that speaks as OpenAI's does.
+    The name is passed to LangChain's ``init_chat_model``. With ``openai:`` the variable
+    ``OPENAI_BASE_URL`` names any server with an OpenAI-compatible API.
     """
     name = os.environ.get(MODEL, _DEFAULT_MODEL)
     return await _make_once(("model", name), lambda: _make_model(name))
@@ -60,7 +60,7 @@ def _make_model(name: str) -> BaseChatModel:
 
 
 async def _make_once(key: tuple[str, ...], make: Callable[[], T]) -> T:
-    """What was made for a key before, else what is made now, in a thread."""
+    """Return the instance of a key; make it in a thread at first use."""
 
     def get_or_make() -> T:
         with _lock:

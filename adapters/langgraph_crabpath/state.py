@@ -1,4 +1,4 @@
-"""What stands in the state of a graph, be it a dict, a dataclass or a pydantic model."""
+"""Reads the state of a graph, which is a dict, a dataclass or a pydantic model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from crabpath_retrievers import InvalidInputError
 
 
 class StateKeys(TypedDict, total=False):
-    """Which key of the state holds what; the defaults stand in ``DEFAULT_KEYS``."""
+    """Keys of the state that a node reads and writes; defaults in ``DEFAULT_KEYS``."""
 
     query_key: str
     messages_key: str
@@ -39,10 +39,10 @@ DEFAULT_KEYS: StateKeys = {
 
 
 def keys_of(given: StateKeys) -> StateKeys:
-    """The keys to use, with those that were given in place of the defaults.
+    """Merge the given keys with the defaults.
 
     Raises:
-        InvalidInputError: There is no such key.
+        InvalidInputError: A key is not known.
     """
     unknown = sorted(set(given) - set(DEFAULT_KEYS))
     if unknown:
@@ -52,20 +52,20 @@ def keys_of(given: StateKeys) -> StateKeys:
 
 
 def held(state: Any, key: str) -> Any:
-    """What stands under a key; None where nothing does."""
+    """Return the value of a key; None if there is none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
 def holds(state: Any, key: str) -> bool:
-    """Whether there is such a key at all."""
+    """Whether the state has a key."""
     return key in state if isinstance(state, Mapping) else hasattr(state, key)
 
 
 def question_in(state: Any, keys: StateKeys) -> Any:
-    """The question under its key, else the text of the last human message.
+    """Return the question under its key, else the text of the last human message.
 
     Raises:
-        InvalidInputError: The state holds neither.
+        InvalidInputError: The state has neither.
     """
     asked = held(state, keys["query_key"])
     if asked is None:
@@ -81,7 +81,7 @@ def question_in(state: Any, keys: StateKeys) -> Any:
 
 
 def last_question(messages: Any) -> str | None:
-    """Text of the last human message; None without one."""
+    """Return the text of the last human message; None without one."""
     for message in reversed(messages or ()):
         (known,) = convert_to_messages([message])
         if isinstance(known, HumanMessage):

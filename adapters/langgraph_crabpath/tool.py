@@ -1,4 +1,4 @@
-"""Retrieval as a tool that a model may call."""
+"""A retrieval tool for models."""
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -23,23 +23,23 @@ def create_crabpath_tool(
     options: CallOptions | None = None,
     task_type: TaskType | None = None,
 ) -> BaseTool:
-    """A tool that retrieves: the model gets the texts, ``ToolMessage.artifact`` the documents.
+    """Make a retrieval tool: the model gets the texts, ``ToolMessage.artifact`` the documents.
 
-    The model chooses the query and nothing else; whose memory is searched follows from the run,
-    as for :func:`~langgraph_crabpath.crabpath_retrieve`. A query that cannot be asked is told to
-    the model; a store that fails is an error of the graph.
+    The model chooses only the query; the namespace is that of the run, as for
+    :func:`~langgraph_crabpath.crabpath_retrieve`. The model sees the error of an invalid query; a
+    failing store is an error of the graph.
 
     Args:
-        retriever: Answers.
-        name: By which the model calls it.
-        description: What the model is told about it.
-        namespace: Whose memory is used; None to find out from the run.
+        retriever: The retriever.
+        name: Name of the tool.
+        description: Description of the tool for the model.
+        namespace: Namespace; None to take it from the run.
         options: Options of every query, such as ``k`` and ``filter``; see
             :class:`~crabpath_retrievers.query.CallOptions`.
         task_type: As for :func:`~langgraph_crabpath.crabpath_retrieve`.
 
     Raises:
-        InvalidInputError: It is no ``CrabPathRetriever``.
+        InvalidInputError: ``retriever`` is not a ``CrabPathRetriever``.
     """
     recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)
 

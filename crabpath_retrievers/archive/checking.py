@@ -202,11 +202,11 @@ def _make_parser(kind: Any) -> Callable[[str], Any]:
     """Make a strict parser of JSON of a type."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
-    def read(text: str) -> Any:
+    def parse(text: str) -> Any:
         _require_finite(_parse_json(text))
         return adapter.validate_json(text, strict=True)
 
-    return read
+    return parse
 
 
 def _require_finite(value: Any) -> None:

@@ -45,10 +45,10 @@ class _Handler:
             InvalidInputError: An argument is not valid.
         """
         super().__init__()
-        scribe = Scribe(memory_of(source), on_receipt)
+        recorder = Scribe(memory_of(source), on_receipt)
         runs = Runs(most_runs, keep_seconds)
         self.policy = policy or OutcomePolicy()
-        self._listener = Listener(scribe, self.policy, runs, answer)
+        self._listener = Listener(recorder, self.policy, runs, answer)
 
     def correct(
         self,
@@ -120,7 +120,7 @@ class _Handler:
         return self._record(self._listener.feedback_about(data))
 
     def _record(self, due: Sequence[Feedback]) -> list[Receipt]:
-        return self._listener.scribe.record(due)
+        return self._listener.recorder.record(due)
 
 
 def _make_handler(event: Callable[..., list[Feedback]]) -> Any:

@@ -28,10 +28,10 @@ class Listener:
     """
 
     def __init__(
-        self, scribe: Scribe, policy: OutcomePolicy, runs: Runs, answer: Read | None
+        self, recorder: Scribe, policy: OutcomePolicy, runs: Runs, answer: Read | None
     ) -> None:
         """Count events by ``policy``; ``answer`` finds the answer in an unusual output."""
-        self.scribe, self.policy, self.runs = scribe, policy, runs
+        self.recorder, self.policy, self.runs = recorder, policy, runs
         self._answer = answer
 
     def on_start(
@@ -109,7 +109,7 @@ class Listener:
         return (
             self.runs.find_ended(name)
             or self.runs.find_open(name)
-            or self.scribe.find_stored_turn(name)
+            or self.recorder.find_stored_turn(name)
         )
 
     def _finish(self, run_id: str, output: Any, *, streamed: bool = False) -> list[Feedback]:

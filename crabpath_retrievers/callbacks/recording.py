@@ -19,9 +19,9 @@ Told = Callable[[Feedback, Receipt], object]
 class Scribe:
     """Records the feedback of chains. Every method may block."""
 
-    def __init__(self, memory: Learns, told: Told | None = None) -> None:
-        """Record in ``memory``, and call ``told`` with every feedback and receipt."""
-        self.memory, self._on_receipt = memory, told
+    def __init__(self, memory: Learns, on_receipt: Told | None = None) -> None:
+        """Record in ``memory``, and call ``on_receipt`` with every feedback and receipt."""
+        self.memory, self._on_receipt = memory, on_receipt
 
     def record(self, given: Iterable[Feedback]) -> list[Receipt]:
         """Record feedback; less specific feedback about the same turn is undone.

@@ -60,7 +60,7 @@ class Upkeep:
         settings: Thresholds of all steps.
         notes: Vector index of notes; None in a process without the index.
         held: Asks the vector index which of some nodes it holds; None without an index.
-        settled: Brings the index in line with the store; safe to repeat.
+        sync_index: Brings the index in line with the store; safe to repeat.
         splitting: Splits nodes; None if there is no embedder.
     """
 
@@ -68,7 +68,7 @@ class Upkeep:
     settings: Settings
     notes: Notes | None = None
     held: Held | None = None
-    settled: Callable[[], None] = _do_nothing
+    sync_index: Callable[[], None] = _do_nothing
     splitting: Splitting | None = None
 
     def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
@@ -97,7 +97,7 @@ class Upkeep:
                 raise StoreLockedError(msg)
             run = "" if dry_run else uuid.uuid4().hex
             if run:
-                self.settled()
+                self.sync_index()
             wanted = [step for step in STEPS if step in steps]
             done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
         report = MaintenanceReport(run, dry_run, done)
@@ -119,7 +119,7 @@ class Upkeep:
             raise NotFoundError(msg)
         with self.store.ingesting():
             self.store.apply([UndoMaintenance(run)])
-            self.settled()
+            self.sync_index()
 
     def _run_step(self, step: str, run: str, *, alone: bool) -> StepReport:
         work: dict[str, Callable[[str], StepCounts]] = {
@@ -211,7 +211,7 @@ class Upkeep:
             return 0, 0, {"off": 1}
         found = merge(self.store, self.settings.maintenance, run)
         if run:
-            self.settled()
+            self.sync_index()
         return found
 
     def _split(self, run: str, *, asked: bool) -> StepCounts:

@@ -174,7 +174,7 @@ async def test_every_rule_can_be_switched_off(retriever, question, called, chat_
         result = await called(built, said("Thanks", crabpath_feedback=words), CONFIG)
         (receipt,) = result["crabpath_receipts"]
         assert receipt["status"] == "refused"
-        assert f"this is a {kind}, and the policy does not count those" in receipt["note"]
+        assert f"this is a {kind}, which the policy does not count" in receipt["note"]
     assert sum(kept(retriever).values()) == 0
 
 

@@ -95,7 +95,7 @@ async def test_a_model_without_functions_says_so(chat_server):
     """As LangChain's own do; it still answers in words."""
     plain = LlamaIndexChatModel(llm=HttpLLM(url=chat_server.url, functions=False))
     for bare in (plain, LlamaIndexChatModel(llm=MockLLM())):
-        with pytest.raises(NotImplementedError, match="calls no functions"):
+        with pytest.raises(NotImplementedError, match="does not support function calling"):
             bare.with_structured_output(Follow)
     assert (await plain.ainvoke("hello")).content == "ok"
     assert "hello" in LlamaIndexChatModel(llm=MockLLM()).invoke("hello").content

@@ -347,8 +347,8 @@ def test_feedback_about_the_turn_of_another_namespace_is_refused(retriever, engi
         ("named", float("nan"), "outcome must be a number"),
         ("named", 2, "outcome must be a number"),
         ("named", EvaluationResult(invalid_result=True, invalid_reason="no"), "no result"),
-        (None, 1.0, "NoneType carries no CrabPath turn"),
-        ([], 1.0, "list carries no CrabPath turn"),
+        (None, 1.0, "NoneType has no CrabPath turn"),
+        ([], 1.0, "list has no CrabPath turn"),
     ],
 )
 def test_what_cannot_be_recorded(retriever, response, outcome, message):

@@ -1,4 +1,4 @@
-"""Asking a memory what a ``QueryBundle`` asks for."""
+"""Retrieves for a ``QueryBundle``."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ from crabpath_retrievers.integration import (
 
 
 def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps[Answer]:
-    """Retrieve for a bundle, with the embedding that it carries or asks for.
+    """Retrieve for a bundle, with its embedding or the mean of its embedding strings.
 
     Args:
-        memory: Answers.
-        bundle: What is asked.
+        memory: The memory to query.
+        bundle: The query.
         options: Keys of :class:`~crabpath_retrievers.query.QueryOptions`.
     """
     vector: Any = bundle.embedding
@@ -37,12 +37,12 @@ def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps
 
 
 def _strings_to_embed(bundle: QueryBundle) -> list[str]:
-    """Texts that are embedded in place of the query, as HyDE gives them; empty for itself."""
+    """Return texts to embed instead of the query, such as those of HyDE; empty for none."""
     given = bundle.custom_embedding_strs or []
     return [] if bundle.embedding is not None or given == [bundle.query_str] else list(given)
 
 
 def _mean_embedding(texts: list[str], embedder: Embedder) -> Vector:
-    """Mean of the unit vectors of texts, shape ``[d]``: LlamaIndex's own way to join them."""
+    """Average the unit vectors of texts, shape ``[d]``, as LlamaIndex does."""
     mean: Vector = np.mean([embedder.query(text) for text in texts], axis=0)
     return mean

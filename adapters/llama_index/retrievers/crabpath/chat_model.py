@@ -1,4 +1,4 @@
-"""Language models of LlamaIndex, wherever a LangChain chat model is wanted."""
+"""Adapts language models of LlamaIndex to LangChain's chat models."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -31,16 +31,16 @@ class LlamaIndexChatModel(BaseChatModel):
         router = ChatModelRouter(LlamaIndexChatModel(llm=llm), RouterSettings(timeout=2))
         CrabPathRetriever.from_documents(documents, router=router)
 
-    Models that call functions get tools and structured output. The others refuse both with
-    ``NotImplementedError``, as LangChain's own do; a router then reads their prose. Tokens are
-    counted where the model reports them.
+    Function-calling models support tools and structured output. Other models refuse both with
+    ``NotImplementedError``, as LangChain's own do; a router then parses their text. Tokens are
+    counted if the model reports them.
     """
 
     llm: LLM
     """The model."""
     max_tokens: int | None = None
-    """Longest answer, for models that have a field of this name."""
-    # Read now: at first use it would block the event loop.
+    """Largest number of tokens of an answer, for models with a field of this name."""
+    # Loaded here: loading it at first use would block the event loop.
     _tokenizer: Callable[[str], list[Any]] = PrivateAttr(default_factory=get_tokenizer)
 
     @property
@@ -62,17 +62,17 @@ class LlamaIndexChatModel(BaseChatModel):
             kwargs: Passed on to the model.
 
         Raises:
-            NotImplementedError: It calls no functions.
+            NotImplementedError: The model does not support function calling.
         """
         if not self._calls_functions():
-            msg = f"{self.llm.class_name()} calls no functions: ask it for text"
+            msg = f"{self.llm.class_name()} does not support function calling: ask it for text"
             raise NotImplementedError(msg)
         required = tool_choice not in (None, False, "auto", "none")
         offered = [convert_to_openai_tool(tool) for tool in tools]
         return self.bind(tools=offered, tool_required=required, **kwargs)
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Tokens of a text by LlamaIndex's tokenizer, which needs no network."""
+        """Tokenize a text with LlamaIndex's tokenizer, which needs no network."""
         return list(self._tokenizer(text))
 
     def _calls_functions(self) -> bool:
@@ -113,7 +113,7 @@ class LlamaIndexChatModel(BaseChatModel):
 
     @property
     def _functions(self) -> FunctionCallingLLM:
-        assert isinstance(self.llm, FunctionCallingLLM), "bind_tools has refused the others"  # noqa: S101
+        assert isinstance(self.llm, FunctionCallingLLM), "bind_tools refuses other models"  # noqa: S101
         return self.llm
 
     def _merge_options(self, stop: list[str] | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class LlamaIndexChatModel(BaseChatModel):
 
 
 def _is_blocking(llm: LLM) -> bool:
-    """Whether the async method of a model is LlamaIndex's own, which runs it on the event loop."""
+    """Whether a model inherits LlamaIndex's async method, which blocks the event loop."""
     # The instrumentation wraps methods anew in every class.
     own, known = inspect.unwrap(type(llm).achat), inspect.unwrap(CustomLLM.achat)
     return isinstance(llm, CustomLLM) and own is known

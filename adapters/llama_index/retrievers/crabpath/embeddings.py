@@ -1,4 +1,4 @@
-"""Embedding models of LlamaIndex, for a memory."""
+"""Adapts embedding models of LlamaIndex to LangChain's ``Embeddings``."""
 
 from typing import Any
 
@@ -17,25 +17,25 @@ class LlamaIndexEmbeddings(Embeddings):
 
     Documents go through ``get_text_embedding_batch``, queries through ``get_query_embedding``, so
     that the model's own instructions, batches, caches and rate limits apply. Async calls use the
-    model's async methods as they are: one that blocks there blocks the event loop.
+    model's async methods: one that blocks there blocks the event loop.
     """
 
     def __init__(self, embed_model: BaseEmbedding) -> None:
-        """Use a model."""
+        """Adapt ``embed_model``."""
         self.embed_model = embed_model
 
     @property
     def model_name(self) -> str:
-        """Name of the model, or of its class where it has none."""
+        """Name of the model, or of its class if it has none."""
         name = self.embed_model.model_name
         return name if name and name != "unknown" else self.embed_model.class_name()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of texts, each of shape ``[d]``."""
+        """Embed texts; each vector has shape ``[d]``."""
         return self.embed_model.get_text_embedding_batch(texts)
 
     def embed_query(self, text: str) -> list[float]:
-        """Vector of a query, shape ``[d]``."""
+        """Embed a query, shape ``[d]``."""
         return self.embed_model.get_query_embedding(text)
 
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -48,7 +48,7 @@ class LlamaIndexEmbeddings(Embeddings):
 
 
 def embeddings_of(embed_model: EmbedModel) -> Embeddings | None:
-    """The embedder that a memory uses for what a LlamaIndex user gave.
+    """Resolve the ``embed_model`` of a LlamaIndex user to LangChain embeddings.
 
     Args:
         embed_model: A LlamaIndex model, LangChain embeddings, or a name such as ``"local:…"``;
@@ -56,10 +56,10 @@ def embeddings_of(embed_model: EmbedModel) -> Embeddings | None:
             default. LlamaIndex's default, which calls OpenAI, is never used unasked.
 
     Raises:
-        InvalidInputError: It is none of these.
+        InvalidInputError: ``embed_model`` is none of these.
     """
     if embed_model is None:
-        # The public property would make the default model.
+        # Settings.embed_model would create the default model.
         embed_model = getattr(Settings, "_embed_model", None)
     if embed_model is None or isinstance(embed_model, Embeddings):
         return embed_model

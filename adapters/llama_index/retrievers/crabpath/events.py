@@ -1,4 +1,4 @@
-"""``CrabPathEventHandler``: what LlamaIndex tells of its queries, as feedback."""
+"""``CrabPathEventHandler``: turns events of LlamaIndex queries into feedback."""
 
 import asyncio
 import logging
@@ -40,11 +40,11 @@ from llama_index.retrievers.crabpath.spans import SpanWatcher
 _log = logging.getLogger(__name__)
 
 TAG = "query_id"
-"""Key of ``instrument_tags`` under which a program names its queries."""
+"""Key of ``instrument_tags`` with the program's name of a query."""
 
 
 class CrabPathEventHandler(BaseEventHandler):
-    """Ties retrievals to the query, chat or agent run around them, and outcomes to retrievals.
+    """Connects retrievals with the query, chat or agent run around them, and records feedback.
 
     ::
 
@@ -53,9 +53,9 @@ class CrabPathEventHandler(BaseEventHandler):
             response = engine.query("how do I deploy?")
         handler.record("42", -1.0, correction="Deploys go through the pipeline.")
 
-    What the handler learns by itself says its :class:`~crabpath_retrievers.OutcomePolicy`: from
-    errors, and not from silence. A later :meth:`record` takes that back first, so that what a
-    person says always counts.
+    Its :class:`~crabpath_retrievers.OutcomePolicy` defines which events it records by itself: by
+    default errors, but not answers without feedback. A later :meth:`record` undoes that first, so
+    that feedback of a person always counts.
     """
 
     _memory: CrabPath = PrivateAttr()
@@ -68,12 +68,12 @@ class CrabPathEventHandler(BaseEventHandler):
     def __init__(
         self, memory: CrabPath, policy: OutcomePolicy | None = None, *, keep: int = 10_000
     ) -> None:
-        """Teach a memory.
+        """Record feedback in a memory.
 
         Args:
-            memory: The memory that is asked.
-            policy: What counts as an outcome; None for ``OutcomePolicy()``.
-            keep: Names of recent runs, and turns, that :meth:`record` can look up.
+            memory: The memory that the queries use.
+            policy: Which events count as feedback; None for ``OutcomePolicy()``.
+            keep: Number of names of recent runs and turns that :meth:`record` can look up.
         """
         super().__init__()
         self._memory, self._policy = memory, policy or OutcomePolicy()
@@ -87,7 +87,7 @@ class CrabPathEventHandler(BaseEventHandler):
         return "CrabPathEventHandler"
 
     def attach(self, dispatcher: Dispatcher | None = None) -> Self:
-        """Hear events and spans of a dispatcher, by default of all of LlamaIndex."""
+        """Handle events and spans of a dispatcher, by default of all of LlamaIndex."""
         heard = dispatcher or get_dispatcher()
         self.detach(heard)
         heard.add_event_handler(self)
@@ -95,7 +95,7 @@ class CrabPathEventHandler(BaseEventHandler):
         return self
 
     def detach(self, dispatcher: Dispatcher | None = None) -> None:
-        """Hear no more; what has ended is still learned from. Safe to repeat."""
+        """Stop handling; feedback of ended runs is still recorded. Safe to repeat."""
         heard = dispatcher or get_dispatcher()
         heard.event_handlers = [h for h in heard.event_handlers if h is not self]
         heard.span_handlers = [h for h in heard.span_handlers if h is not self._spans]
@@ -109,7 +109,7 @@ class CrabPathEventHandler(BaseEventHandler):
         self.detach()
 
     def handle(self, event: BaseEvent, **_kwargs: Any) -> None:
-        """Note the turns and answers that an event tells of."""
+        """Add the turns and answer of an event to its run."""
         run = self._runs.of(event.span_id)
         if run is None:
             return
@@ -124,19 +124,19 @@ class CrabPathEventHandler(BaseEventHandler):
     def record(
         self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
-        """Learn from what became of a query, now or a week later.
+        """Record feedback for a query, now or a week later.
 
         Args:
             query: Its response, or the value of ``instrument_tags({"query_id": …})`` around it, or
-                the span of its run, or a turn id.
-            outcome: How good it was, in [-1, 1], or LlamaIndex's ``EvaluationResult``, which counts
-                as the policy's ``score`` says; nothing is recorded where that is switched off.
+                the span id of its run, or a turn id.
+            outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``, which counts by
+                the policy's ``score``; nothing is recorded if that rule is off.
             fields: As for :meth:`CrabPathRetriever.record`; give ``namespace`` to refuse turns of
                 others.
 
         Raises:
-            InvalidInputError: The response carries no turn, or a field cannot be used.
-            StoreError: It could not be kept.
+            InvalidInputError: The response has no turn, or a field is not valid.
+            StoreError: The feedback could not be stored.
         """
         rule = self._policy.score
         if isinstance(outcome, EvaluationResult) and not rule.on:
@@ -158,11 +158,11 @@ class CrabPathEventHandler(BaseEventHandler):
         return await asyncio.to_thread(self.record, query, outcome, **fields)
 
     def flush(self) -> None:
-        """Wait until all that has ended is learned from; it blocks."""
+        """Block until feedback of all ended runs is recorded."""
         self._worker.drain()
 
     def _handle_end(self, run: Run, result: Any, error: BaseException | None) -> None:
-        """Learn from the end of a run, off the event loop if this is one."""
+        """Record feedback for a run that ended; in a thread if called on an event loop."""
         kind = self._policy.first(seen_in(run, result, error, self._policy))
         if kind is None:
             return

@@ -1,4 +1,4 @@
-"""Metadata filters of LlamaIndex as conditions of Chroma."""
+"""Converts metadata filters of LlamaIndex to conditions of Chroma."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,10 +29,10 @@ Filters = MetadataFilters | Mapping[str, Any] | None
 
 
 def to_where(filters: Filters) -> dict[str, Any] | None:
-    """The condition of Chroma that means the same; a mapping is one already.
+    """Convert filters to a condition of Chroma; a mapping is returned as it is.
 
     Raises:
-        InvalidInputError: A filter has an operator or a condition that Chroma does not know.
+        InvalidInputError: Chroma does not support an operator or condition of a filter.
     """
     if filters is None:
         return None

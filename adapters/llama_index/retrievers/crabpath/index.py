@@ -1,4 +1,4 @@
-"""What a ``VectorStoreIndex`` holds: its nodes, and the vectors that it made of them."""
+"""Reads the nodes and vectors of a ``VectorStoreIndex``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,24 +12,24 @@ _PAGE = 1000
 
 
 class Origin:
-    """The index that nodes of a memory were taken over from."""
+    """The index that nodes of a memory were copied from."""
 
     def __init__(self, index: VectorStoreIndex, taken: Iterable[str]) -> None:
-        """Remember the ids of the nodes that were ``taken`` over."""
+        """Remember the ids of the nodes ``taken`` from ``index``."""
         self.index, self.taken = index, set(taken)
 
     def filter_held(self, ids: Sequence[str]) -> set[str] | None:
-        """Those of some ids that the index has not lost; None when it cannot tell."""
+        """Return the ids without those deleted from the index; None if it cannot tell."""
         taken = [name for name in ids if name in self.taken]
         there = _find_held(self.index.vector_store, taken)
         return None if there is None else set(ids) - (set(taken) - there)
 
 
 def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
-    """Every node with text, from the document store, else from the vector store.
+    """Read every node with text, from the document store, else from the vector store.
 
     Raises:
-        InvalidInputError: It is another kind of index.
+        InvalidInputError: ``index`` is not a ``VectorStoreIndex``.
         ConfigurationError: Neither can list its nodes.
     """
     if not isinstance(index, VectorStoreIndex):
@@ -41,7 +41,7 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
     names = index.index_struct.nodes_dict.values()
     held = index.docstore.docs
     nodes = [held[name] for name in names if name in held] or _list_nodes(index.vector_store)
-    # The document store keeps what was deleted from the index alone.
+    # The document store keeps nodes that were deleted from the index only.
     there = _find_held(index.vector_store, [node.node_id for node in nodes])
     return [
         node
@@ -52,14 +52,14 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
 
 
 def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str, list[float]]:
-    """Vectors by node id, as far as they can be read; the others have to be made again."""
+    """Read vectors by node id; those that cannot be read must be computed again."""
     found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     missing = [node.node_id for node in nodes if node.node_id not in found]
     return found | _read_vectors(index.vector_store, missing)
 
 
 def _find_held(store: Any, names: Sequence[str]) -> set[str] | None:
-    """Those of the nodes that a vector store holds; None when it cannot tell."""
+    """Return the nodes that a vector store holds; None if it cannot tell."""
     held = getattr(getattr(store, "data", None), "embedding_dict", None)
     if isinstance(held, Mapping):  # SimpleVectorStore
         return {name for name in names if name in held}

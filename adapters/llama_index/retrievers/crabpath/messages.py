@@ -1,4 +1,4 @@
-"""Messages of LangChain and LlamaIndex, one as the other."""
+"""Converts messages between LangChain and LlamaIndex."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,19 +16,19 @@ _ROLES = {
     "ai": MessageRole.ASSISTANT,
     "tool": MessageRole.TOOL,
 }
-# Names that providers give to the same two numbers.
+# Providers' names of input and output tokens.
 _INPUT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
 _PLACES = ("usage", "usage_metadata")
 
 
 def to_messages(messages: Iterable[BaseMessage]) -> list[ChatMessage]:
-    """LangChain messages as LlamaIndex's; what is no text in them is left out."""
+    """Convert LangChain messages to LlamaIndex's; content other than text is left out."""
     return [_to_message(message) for message in messages]
 
 
 def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -> AIMessage:
-    """A LlamaIndex response as LangChain message, with the calls and tokens that it tells of."""
+    """Convert a LlamaIndex response to a LangChain message, with tool calls and tokens."""
     return AIMessage(
         content=response.message.content or "",
         tool_calls=[
@@ -39,7 +39,7 @@ def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -
 
 
 def usage_of(response: ChatResponse) -> UsageMetadata | None:
-    """Tokens of a response, wherever the provider put them; None where it tells of none."""
+    """Find the token counts of a response; None if the provider reports none."""
     raw = _to_mapping(response.raw)
     places = [raw.get(name) for name in _PLACES]
     for place in (*places, raw, response.additional_kwargs):
@@ -56,7 +56,7 @@ def _to_message(message: BaseMessage) -> ChatMessage:
     extra = {}
     if isinstance(message, ToolMessage):
         extra["tool_call_id"] = message.tool_call_id
-    # LlamaIndex 0.13 has no place for calls that were made.
+    # LlamaIndex 0.13 has no blocks for tool calls.
     if isinstance(message, AIMessage) and hasattr(types, "ToolCallBlock"):
         blocks += [
             types.ToolCallBlock(

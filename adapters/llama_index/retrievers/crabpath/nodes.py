@@ -1,4 +1,4 @@
-"""Answers of a memory as nodes of LlamaIndex."""
+"""Converts answers of a memory to nodes of LlamaIndex."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -20,15 +20,15 @@ from crabpath_retrievers.integration import (
 from llama_index.retrievers.crabpath.documents import BLOCK
 
 _WINDOWS = (DEFAULT_WINDOW_METADATA_KEY, DEFAULT_OG_TEXT_METADATA_KEY)
-_LEAST = 1e-6  # LlamaIndex takes a score of 0 for none
+_LEAST = 1e-6  # LlamaIndex treats a score of 0 as missing
 
 
 class CrabPathNode(TextNode):
-    """A node that equals every node of its id and text, whichever turn found it."""
+    """A node that equals every node with its id and text, whichever turn returned it."""
 
     @property
     def hash(self) -> str:
-        """Fingerprint of text and metadata without the turn: by it LlamaIndex tells nodes apart."""
+        """Hash of text and metadata without the turn, by which LlamaIndex identifies nodes."""
         identity = f"{self.text}{own_metadata(self.metadata)}"
         return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -44,7 +44,7 @@ class CrabPathNode(TextNode):
 
 
 def to_nodes(answer: Answer) -> list[NodeWithScore]:
-    """The documents of an answer, best first, with scores in (0, 1]."""
+    """Convert the documents of an answer, best first, with scores in (0, 1]."""
     blocks = blocks_of(answer)
     return [
         NodeWithScore(node=_make_node(item, blocks[item.node.id]), score=score_of(item))
@@ -53,18 +53,18 @@ def to_nodes(answer: Answer) -> list[NodeWithScore]:
 
 
 def blocks_of(answer: Answer) -> dict[str, dict[str, Any]]:
-    """How each document of an answer was found, by node id: what LangChain users see, too."""
+    """Return the ``crabpath`` metadata of each document by node id, as for LangChain."""
     documents = to_documents(answer)
     return {str(document.id): document.metadata[CRABPATH] for document in documents}
 
 
 def score_of(item: RetrievedDocument) -> float:
-    """Probability of relevance, in (0, 1]."""
+    """Return the probability of relevance, in (0, 1]."""
     return max(item.score, _LEAST)
 
 
 def hidden(keys: list[str]) -> list[str]:
-    """Metadata keys that no model reads, the turn among them."""
+    """Add the ``crabpath`` key to metadata keys that are hidden from models."""
     return keys if CRABPATH in keys else [*keys, CRABPATH]
 
 
@@ -75,7 +75,7 @@ def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
         metadata.pop(key, None)
     blank: list[str] = []
     if not item.node.document:
-        # MetadataReplacementPostProcessor would show the model nothing instead of a note.
+        # MetadataReplacementPostProcessor would replace the text of a note by nothing.
         metadata |= {key: item.node.content for key in _WINDOWS if metadata.get(key) == ""}
         blank = [key for key, value in metadata.items() if value == ""]
     metadata[CRABPATH] = block

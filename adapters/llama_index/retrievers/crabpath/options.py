@@ -1,4 +1,4 @@
-"""How a memory is opened for LlamaIndex, and how its retriever asks it."""
+"""Options of the LlamaIndex retriever and of the memory behind it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +17,9 @@ from llama_index.retrievers.crabpath.filters import Filters
 
 
 class Opening(TypedDict, total=False):
-    """How a memory is opened: see :meth:`crabpath_retrievers.CrabPath.open`.
+    """Options of :meth:`crabpath_retrievers.CrabPath.open`.
 
-    A LlamaIndex ``LLM`` as ``router`` decides which ambiguous pointers are followed.
+    ``router`` may be a LlamaIndex ``LLM``, which decides which ambiguous edges are followed.
     """
 
     vectors: Any
@@ -41,11 +41,11 @@ class Fields(RetrieverOptions, total=False):
 
 
 class Existing(Opening, Fields, total=False):
-    """Both."""
+    """Options to open an existing memory, and of the retriever."""
 
 
 class Options(Existing, total=False):
-    """Both, and where the memory is kept: a directory, a database URL or None."""
+    """The same, and the path of the memory: a directory, a database URL or None."""
 
     path: str | Path | None
 
@@ -54,7 +54,7 @@ Split = tuple[dict[str, Any], dict[str, Any]]
 
 
 def split(options: Options | Existing) -> Split:
-    """The part that opens a memory, and the arguments of a retriever over it."""
+    """Split options into those that open a memory and those of its retriever."""
     names = {"path", *Opening.__annotations__}
     opening = {name: value for name, value in options.items() if name in names}
     if isinstance(router := opening.get("router"), LLM):
@@ -65,7 +65,7 @@ def split(options: Options | Existing) -> Split:
 def filled(
     embed_model: EmbedModel, opening: dict[str, Any], fill: Callable[[CrabPath], object]
 ) -> CrabPath:
-    """A memory that ``fill`` has put documents into; closed again when it fails."""
+    """Open a memory and fill it with documents; close it if that fails."""
     memory = CrabPath.open(embeddings=embeddings_of(embed_model), **opening)
     try:
         fill(memory)

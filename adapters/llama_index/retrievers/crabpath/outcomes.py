@@ -1,4 +1,4 @@
-"""What the end of a query says, when nobody says anything."""
+"""Detects events at the end of a query."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from llama_index.retrievers.crabpath.runs import Run
 
 
 def seen_in(run: Run, result: Any, error: BaseException | None, policy: OutcomePolicy) -> set[Kind]:
-    """Events of a run that ended, whether they count or not; its last words become its answer.
+    """Detect the events of a run that ended, counted or not, and set its answer.
 
     Args:
         run: The run.
-        result: What it returned.
-        error: What it raised instead.
-        policy: Which errors say something about documents.
+        result: Its result.
+        error: The exception that it raised; None for none.
+        policy: Defines which errors say something about documents.
     """
-    result = getattr(result, "result", result)  # an agent's, as a workflow returns it
+    result = getattr(result, "result", result)  # unwrap the result of an agent's workflow
     said = result if isinstance(result, str) else answer_of(result)
     run.answer = said or run.answer
     if error is not None:

@@ -25,14 +25,14 @@ from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
 
 
 class CrabPathReranker(BaseNodePostprocessor):
-    """Orders the nodes that a memory knows by how likely they are relevant to the query.
+    """Orders nodes by the memory's probability that they are relevant to the query.
 
     For nodes of any retriever over the same node ids, as ``CrabPathRetriever.from_index`` makes
-    them. A node that the memory does not know keeps its place and its score; the known ones are
-    put in order on the other places, with the memory's probability, in (0, 1], as score.
+    them. A node that the memory does not contain keeps its position and score; the others are
+    ordered on the remaining positions, with the memory's probability, in (0, 1], as score.
 
-    Reranking is a turn of its own: its id stands in the nodes' ``metadata["crabpath"]``, and
-    feedback about it teaches the order. Nodes that a CrabPathRetriever found keep their turn.
+    Reranking is a turn: its id is in the nodes' ``metadata["crabpath"]``, and feedback for it
+    teaches the order. Nodes that a CrabPathRetriever returned keep their turn.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -40,11 +40,11 @@ class CrabPathReranker(BaseNodePostprocessor):
     memory: CrabPath = Field(exclude=True)
     """The memory that ranks."""
     top_n: int | None = Field(default=None, ge=1)
-    """Nodes to keep; None keeps all."""
+    """Number of nodes to keep; None for all."""
     namespace: str = DEFAULT_NAMESPACE
-    """User, agent or tenant whose learned weights apply; a blank one is the default."""
+    """Namespace of the user, agent or tenant; the default one if blank."""
     task_type: str | None = None
-    """Type of the task that asks, such as "refund"."""
+    """Type of the task, such as "refund"."""
 
     @classmethod
     def class_name(cls) -> str:
@@ -81,7 +81,7 @@ class CrabPathReranker(BaseNodePostprocessor):
 
 
 def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore]:
-    """The nodes in the order of an answer; those that it does not have stay where they are."""
+    """Order nodes as in an answer; nodes that it does not contain keep their position."""
     given: dict[str, list[NodeWithScore]] = defaultdict(list)
     for item in nodes:
         given[item.node.node_id].append(item)

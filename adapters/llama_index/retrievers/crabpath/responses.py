@@ -1,4 +1,4 @@
-"""From what LlamaIndex returns to the turns behind it, and to feedback about them."""
+"""Finds the turns behind responses of LlamaIndex, and makes feedback about them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,7 +27,7 @@ _PARTS = ("source_nodes", "sources", "tool_calls", "tool_output", "raw_output")
 
 
 def turns_of(response: Any) -> list[str]:
-    """Ids of the turns whose nodes a response rests on, each once.
+    """Return the ids of the turns behind the nodes of a response, each once.
 
     Args:
         response: A response of a query or chat engine, the output of an agent, nodes, or the id
@@ -39,19 +39,19 @@ def turns_of(response: Any) -> list[str]:
 def record(
     memory: CrabPath, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
 ) -> list[Receipt]:
-    """Learn from what became of a response: see ``CrabPathRetriever.record``.
+    """Record feedback for a response: see ``CrabPathRetriever.record``.
 
-    What an event handler learned by itself of the same turns is taken back first.
+    Feedback that an event handler recorded by itself for the same turns is undone first.
 
     Args:
-        memory: The memory that was asked.
-        response: As for :func:`turns_of`; the span of the retrieval will do for the turn id.
-        outcome: How good it was, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
+        memory: The memory of the turns.
+        response: As for :func:`turns_of`; the span id of the retrieval may replace the turn id.
+        outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``.
         fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
 
     Raises:
-        InvalidInputError: The response carries no turn, or a field cannot be used.
-        StoreError: It could not be kept.
+        InvalidInputError: The response has no turn, or a field is not valid.
+        StoreError: The feedback could not be stored.
     """
     return [
         record_over(memory, feedback) for feedback in feedback_about(response, outcome, **fields)
@@ -61,10 +61,10 @@ def record(
 def feedback_about(
     response: Any, outcome: Outcome, rule: Rule = _SCORE, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """One feedback per turn of a response, as for :func:`record`; ``rule`` is that of scores.
+    """Make one feedback per turn of a response, as for :func:`record`; ``rule`` converts scores.
 
     Raises:
-        InvalidInputError: The response carries no turn, or a field cannot be used.
+        InvalidInputError: The response has no turn, or a field is not valid.
     """
     value = outcome_of(outcome, rule)
     if isinstance(outcome, EvaluationResult):
@@ -72,8 +72,8 @@ def feedback_about(
     turns = turns_of(response)
     if not turns:
         msg = (
-            f"this {type(response).__name__} carries no CrabPath turn: pass a response whose "
-            "source nodes a CrabPathRetriever found, or the turn id"
+            f"this {type(response).__name__} has no CrabPath turn: pass a response whose source "
+            "nodes a CrabPathRetriever returned, or the turn id"
         )
         raise InvalidInputError(msg)
     if "used" not in fields and "answer" not in fields:
@@ -82,10 +82,10 @@ def feedback_about(
 
 
 def outcome_of(outcome: Outcome, rule: Rule) -> float:
-    """An outcome in [-1, 1] for a number, or for the result of one of LlamaIndex's evaluators.
+    """Convert a number or the result of a LlamaIndex evaluator to an outcome in [-1, 1].
 
     Raises:
-        InvalidInputError: The evaluator came to no result, or to a score outside [0, 1].
+        InvalidInputError: The evaluation has no result, or a score outside [0, 1].
     """
     if not isinstance(outcome, EvaluationResult):
         return outcome
@@ -98,7 +98,7 @@ def outcome_of(outcome: Outcome, rule: Rule) -> float:
 
 
 def answer_of(response: Any) -> str | None:
-    """What a response says in words; None for nodes, and for a stream that was not read."""
+    """Return the text of a response; None for nodes, and for a stream that was not read."""
     if isinstance(response, (Response, PydanticResponse)):
         return str(response) if response.response else None
     for name in ("response_txt", "response"):
@@ -110,14 +110,14 @@ def answer_of(response: Any) -> str | None:
 
 
 def _set_feedback_id(fields: FeedbackFields, turn: str, turns: list[str]) -> FeedbackFields:
-    """An id that the caller gave is one feedback; several turns make it several."""
+    """Make the caller's feedback id unique for each of several turns."""
     if "feedback_id" not in fields or len(turns) == 1:
         return fields
     return {**fields, "feedback_id": f"{fields['feedback_id']}-{turn}"}
 
 
 def _iterate_turns(found: Any, *, part: bool = False) -> Iterable[str]:
-    """Turns of what a caller gave, or of a ``part`` of it: texts in there are said by tools."""
+    """Yield turns of a response, or of a ``part`` of it, where texts are not turn ids."""
     if isinstance(found, NodeWithScore):
         block = block_of(found.node.metadata)
         if block is not None and isinstance(block["turn_id"], str):

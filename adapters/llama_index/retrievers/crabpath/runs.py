@@ -1,11 +1,11 @@
-"""Which turns belong to which run: a query, chat or agent call with all that it called."""
+"""Keeps track of runs (query, chat or agent calls) and their turns."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-_OPEN = 100_000  # spans; those that never end are forgotten, oldest first
+_OPEN = 100_000  # open spans to remember; the oldest are dropped
 
 
 @dataclass(slots=True)
@@ -13,11 +13,11 @@ class Run:
     """One outermost span of LlamaIndex's trace.
 
     Attributes:
-        turns: Ids of the turns that it asked for, in order.
-        answer: What it answered; None without an answer in words.
-        names: Values by which the program tagged it.
+        turns: Ids of its turns, in order.
+        answer: Its answer; None without a text.
+        names: Values of the program's tags.
         streamed: Whether its answer is read after its end.
-        raised: Classes of the errors of its parts.
+        raised: Exception classes of its parts.
     """
 
     turns: dict[str, None] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Runs:
         self._recent: OrderedDict[str, Run] = OrderedDict()
 
     def enter(self, span: str, parent: str | None) -> None:
-        """A span begins; without a known parent it is the outermost one of a run."""
+        """Start a span; without a known parent it is the outermost one of a run."""
         with self._lock:
             root = self._roots.get(parent or "", span)
             self._roots[span] = root
@@ -49,18 +49,18 @@ class Runs:
                 _bound(self._runs, _OPEN)
 
     def of(self, span: str | None) -> Run | None:
-        """The run that an open span belongs to."""
+        """Return the run of an open span."""
         with self._lock:
             return self._runs.get(self._roots.get(span or "", ""))
 
     def add_turns(self, run: Run, turns: Iterable[str], names: Iterable[str]) -> None:
-        """A run asked for turns, under names that the program gave it."""
+        """Add turns and names to a run."""
         with self._lock:
             run.turns.update(dict.fromkeys(turns))
             run.names.update(names)
 
     def leave(self, span: str) -> Run | None:
-        """A span ends; returns the run if it was its outermost one and asked for turns."""
+        """End a span; return its run if the span was the outermost one and the run has turns."""
         with self._lock:
             root = self._roots.pop(span, None)
             run = self._runs.pop(span, None) if root == span else None
@@ -73,7 +73,7 @@ class Runs:
             return run
 
     def find(self, name: str) -> Run | None:
-        """A recent run by its span, by a name that the program gave it, or by one of its turns."""
+        """Find a recent run by its span id, a name, or the id of a turn."""
         with self._lock:
             return self._recent.get(name)
 

@@ -1,4 +1,4 @@
-"""Spans of LlamaIndex's trace: which run an event belongs to, and when a run ends."""
+"""Follows the spans of LlamaIndex's trace, to tell when a run ends."""
 
 import inspect
 from collections.abc import Callable
@@ -14,13 +14,13 @@ Ended = Callable[[Run, Any, BaseException | None], None]
 
 
 class SpanWatcher(BaseSpanHandler[BaseSpan]):
-    """Keeps no spans, only the runs that they make up."""
+    """Follows spans, and keeps only their runs."""
 
     _runs: Runs = PrivateAttr()
     _ended: Ended = PrivateAttr()
 
     def __init__(self, runs: Runs, ended: Ended) -> None:
-        """Keep ``runs``; ``ended`` is told of each that asked for turns, with result or error."""
+        """Track ``runs``; call ``ended`` with each ended run with turns, its result and error."""
         super().__init__()
         self._runs, self._ended = runs, ended
 
@@ -33,7 +33,7 @@ class SpanWatcher(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,  # noqa: ARG002
         **_kwargs: Any,
     ) -> None:
-        """A span begins."""
+        """Handle the start of a span."""
         self._runs.enter(id_, parent_span_id)
 
     def prepare_to_exit_span(
@@ -44,7 +44,7 @@ class SpanWatcher(BaseSpanHandler[BaseSpan]):
         result: Any | None = None,
         **_kwargs: Any,
     ) -> None:
-        """A span ends well."""
+        """Handle the end of a span without error."""
         if run := self._runs.leave(id_):
             self._ended(run, result, None)
 
@@ -56,7 +56,7 @@ class SpanWatcher(BaseSpanHandler[BaseSpan]):
         err: BaseException | None = None,
         **_kwargs: Any,
     ) -> None:
-        """A span raises."""
+        """Handle the end of a span with an error."""
         run = self._runs.of(id_)
         if run is not None and err is not None:
             run.raised.add(type(err))

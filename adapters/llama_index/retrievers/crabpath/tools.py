@@ -1,4 +1,4 @@
-"""Tools that are offered to a model of LlamaIndex and never run by it."""
+"""Tools that a model of LlamaIndex may call, and that the caller runs."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from llama_index.core.tools.types import BaseTool, ToolMetadata, ToolOutput
 
 @dataclass
 class _Schema(ToolMetadata):
-    """Metadata whose parameters are a JSON schema as it was given."""
+    """Metadata with a given JSON schema of the parameters."""
 
     parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -17,7 +17,7 @@ class _Schema(ToolMetadata):
 
 
 class OfferedTool(BaseTool):
-    """A tool in OpenAI's format."""
+    """A tool described in OpenAI's format."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         """Describe the function of a schema."""
@@ -35,5 +35,5 @@ class OfferedTool(BaseTool):
         return self._metadata
 
     def __call__(self, input: Any) -> ToolOutput:  # noqa: A002  the name in the base
-        """Never: whoever offered it runs it."""
+        """Never called: the caller of the model runs the tool."""
         raise NotImplementedError
