@@ -168,8 +168,8 @@ def hostile(cli):
         named = {"title": f"T{HOSTILE}", "source": f"s{HOSTILE}"}
         memory.add_documents([Document(f"apple{HOSTILE}", id=f"d{HOSTILE}", metadata=named)])
         turn = memory.retrieve(f"apple{HOSTILE}", namespace=f"team{HOSTILE}").turn.id
-        memory.snapshot(f"team{HOSTILE}", f"snap{HOSTILE}")
-        memory.freeze(f"cold{HOSTILE}")
+        memory.namespaces.snapshot(f"team{HOSTILE}", f"snap{HOSTILE}")
+        memory.namespaces.freeze(f"cold{HOSTILE}")
     return turn
 
 

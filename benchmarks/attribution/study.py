@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attribution.agreement import Flags, measure_agreement
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_multihoprag
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.feedback.finding import find_supported
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import MODEL

@@ -14,7 +14,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.experiments.memory_setup import open_memory
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import Feedback
 
 TURNS = 50

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import RankSettings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 MAX_DOCUMENTS = 30
 """Documents of an agent that does not choose (document 003 §4.3)."""

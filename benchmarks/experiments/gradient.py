@@ -22,8 +22,8 @@ from benchmarks.experiments.experiment import (
 from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.trajectory import Turn
 
 LearningRule = Literal["full", "heuristic"]

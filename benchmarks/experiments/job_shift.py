@@ -17,7 +17,7 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.memory_setup import UNTAUGHT, co_use_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 ROOM = 4
 """Documents that the agent has room for."""

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 UNTAUGHT = "static"
@@ -65,7 +65,7 @@ def strongest_weights(
         namespace: Who asks.
     """
     found: dict[str, float] = {}
-    for other in memory.typed_neighbors(node, kinds or _WALKED, namespace=namespace):
+    for other in memory.graph.neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)
     return found
 

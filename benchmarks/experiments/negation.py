@@ -18,7 +18,7 @@ from benchmarks.experiments.experiment import (
     Verdict,
 )
 from benchmarks.experiments.memory_setup import open_memory, strongest_weights
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import Feedback
 
 TURNS = 40

@@ -13,7 +13,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 TURNS = 100
 LEAST, MOST = 4, 6

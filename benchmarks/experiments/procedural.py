@@ -16,7 +16,7 @@ from benchmarks.experiments.experiment import (
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 TURNS = 50
 LEAST, MOST = 4, 8  # documents that the agent has room for, drawn anew for every question

@@ -24,7 +24,7 @@ from benchmarks.experiments.memory_setup import (
     shuffle_pages,
 )
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 ALL, FEW = 40, 80
@@ -47,7 +47,7 @@ def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW))
             curve.append(float(len(scene.edges())))
         before, answers = scene.edges(), _ask_all(memory)
         known = scene.accuracy(DEFAULT_NAMESPACE)
-        report = memory.run_maintenance(("fade", "prune"))
+        report = memory.maintenance.run(("fade", "prune"))
         after, pruned = scene.edges(), _ask_all(memory)
         figures = {
             "edges before": float(len(before)),
@@ -59,7 +59,7 @@ def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW))
             "accuracy on what was left, static": scene.accuracy(UNTAUGHT),
             "same documents in the same order": _share_equal(answers, pruned),
         }
-        memory.undo_maintenance(report.run)
+        memory.maintenance.undo(report.run)
         figures["undo gives all back"] = float(scene.edges() == before)
         return Trial(figures, {"learned edges": [*curve, float(len(after))]})
 

@@ -15,7 +15,7 @@ from benchmarks.experiments.experiment import (
 )
 from benchmarks.experiments.memory_setup import make_documents, open_memory
 from crabpath_retrievers.config import WalkSettings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 SIZES = (50, 200, 500, 2000)
 _QUESTIONS, _REPEATS = 8, 4

@@ -27,7 +27,7 @@ from benchmarks.experiments.memory_setup import (
     strongest_weights,
 )
 from benchmarks.experiments.simulated_agent import SimulatedAgent
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 TURNS = 50
 CODER, GUARD, BYSTANDER = "coder", "guard", "bystander"

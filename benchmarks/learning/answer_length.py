@@ -9,13 +9,13 @@ import numpy as np
 
 from benchmarks.learning.paired_learners import USED_FEEDBACK, PairedLearners
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Corpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 
 DEPTH = 10  # most documents of an answer

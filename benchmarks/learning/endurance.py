@@ -13,6 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
 from benchmarks.speed.timing import time_call
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.evaluation.streams.learners import (
@@ -24,7 +25,6 @@ from crabpath_retrievers.evaluation.streams.learners import (
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import Embedder
 

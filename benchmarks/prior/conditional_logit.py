@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from crabpath_retrievers.config import Settings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,
@@ -78,7 +78,7 @@ def collect_candidates(
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(dataset.documents, split=False)
         for query_id, text in dataset.queries.items():
-            evidence = memory.evidence(text)
+            evidence = memory.learning.evidence(text)
             gold = dataset.qrels[query_id]
             relevant = np.array([hit.head.id in gold for hit in evidence.pool], dtype=bool)
             found.append(TrainingQuery(evidence, relevant, len(gold), name or dataset.name))

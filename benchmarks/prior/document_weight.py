@@ -12,9 +12,9 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.rerank.distinct import one_of_each
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.rerank.ranker import Ranker
@@ -86,7 +86,7 @@ def collect_chunks(dataset: Dataset, embeddings: Embeddings) -> list[ChunkQuery]
     with CrabPath.open(embeddings=embeddings) as memory:
         memory.add_documents(dataset.documents)
         for query, text in dataset.queries.items():
-            evidence = memory.evidence(text, k=_DEPTH, distinct=True)
+            evidence = memory.learning.evidence(text, k=_DEPTH, distinct=True)
             nodes = [hit.head.id for hit in evidence.pool]
             home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
             documents = [home[node] for node in nodes]

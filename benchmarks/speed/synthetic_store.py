@@ -12,11 +12,11 @@ import numpy as np
 
 from benchmarks.speed.timing import time_call, time_without_embedding
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.seeds.embedder import unit
 
 _BATCH = 4000

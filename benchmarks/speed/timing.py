@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 
 K = 5  # documents per query, the same for every method
 

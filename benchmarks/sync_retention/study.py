@@ -19,9 +19,9 @@ from benchmarks.sync_retention.edits import (
     read_tree,
     write_tree,
 )
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import is_blank

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from crabpath_retrievers.driver import Steps, arun, perform, perform_either, run
 
 if TYPE_CHECKING:
-    from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.crabpath import CrabPath
     from crabpath_retrievers.retrieval import Answer
 
 

@@ -59,7 +59,7 @@ def sessions_of(trial, arm, number):
 def test_the_better_one_is_promoted(memory):
     """Learning against a frozen namespace: it is corrected less, and the command says so."""
     trial = Trial.start(memory, "learning", settings=SETTINGS)
-    memory.freeze(trial.namespaces("ann")["control"])
+    memory.namespaces.freeze(trial.namespaces("ann")["control"])
     with pytest.raises(InvalidInputError, match="too little data"):
         trial.promote()
     sessions = sessions_of(trial, "control", 6) + sessions_of(trial, "treatment", 6)
@@ -77,7 +77,7 @@ def test_the_better_one_is_promoted(memory):
 def test_a_harmful_one_is_rolled_back(memory):
     """Shown only the nearest page, which is outdated: two checkpoints end it."""
     trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
-    memory.freeze(trial.namespaces("ann")["treatment"])
+    memory.namespaces.freeze(trial.namespaces("ann")["treatment"])
     sides = [sessions_of(trial, arm, 8) for arm in ("control", "treatment")]
     for part in (slice(0, 4), slice(4, 8)):
         live(memory, trial, {"control": 6, "treatment": 1}, sides[0][part] + sides[1][part])

@@ -53,10 +53,10 @@ def sound(tmp_path_factory):
         for user in ("ann", "eve"):
             turn = memory.retrieve("How is the harbour?").turn.id
             memory.record(Feedback(turn, 1.0, used=None, answer="The harbour.", user=user))
-        memory.snapshot(name="then")
-        memory.health()
-        whole = memory.export(place / "all").path
-        mind = memory.export(place / "mind", namespace="default").path
+        memory.namespaces.snapshot(name="then")
+        memory.maintenance.health()
+        whole = memory.transfer.export(place / "all").path
+        mind = memory.transfer.export(place / "mind", namespace="default").path
     return {"whole": members(whole), "mind": members(mind)}
 
 
@@ -95,13 +95,13 @@ def mutated(held, rng):
 
 def live(memory, namespace):
     """What a namespace is used for after it came."""
-    for snapshot in memory.snapshots(namespace):
-        memory.restore(snapshot.id, namespace=namespace)
+    for snapshot in memory.namespaces.snapshots(namespace):
+        memory.namespaces.restore(snapshot.id, namespace=namespace)
     answer = memory.retrieve("How is the harbour?", namespace=namespace, k=9)
     memory.record(Feedback(answer.turn.id, 1.0, user="ann"))
-    memory.learn_waiting()
-    memory.health(namespace=namespace)
-    memory.undo(user="eve", namespace=namespace)
+    memory.learning.learn_waiting()
+    memory.maintenance.health(namespace=namespace)
+    memory.learning.undo_all(user="eve", namespace=namespace)
     memory.info()
 
 
@@ -114,7 +114,7 @@ def test_whatever_an_archive_says(sound, opens, location, tmp_path):
         kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
         write(tmp_path / "archive", mutated(sound[kind], rng))
         try:
-            target.import_archive(tmp_path / "archive", namespace="default", rename=name)
+            target.transfer.import_archive(tmp_path / "archive", namespace="default", rename=name)
         except CrabPathError as error:
             refused.append((error, name in target.info()["namespaces"]))
             continue
@@ -154,7 +154,7 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
     write(tmp_path / "archive", {**held, f"{table}.jsonl": row + b"\n" + rest})
     memory = opens(tmp_path / "there")
     with pytest.raises(InvalidInputError, match=f"line 1 of {table}.jsonl in .* is no row of it"):
-        memory.import_archive(tmp_path / "archive")
+        memory.transfer.import_archive(tmp_path / "archive")
     assert memory.info()["nodes"] == 0
 
 
@@ -177,7 +177,7 @@ def test_manifests_that_nobody_writes(sound, opens, tmp_path, manifest):
     """They are refused before any member is read."""
     write(tmp_path / "archive", sound["whole"], **manifest)
     with pytest.raises(InvalidInputError, match=r"manifest\.json says cannot be"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": Infinity}', b"[1]", b"\xff"])
@@ -186,7 +186,7 @@ def test_manifests_that_are_none(sound, opens, tmp_path, text):
     with zipfile.ZipFile(tmp_path / "archive", "w") as file:
         file.writestr("manifest.json", text)
     with pytest.raises(InvalidInputError, match="is no archive of CrabPath"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 BOMB = 128 << 20
@@ -250,6 +250,6 @@ def test_archives_of_the_release_before(sound, opens, tmp_path, kind):
     memory = opens(tmp_path / "there")
     if kind == "mind":
         memory.add_documents(corpus(), split=False)
-    memory.import_archive(tmp_path / "archive")
-    assert len(memory.feedback(user="eve", namespace="default")) == 1
-    assert memory.undo(user="eve")[0].status == "undone"
+    memory.transfer.import_archive(tmp_path / "archive")
+    assert len(memory.learning.feedback(user="eve", namespace="default")) == 1
+    assert memory.learning.undo_all(user="eve")[0].status == "undone"

@@ -77,12 +77,14 @@ def test_snapshot_and_restore(cli, host, server):
 def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, server):
     """No vector is needed for that."""
     server.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
-    server.snapshot(name="x")
+    server.namespaces.snapshot(name="x")
     server.undo("f")
     cli("restore", "x")
     clock = server.store.walk.clock("default")
     vector = server.embedder.query("Which fruit is red?")
-    assert [near.episode.turns for near in server._episodes.near(vector, clock.key)] == [1.0]
+    assert [near.episode.turns for near in server._services.episodes.near(vector, clock.key)] == [
+        1.0
+    ]
 
 
 def test_freeze_and_unfreeze(cli, host, server):

@@ -197,18 +197,18 @@ class Isolation:
     def keep_snapshot(self, name: str, _: str) -> None:
         """A snapshot, and the list of them."""
         if self.turns[name]:
-            kept = self.memory.snapshot(name, self.canary(name))
+            kept = self.memory.namespaces.snapshot(name, self.canary(name))
             self.snapshots[name] = [*self.snapshots[name][-4:], kept]
-        self.see(name, "snapshots", self.memory.snapshots(name))
+        self.see(name, "snapshots", self.memory.namespaces.snapshots(name))
 
     def restore(self, name: str, other: str) -> None:
         """An own snapshot is restored; another's is not found."""
         if self.snapshots[name]:
-            self.memory.restore(self.rng.choice(self.snapshots[name]), namespace=name)
+            self.memory.namespaces.restore(self.rng.choice(self.snapshots[name]), namespace=name)
         if self.snapshots[other]:
             self._refused(
                 "a snapshot of another namespace was restored",
-                lambda: self.memory.restore(self.snapshots[other][-1], namespace=name),
+                lambda: self.memory.namespaces.restore(self.snapshots[other][-1], namespace=name),
             )
 
     def undo(self, name: str, other: str) -> None:
@@ -226,14 +226,14 @@ class Isolation:
         """What a namespace has learned is archived, and sometimes read in again."""
         path = self.base / f"{name}.crabpath"
         if self.turns[name]:
-            self.memory.export(path, namespace=name)
+            self.memory.transfer.export(path, namespace=name)
             with zipfile.ZipFile(path) as file:
                 texts = [file.read(one).decode("utf-8", "replace") for one in file.namelist()]
             self.see(name, "an archive", "\n".join(texts))
             self.archives.append((name, path))
         if self.archives:
             owner, path = self.rng.choice(self.archives)
-            self.memory.import_archive(path, rename=owner, replace=True)
+            self.memory.transfer.import_archive(path, rename=owner, replace=True)
             for kept in (self.given, self.snapshots):
                 kept[owner].clear()
 
@@ -245,15 +245,15 @@ class Isolation:
 
     def look(self, name: str, _: str) -> None:
         """Reports about a namespace, and about all."""
-        self.see(name, "health", self.memory.health(name))
+        self.see(name, "health", self.memory.maintenance.health(name))
         about = {k: v for k, v in self.memory.info().items() if k != "namespaces"}
         self.see("", "info", about)
-        self.see(name, "evidence", self.memory.evidence(self.word(), namespace=name))
+        self.see(name, "evidence", self.memory.learning.evidence(self.word(), namespace=name))
 
     def plan(self, name: str, _: str) -> None:
         """What is learned of regions."""
-        model = self.memory.transition_model(namespace=name)
-        region = self.memory.assign_region(self.word())
+        model = self.memory.regions.mdp(namespace=name)
+        region = self.memory.regions.assign(self.word())
         seen = [model.best_action(region, None), model.strategy_for(region, None)]
         self.see(name, "a plan", [*seen, repr(vars(model))[:100_000]])
 
@@ -262,17 +262,17 @@ class Isolation:
         texts, actions = [f"{self.word()} {self.canary(name)}", "x"], [self.canary(name)] * 2
         more = {"task_type": self.canary(name), "namespace": name}
         reward = self.rng.choice([1.0, -1.0])
-        self.memory.learn_episode(texts=texts, actions=actions, reward=reward, **more)
+        self.memory.regions.learn_episode(texts=texts, actions=actions, reward=reward, **more)
 
     def neighbours(self, name: str, other: str) -> None:
         """Typed edges of documents, and of another namespace's note."""
         for kind in ("caused_success", "correction", "co_use", "inhibitory"):
             node = f"d{self.rng.randrange(_PAGES)}"
-            found = self.memory.typed_neighbors(node, kind, namespace=name)
+            found = self.memory.graph.neighbors(node, kind, namespace=name)
             self.see(name, "neighbours", found)
         if self.notes[other]:
             note = self.rng.choice(self.notes[other])
-            found = self.memory.typed_neighbors(note, "caused_success", namespace=name)
+            found = self.memory.graph.neighbors(note, "caused_success", namespace=name)
             self.see(name, "neighbours of another's note", found)
 
     def anchor(self, name: str, other: str) -> None:
@@ -281,7 +281,7 @@ class Isolation:
             note = self.rng.choice(self.notes[other])
             self._refused(
                 "a note of another namespace was anchored",
-                lambda: self.memory.anchor([note], namespace=name),
+                lambda: self.memory.learning.anchor([note], namespace=name),
             )
 
     def forget_note(self, name: str, _: str) -> None:
@@ -296,7 +296,7 @@ class Isolation:
 
     def maintain(self, _: str, __: str) -> None:
         """Maintenance of all."""
-        self.see("", "maintenance", self.memory.run_maintenance())
+        self.see("", "maintenance", self.memory.maintenance.run())
 
     def everything(self) -> None:
         """At the end: all that each namespace can find."""

@@ -45,16 +45,16 @@ async def answers(retriever: CrabPathRetriever) -> None:
 async def without_framework(memory: CrabPath) -> None:
     """The memory itself."""
     assert_type(memory.retrieve("question", k=2), Answer)
-    assert_type(await memory.aretrieve("question"), Answer)
+    assert_type(await memory.aio.retrieve("question"), Answer)
     assert_type(memory.add_documents([Document("a")]), IngestReport)
-    assert_type(await memory.aadd_documents([Document("a")]), IngestReport)
+    assert_type(await memory.aio.add_documents([Document("a")]), IngestReport)
     assert_type(memory.explain("turn"), Explanation)
     assert_type(memory.explain(uuid4(), namespace="ada"), Explanation)
     assert_type(memory.forget(ids="a"), int)
     assert_type(memory.teach("text", query="question", related=["a"]), str)
-    assert_type(await memory.adirect("text", namespace="ada"), str)
+    assert_type(await memory.aio.teach("text", namespace="ada", kind="directive"), str)
     assert_type(memory.correct("text", turn_id="turn", wrong=["a"], title="t", id="n"), str)
-    assert_type(memory.anchor(["a"], "canonical"), int)
+    assert_type(memory.learning.anchor(["a"], "canonical"), int)
     assert_type(memory.info(), dict[str, Any])
 
 

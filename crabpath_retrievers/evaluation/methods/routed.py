@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import Corpus, Method, RankFunction, RetrievedChunk
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.settings import RouterSettings
 from crabpath_retrievers.usage import Usage

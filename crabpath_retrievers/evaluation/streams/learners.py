@@ -16,7 +16,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     SimulatedFeedback,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.trajectory import Turn

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from llama_index.core.schema import QueryBundle
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.driver import Steps, perform, perform_either
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.seeds.embedder import Embedder
 
@@ -27,7 +27,7 @@ def asked(memory: CrabPath, bundle: QueryBundle, options: Mapping[str, Any]) -> 
     given = {**options, "vector": vector}
     answer = yield from perform_either(
         lambda: memory.retrieve(bundle.query_str, **given),
-        lambda: memory.aretrieve(bundle.query_str, **given),
+        lambda: memory.aio.retrieve(bundle.query_str, **given),
     )
     return answer
 

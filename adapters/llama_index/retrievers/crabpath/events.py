@@ -18,11 +18,11 @@ from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.instrumentation.events.synthesis import SynthesizeEndEvent
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import CrabPathError
 from crabpath_retrievers.feedback.precedence import record_over, seen_feedback
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.feedback.worker import Worker
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy
 from llama_index.retrievers.crabpath.outcomes import seen_in

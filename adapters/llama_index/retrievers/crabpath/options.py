@@ -10,7 +10,7 @@ from llama_index.core.llms import LLM
 from typing_extensions import TypedDict
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.routing.policy import Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
 from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of

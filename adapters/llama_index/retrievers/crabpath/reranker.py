@@ -8,9 +8,9 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.driver import Steps, arun, run
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import CRABPATH, block_of
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.retrieval import Answer

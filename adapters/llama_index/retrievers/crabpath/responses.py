@@ -14,10 +14,10 @@ from llama_index.core.evaluation import EvaluationResult
 from llama_index.core.schema import NodeWithScore
 from typing_extensions import Unpack
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.precedence import record_over
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import block_of
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy, Rule

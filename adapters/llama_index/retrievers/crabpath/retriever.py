@@ -13,11 +13,11 @@ from llama_index.core.node_parser import NodeParser
 from llama_index.core.schema import BaseNode, Document, NodeWithScore, QueryBundle
 from typing_extensions import Self, Unpack
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.driver import arun, run
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.text import is_blank
 from llama_index.retrievers.crabpath.bundles import asked
