@@ -35,7 +35,7 @@ def knobs_of(text: str | None, settings: Settings) -> Knobs:
     try:
         return replace(settings.knobs, **_read(text))
     except ValueError as error:
-        msg = f"stored knobs are damaged ({error!s:.200}): crabpath tune --reset puts them back"
+        msg = f"stored knobs are damaged ({error!s:.200}): crabpath tune reset puts them back"
         raise StoreError(msg) from error
 
 

@@ -181,12 +181,15 @@ def test_nothing_gives_orders_to_the_terminal(cli, hostile):
         ("explain", f"nothing{HOSTILE}"),
         ("info",),
         ("info", "-s", f"nowhere{HOSTILE}"),
-        ("snapshots",),
+        (
+            "history",
+            "list",
+        ),
         ("doctor", "memory"),
         ("health", "memory", "-n", team),
         ("regions", "-n", team),
-        ("freeze", "-n", team),
-        ("import", f"nothing{HOSTILE}", "elsewhere"),
+        ("history", "freeze", "-n", team),
+        ("transfer", "import", f"nothing{HOSTILE}", "elsewhere"),
     ]
     for command in commands:
         assert not OBEYED & set(cli(*command).output), command

@@ -130,4 +130,4 @@ class Manifest:
 
 
 _MANIFEST = TypeAdapter(Manifest)
-_FOREIGN = "{} is no archive of CrabPath: give a file that crabpath export has written"
+_FOREIGN = "{} is no archive of CrabPath: give a file that crabpath transfer export has written"

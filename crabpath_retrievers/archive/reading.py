@@ -115,7 +115,10 @@ def opened(path: Path) -> Iterator[Archive]:
     try:
         file = ZipFile(path)
     except OSError as error:
-        msg = f"{name} cannot be read ({error.strerror}): give what crabpath export has written"
+        msg = (
+            f"{name} cannot be read ({error.strerror}): "
+            "give what crabpath transfer export has written"
+        )
         raise InvalidInputError(msg) from error
     except _DAMAGE as error:
         msg = f"{name} is no archive of CrabPath, or it is cut off: get it anew, or export again"

@@ -115,7 +115,7 @@ def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
             "namespaces",
             "info",
             f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
-            "run `crabpath unfreeze --namespace NAME` where one is to learn again",
+            "run `crabpath history unfreeze --namespace NAME` where one is to learn again",
         )
 
 

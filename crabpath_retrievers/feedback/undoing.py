@@ -179,7 +179,7 @@ class Undoing:
             if kept.id == snapshot or (kept.name == snapshot and kept.namespace == named):
                 return kept
         where = "here" if scope is None else f"of namespace {scope!r}"
-        msg = f"no snapshot {snapshot!r} {where}: crabpath snapshots lists them"
+        msg = f"no snapshot {snapshot!r} {where}: crabpath history list shows them"
         raise NotFoundError(msg)
 
 

@@ -32,7 +32,7 @@ def off_loop(
     """
 
     @wraps(method)
-    async def call(self: AsyncView[T], *args: P.args, **options: P.kwargs) -> R:
+    async def call(self: AsyncView[T], /, *args: P.args, **options: P.kwargs) -> R:
         return await arun(perform(method, self._blocking, *args, **options))
 
     return call

@@ -161,7 +161,7 @@ class MemoryLearning:
         self._services.store.apply([SetAuthority(tuple(keys.values()), rank)])
         return len(keys)
 
-    def evidence(self, text: str, **options: Any) -> Evidence:
+    def evidence(self, /, text: str, **options: Any) -> Evidence:
         """All candidates of a query with their feature values, for fitting and analysis.
 
         No turn is recorded.

@@ -127,7 +127,7 @@ class MemoryMaintenance:
         self._services.require_open()
         return self._tuner().knobs(namespace_of(namespace))
 
-    def set_knobs(self, namespace: str = DEFAULT_NAMESPACE, **values: float) -> str:
+    def set_knobs(self, /, namespace: str = DEFAULT_NAMESPACE, **values: float) -> str:
         """Set knobs of a namespace by hand.
 
         Args:

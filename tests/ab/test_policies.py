@@ -142,21 +142,20 @@ def test_the_command(memory, tmp_path):
     """Lists, tells, refuses and ends; exit code 2 for what cannot be done."""
 
     def ran(*arguments, code=0):
-        done = CliRunner().invoke(app, ["ab", str(tmp_path / "memory"), *arguments])
+        done = CliRunner().invoke(app, ["ab", *arguments, "--store", str(tmp_path / "memory")])
         assert done.exit_code == code, done.output
         return done.output
 
-    assert "no trials" in ran()
+    assert "no trials" in ran("list")
     trial = Trial.start(memory, "cli", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(3))
-    assert "cli: running, share 0.5" in ran()
-    told = json.loads(ran("--name", "cli", "--json", "--checkpoint"))
+    assert "cli: running, share 0.5" in ran("list")
+    told = json.loads(ran("checkpoint", "cli", "--json"))
     assert told["control"]["turns"] + told["treatment"]["turns"] == 9
     assert told["comparisons"][0]["metric"] == "correction_rate"
-    shown = ran("--name", "cli")
+    shown = ran("report", "cli")
     assert "correction_rate_by_lag" in shown
-    ran("--name", "nobody", code=2)
-    ran("--name", "cli", "--promote", "--roll-back", code=2)
-    assert "roll back: it has ended: by hand" in ran("--name", "cli", "--roll-back")
-    ran("--name", "cli", "--roll-back", code=2)
-    assert json.loads(ran("--json"))["trials"][0]["status"] == "rolled_back"
+    ran("report", "nobody", code=2)
+    assert "roll back: it has ended: by hand" in ran("roll-back", "cli")
+    ran("roll-back", "cli", code=2)
+    assert json.loads(ran("list", "--json"))["trials"][0]["status"] == "rolled_back"

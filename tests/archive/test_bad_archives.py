@@ -227,7 +227,9 @@ def test_sound_ones_are_read(sound, opens, tmp_path):
 def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
     """No directory stays behind."""
     text(tmp_path / "letter")
-    result = CliRunner().invoke(app, ["import", str(tmp_path / "letter"), str(tmp_path / "there")])
+    result = CliRunner().invoke(
+        app, ["transfer", "import", str(tmp_path / "letter"), str(tmp_path / "there")]
+    )
     assert result.exit_code == 2
     assert "is no archive of CrabPath" in " ".join(result.stderr.split())
     assert not (tmp_path / "there").exists()

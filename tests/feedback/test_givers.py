@@ -98,10 +98,10 @@ def test_a_user_is_a_name(host, user):
     assert host.memory.learning.feedback() == []
 
 
-def test_one_way_to_say_what_is_meant(host):
-    """An id and a giver at once are no question."""
-    with pytest.raises(InvalidInputError, match="one of the three"):
-        host.memory.learning.undo_all("f", user="ann")
+def test_undo_all_needs_a_user_or_a_source(host):
+    """And a source that exists."""
+    with pytest.raises(InvalidInputError, match="give user, source or both"):
+        host.memory.learning.undo_all()
     with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
         host.memory.learning.undo_all(source="nobody")
     with pytest.raises(InvalidInputError, match="limit must be"):

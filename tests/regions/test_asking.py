@@ -16,7 +16,7 @@ from crabpath_retrievers import (
 from crabpath_retrievers.config import RegionSettings
 
 
-@pytest.mark.parametrize("ask", ["assign_region", "region_assignments", "transition_model"])
+@pytest.mark.parametrize("ask", ["assign", "assignments", "mdp"])
 @pytest.mark.parametrize(
     ("level", "error", "words"),
     [
@@ -31,9 +31,9 @@ from crabpath_retrievers.config import RegionSettings
 )
 def test_levels_that_are_none(atlas, ask, level, error, words):
     """Whoever asks for them."""
-    given = ("some text", level) if ask == "assign_region" else (level,)
+    given = ("some text", level) if ask == "assign" else (level,)
     with pytest.raises(error, match=words):
-        getattr(atlas, ask)(*given)
+        getattr(atlas.regions, ask)(*given)
 
 
 @pytest.mark.parametrize(

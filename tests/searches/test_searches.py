@@ -182,7 +182,7 @@ def test_causal_hits_are_the_most_similar_ones(memory, others):
     assert [hit.node.id for hit in memory.graph.causal_search(QUERY, 4)] == others[:4]
 
 
-SEARCHES = ["graph_search", "bayesian_search", "causal_search"]
+SEARCHES = ["search", "bayesian_search", "causal_search"]
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -190,7 +190,7 @@ SEARCHES = ["graph_search", "bayesian_search", "causal_search"]
 def test_k_is_a_whole_number_from_one_on(memory, name, k):
     """In every search."""
     with pytest.raises(InvalidInputError, match="k must be"):
-        getattr(memory, name)(QUERY, k)
+        getattr(memory.graph, name)(QUERY, k)
 
 
 @pytest.mark.parametrize("context", [0, 1.5, None])
@@ -203,7 +203,7 @@ def test_the_context_is_a_whole_number_from_one_on(memory, context):
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_vector_asks_as_its_text_does(memory, name):
     """Of any length but zero; one of another dimension is refused."""
-    search = getattr(memory, name)
+    search = getattr(memory.graph, name)
     vector = memory.embedder.query(QUERY)
     listed = [hit.node.id for hit in search(3 * vector, 4)]
     assert listed == [hit.node.id for hit in search(QUERY, 4)]
@@ -218,15 +218,15 @@ def test_a_vector_asks_as_its_text_does(memory, name):
 @pytest.mark.parametrize("text", ["", "🦀 ﷽", "x" * 50_000])
 def test_odd_texts_are_asked_as_any(memory, name, text):
     """Empty, unicode, huge."""
-    assert len(getattr(memory, name)(text, 2)) == 2
+    assert len(getattr(memory.graph, name)(text, 2)) == 2
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-async def test_searches_have_a_twin_and_record_no_turn(memory, name):
+async def test_searches_have_an_async_form_and_record_no_turn(memory, name):
     """The same answer; the clock stays."""
     before = memory.store.walk.clock("default")
-    found = [hit.node.id for hit in await getattr(memory, f"a{name}")(QUERY, 3)]
-    assert found == [hit.node.id for hit in getattr(memory, name)(QUERY, 3)]
+    found = [hit.node.id for hit in await getattr(memory.aio.graph, name)(QUERY, 3)]
+    assert found == [hit.node.id for hit in getattr(memory.graph, name)(QUERY, 3)]
     memory.store.settle()
     assert memory.store.walk.clock("default") == before
 

@@ -62,7 +62,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
     """No vector of it stays, whoever is faster."""
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
-    indexed = getattr(memory, f"_{kind}")
+    indexed = getattr(memory._services, kind)
     key, upsert = memory.store.walk.clock("ann").key, indexed._beside.upsert
 
     def take_back_first(entries):

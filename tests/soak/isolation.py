@@ -162,7 +162,7 @@ class Isolation:
     def tell(self, name: str, other: str) -> None:
         """A note; sometimes under, or about, the id of another namespace's note."""
         rng = self.rng
-        how = rng.choice(["teach", "direct", "correct"])
+        how = rng.choice(["teaching", "directive", "correct"])
         about = [f"d{rng.randrange(_PAGES)}"]
         if rng.random() < 0.2 and self.notes[other]:
             about = [rng.choice(self.notes[other])]
@@ -172,7 +172,10 @@ class Isolation:
         more["title"] = self.canary(name) if rng.random() < 0.5 else ""
         more["query"] = f"{self.word()}? {self.canary(name)}"
         said = f"{self.word()} {self.canary(name)}"
-        note = getattr(self.memory, how)(said, namespace=name, **more)
+        if how == "correct":
+            note = self.memory.correct(said, namespace=name, **more)
+        else:
+            note = self.memory.teach(said, kind=how, namespace=name, **more)
         self.notes[name] = [*self.notes[name][-19:], note]
 
     def explain(self, name: str, other: str) -> None:
@@ -191,8 +194,8 @@ class Isolation:
 
     def search(self, name: str, _: str) -> None:
         """Searches that record no turn."""
-        how = self.rng.choice(["graph_search", "bayesian_search", "causal_search"])
-        self.see(name, how, getattr(self.memory, how)(self.word(), 10, namespace=name))
+        how = self.rng.choice(["search", "bayesian_search", "causal_search"])
+        self.see(name, how, getattr(self.memory.graph, how)(self.word(), 10, namespace=name))
 
     def keep_snapshot(self, name: str, _: str) -> None:
         """A snapshot, and the list of them."""

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     ReturnedChunk,
     SimulatedFeedback,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.trajectory import Turn
@@ -84,7 +84,7 @@ class CrabPathLearner:
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
         self.memory.record(Feedback(turn, signal.outcome, used=signal.used, answer=signal.answer))
@@ -123,7 +123,7 @@ class BetaCounts(ReorderingLearner):
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Count uses and passes."""
         for document, credit in document_credits(ranked, signal).items():
             counts = self.wins if credit > 0 else self.losses
@@ -142,7 +142,7 @@ class MovingAverage(ReorderingLearner):
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
-    ) -> None:  # noqa: ARG002
+    ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():
             self.averages[document] += _STEP_SIZE * (credit - self.averages[document])
