@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.explanation import Explanation
-from crabpath_retrievers.memory import CrabPath
 
 _K = 5
 

@@ -14,7 +14,7 @@ _SHOWN = 4
 
 
 def explanation_table(explanation: Explanation) -> Table:
-    """One row per document: probability, route, and what spoke for it most."""
+    """One row per document: probability, route, and the features with the largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
     table.caption = _routing(explanation.turn)
     for reason in explanation.documents:
@@ -29,12 +29,12 @@ def explanation_table(explanation: Explanation) -> Table:
 
 
 def _routing(turn: Turn) -> str | None:
-    """What a chat model had to do with the turn, and what that cost."""
+    """Calls, tokens and cost of a chat model in the turn; None where none was used."""
     asked = turn.llm_calls + turn.llm_cached_calls
     if not (asked or turn.routing):
         return None
-    told = f"chat model: {asked} calls, {turn.llm_tokens} tokens, ${turn.cost_usd:.5f}"
-    return "\n".join([told, *map(escape, turn.routing)])
+    summary = f"chat model: {asked} calls, {turn.llm_tokens} tokens, ${turn.cost_usd:.5f}"
+    return "\n".join([summary, *map(escape, turn.routing)])
 
 
 def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
@@ -50,7 +50,7 @@ def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
 
 
 def _support(reason: DocumentReason, titles: dict[str, str]) -> str:
-    """A search hit, and the pointer that speaks for it most."""
+    """A search hit, with the edge that raised its score most."""
     edge = reason.support
     if edge is None:
         return "search hit"
@@ -59,7 +59,7 @@ def _support(reason: DocumentReason, titles: dict[str, str]) -> str:
 
 
 def _moves(reason: DocumentReason, edge: PathEdge) -> list[str]:
-    """Which feedback moved an edge, and when."""
+    """The feedback that changed the weight of an edge, with its time."""
     name = (edge.source, edge.target, edge.kind)
     return [
         f"      {move.delta:+.3f} by {escape(move.feedback_id)}, "
@@ -71,7 +71,7 @@ def _moves(reason: DocumentReason, edge: PathEdge) -> list[str]:
 
 
 def show_demo(result: DemoResult, out: Console) -> None:
-    """Print what the demo found and what to try next."""
+    """Print the results of the demo, and what to try next."""
     table = Table("k = 5, same embedder", "all gold passages found")
     table.add_row("plain Chroma", f"{result.plain:.0%} of {result.questions} questions")
     table.add_row("CrabPath", f"{result.crabpath:.0%} of {result.questions} questions")

@@ -34,7 +34,7 @@ def knobs_of(text: str | None, settings: Settings) -> Knobs:
     try:
         return settings.knobs.replace(**_parse_knobs(text))
     except ValueError as error:
-        msg = f"stored knobs are damaged ({error!s:.200}): reset them by crabpath tune --reset"
+        msg = f"stored knobs are damaged ({error!s:.200}): reset them by crabpath tune reset"
         raise StoreError(msg) from error
 
 

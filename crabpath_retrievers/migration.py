@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from crabpath_retrievers.archive.importing import Imported
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.opening import place_of, require_existing
 from crabpath_retrievers.storage import GraphStore
 
@@ -44,7 +44,7 @@ def migrate(
         known = [store.name, dump.counts(dump.everything()), dump.last()]
         origin = sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
         with CrabPath.open(goal, vectors=vectors) as memory:
-            return memory.copy_from(dump, origin)
+            return memory.transfer.copy_from(dump, origin)
 
 
 def _is_same_place(place: str, goal: str) -> bool:

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
+from typing_extensions import TypedDict
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.query import path_of
@@ -21,14 +22,14 @@ from crabpath_retrievers.storage.engine import open_engine, translated_errors
 from crabpath_retrievers.storage.migrations import stored_version
 
 OWN = json.dumps({"kind": "own"})
-"""What a graph store remembers under ``vectors`` of an index that is the memory's own."""
+"""Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
 
 
 def open_index(vectors: Any, location: str | Path) -> VectorIndex:
-    """The vector index for what the caller passed as ``vectors``.
+    """Open the vector index that the argument ``vectors`` describes.
 
     Raises:
-        ConfigurationError: It is none of the supported kinds, or is missing with a URL.
+        ConfigurationError: The kind is not supported, or it is missing with a URL.
     """
     from crabpath_retrievers.seeds.chroma import ChromaIndex
 
@@ -60,40 +61,75 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
 
 
 def wrapped_store(meta: Mapping[str, str]) -> str | None:
-    """What the store that a memory wraps is called, such as ``LangChain Chroma``.
+    """Name of the vector store that a memory wraps, such as ``LangChain Chroma``.
 
     Args:
         meta: Facts about the graph store.
 
     Returns:
-        None where the vectors are the memory's own.
+        None where the vectors belong to the memory.
     """
     place = json.loads(meta.get("vectors", "{}"))
     return str(place.get("store")) if place.get("kind") == "wrapped" else None
 
 
 def vectors_place(index: VectorIndex) -> str:
-    """Where a memory keeps its vectors, as its graph store remembers it under ``vectors``."""
+    """Where a memory keeps its vectors: the value of ``vectors`` in the graph store's facts."""
     if isinstance(index, VectorStoreIndex):
         return json.dumps({"kind": "wrapped", "store": index.description})
     return OWN
 
 
-def describe(store: GraphStore, vectors: str | None) -> dict[str, Any]:
-    """What a memory holds, and where; the graph store alone is read.
+class MemoryInfo(TypedDict):
+    """What a memory holds, and where.
+
+    Attributes:
+        store: Place of the graph store, without password.
+        vectors: Kind and place of the vector index; None where that is not known.
+        embedder: Name of the embedder that the vectors come from; None before the first document.
+        schema: Version of the database schema.
+        nodes: Chunks that queries find.
+        retired: Chunks whose text a sync no longer found.
+        replaced: Chunks that maintenance has merged or split.
+        notes: Notes of all namespaces.
+        sources: Sources of the chunks.
+        edges: Number of edges read from the text, by kind.
+        namespaces: Number of turns by namespace.
+        learned_weights: Edges with a learned weight, in all namespaces.
+        turns: Recorded turns.
+    """
+
+    store: str
+    vectors: str | None
+    embedder: str | None
+    schema: int
+    nodes: int
+    retired: int
+    replaced: int
+    notes: int
+    sources: int
+    edges: dict[str, int]
+    namespaces: dict[str, int]
+    learned_weights: int
+    turns: int
+
+
+def describe(store: GraphStore, vectors: str | None) -> MemoryInfo:
+    """What a memory holds, and where; only the graph store is read.
 
     Args:
-        store: Of the memory.
-        vectors: What and where its vector index is, for people; None where that is not known.
+        store: The graph store.
+        vectors: Kind and place of the vector index, for people; None where that is not known.
     """
     meta = store.catalog.meta()
-    return {
+    facts = {
         "store": store.name,
         "vectors": vectors,
         "embedder": json.loads(meta["embedder"])["model"] if "embedder" in meta else None,
         "schema": int(meta["schema_version"]),
         **store.catalog.statistics(),
     }
+    return cast("MemoryInfo", facts)
 
 
 def require_vectors(meta: Mapping[str, str], name: str) -> None:
@@ -116,14 +152,14 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
 
 
 def router_of(router: Any) -> Router:
-    """The router for what the caller passed as ``router``: a router, or a chat model for one.
+    """The router that the argument ``router`` describes: a router, or a chat model for one.
 
     Raises:
         InvalidInputError: It is neither.
     """
     if hasattr(router, "route") and hasattr(router, "aroute"):
-        given: Router = router
-        return given
+        ready: Router = router
+        return ready
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
 
     return ChatModelRouter(router)
@@ -145,18 +181,18 @@ def place_of(path: str | Path) -> str:
 
 
 def require_existing(place: str | None) -> None:
-    """Refuse a place where there is no memory, without leaving anything behind there.
+    """Refuse a place where there is no memory, without creating anything there.
 
     Raises:
         NotFoundError: There is none.
     """
     if place is None:
-        found, name = False, "None"
+        exists, name = False, "None"
     elif "://" in place:
-        found, name = _existing_at_url(place)
+        exists, name = _exists_at_url(place)
     else:
-        found, name = (Path(place) / "graph.sqlite").is_file(), place
-    if not found:
+        exists, name = (Path(place) / "graph.sqlite").is_file(), place
+    if not exists:
         msg = (
             f"there is no memory at {name}: check the path, "
             "or create one with CrabPathRetriever.from_documents(documents, path=...)"
@@ -165,29 +201,29 @@ def require_existing(place: str | None) -> None:
 
 
 def require_graph(place: str) -> None:
-    """Refuse to begin a memory anew in the directory of one whose database was lost.
+    """Refuse to create a memory in the directory of one whose database was lost.
 
     Raises:
         StoreError: The database is missing or empty, and the vectors beside it are not.
     """
     if "://" in place:
         return
-    file, where = Path(place) / "graph.sqlite", Path(place) / "vectors"
-    if any(_filled(one) for one in (file, file.with_name(f"{file.name}-wal"))):
+    file, folder = Path(place) / "graph.sqlite", Path(place) / "vectors"
+    if any(_has_content(path) for path in (file, file.with_name(f"{file.name}-wal"))):
         return
-    if count := vectors_in(where):
-        what = "is empty" if file.is_file() else "is missing"
-        shown = "vectors" if count < 0 else f"{count} vectors"
+    if count := vectors_in(folder):
+        state = "is empty" if file.is_file() else "is missing"
+        amount = "vectors" if count < 0 else f"{count} vectors"
         msg = (
-            f"{file} {what}, and there are {shown} in {where}: restore {file.name} from a backup; "
-            f"or, to begin anew, move {where} away"
+            f"{file} {state}, and there are {amount} in {folder}: restore {file.name} from a "
+            f"backup; or, to begin anew, move {folder} away"
         )
         raise StoreError(msg)
 
 
 def vectors_in(path: Path) -> int:
-    """How many vectors of documents a directory of Chroma holds; -1 where it cannot be read."""
-    if not _filled(path / FILE):
+    """Number of document vectors in a directory of Chroma; -1 where it cannot be read."""
+    if not _has_content(path / FILE):
         return 0
     try:
         return glance(path, COLLECTION, ())[0]
@@ -195,14 +231,14 @@ def vectors_in(path: Path) -> int:
         return -1
 
 
-def _filled(file: Path) -> bool:
+def _has_content(file: Path) -> bool:
     try:
         return file.is_file() and file.stat().st_size > 0
-    except OSError:  # opening says why it cannot be read
+    except OSError:  # opening the file reports the reason
         return False
 
 
-def _existing_at_url(text: str) -> tuple[bool, str]:
+def _exists_at_url(text: str) -> tuple[bool, str]:
     """Whether a database holds a memory, and its URL without password."""
     if text.startswith("sqlite"):  # an engine would create the file
         return Path(sa.make_url(text).database or "").is_file(), text
@@ -215,10 +251,10 @@ def _existing_at_url(text: str) -> tuple[bool, str]:
 
 
 class Closable(Protocol):
-    """What a memory consists of."""
+    """A resource of a memory."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release files and connections."""
 
 
 def close_all(*parts: Closable) -> None:

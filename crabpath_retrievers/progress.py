@@ -13,14 +13,14 @@ _PATIENCE = 2.0  # seconds before a bar appears
 
 @contextmanager
 def bar(total: int, *, description: str = "indexing") -> Iterator[Callable[[int], None]]:
-    """Show progress on a terminal; quick work and other outputs stay silent.
+    """Show progress on a terminal; nothing is progress for quick work or other outputs.
 
     Args:
         total: Units of work.
-        description: What is being done.
+        description: The kind of work, written beside the bar.
 
     Yields:
-        A function that takes the number of units just done.
+        A function to call with the number of units just done.
     """
     columns = (
         TextColumn("{task.description}"),
@@ -28,17 +28,17 @@ def bar(total: int, *, description: str = "indexing") -> Iterator[Callable[[int]
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    shown = Progress(*columns, console=Console(file=sys.stderr), transient=True)
-    task = shown.add_task(description, total=total)
-    begun = time.monotonic()
+    progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    task = progress.add_task(description, total=total)
+    start = time.monotonic()
 
     def advance(units: int) -> None:
-        shown.advance(task, units)
-        if sys.stderr.isatty() and time.monotonic() - begun > _PATIENCE:
-            shown.start()
+        progress.advance(task, units)
+        if sys.stderr.isatty() and time.monotonic() - start > _PATIENCE:
+            progress.start()
 
     try:
         yield advance
     finally:
-        if shown.live.is_started:
-            shown.stop()
+        if progress.live.is_started:
+            progress.stop()

@@ -14,12 +14,12 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, field_validator
-from typing_extensions import Self, Unpack
+from typing_extensions import Self, TypedDict, Unpack
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.metadata import returned_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions, listed
@@ -32,28 +32,28 @@ _CALL_OPTIONS = dict.fromkeys((*_FIELDS, *CallOptions.__annotations__))
 
 
 class CrabPathDocument(Document):
-    """A document that equals every document of its id and text, whichever turn found it.
+    """A document that equals every document of the same id and text, whichever turn returned it.
 
-    So whoever compares documents, such as ``MultiQueryRetriever``, meets each of them once. To
-    whatever writes documents down it is a ``Document``, and comes back from there as one.
+    So code that compares documents, such as ``MultiQueryRetriever``, sees each of them once.
+    Serialisers treat it as a ``Document``, and load it as one.
     """
 
-    @property  # type: ignore[misc]  # that of object may be set, too
+    @property  # type: ignore[misc]  # object allows to set it, too
     def __class__(self) -> Any:
-        """LangGraph's checkpoints keep objects by the name of their class, and know Document's."""
+        """``Document``: LangGraph's checkpoints save objects by class name, and know that one."""
         return Document
 
     @classmethod
     def lc_id(cls) -> list[str]:
-        """The id of ``Document``: LangChain loads no other class."""
+        """The id of ``Document``, the class that LangChain loads."""
         return Document.lc_id()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as what it is, by its fields."""
+        """Pickle by class and fields."""
         return type(self).model_validate, (dict(self),)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other one is a document of this id and text."""
+        """Whether the other is a document with this id and text."""
         if not isinstance(other, Document):
             return NotImplemented
         return (self.id, self.page_content) == (other.id, other.page_content)
@@ -61,6 +61,22 @@ class CrabPathDocument(Document):
     def __hash__(self) -> int:
         """By id and text."""
         return hash((self.id, self.page_content))
+
+
+class RetrieverFields(TypedDict, total=False):
+    """Fields that :class:`CrabPathRetriever` takes when it is made; all are optional."""
+
+    k: int
+    filter: Filter | None
+    namespace: str
+    task_type: str | None
+    explore: bool | int
+    fill: bool
+    distinct: bool
+    max_tokens: int | None
+    name: str | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
 class CrabPathRetriever(BaseRetriever):
@@ -73,13 +89,13 @@ class CrabPathRetriever(BaseRetriever):
 
     Every document carries ``metadata["crabpath"]``: turn id, id, score (probability of relevance,
     in [0, 1]), origin, path, tier and feature values. Id and score stand in ``metadata["id"]`` and
-    ``["score"]`` as well, unless the document has such keys of its own. What it has of its own
-    under ``crabpath`` is ``metadata["crabpath"]["original"]``. Documents that were returned can be
-    added again: what an answer added to them is left out then.
+    ``["score"]`` as well, unless the document itself has such keys. A value of its own under
+    ``crabpath`` is in ``metadata["crabpath"]["original"]``. Returned documents can be added again:
+    the metadata that retrieval added to them is then left out.
 
     A note carries ``source`` (such as ``crabpath:correction``), ``title``, and every metadata key
-    that all documents have, as an empty text: no prompt template breaks on it. Documents of one id
-    and text are equal, whichever turns found them.
+    that all documents have, as an empty text, so that prompt templates work with it. Documents of
+    the same id and text are equal, whichever turns returned them.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -87,26 +103,26 @@ class CrabPathRetriever(BaseRetriever):
     memory: CrabPath = Field(exclude=True)
     """The memory that is searched."""
     k: int = 4
-    """Documents to return: exactly this many, as far as the memory holds them."""
+    """Documents to return: exactly this many, if the memory holds so many."""
     filter: Filter | None = None
     """Condition on metadata, in the language of the vector store (Chroma's by default)."""
     namespace: str = DEFAULT_NAMESPACE
-    """User, agent or tenant whose learned weights apply; a blank one is the default."""
+    """User, agent or tenant whose learned weights apply; a blank one means the default."""
     task_type: str | None = None
-    """Type of the task that asks, such as "refund": what is learned of steps is counted by it."""
+    """Type of the task, such as "refund"; steps in regions are also counted by it."""
     explore: bool | int = False
-    """Sample the walk instead of following the best pointers; an integer seeds the sampling."""
+    """Sample the walk instead of following the best edges; an integer seeds the sampling."""
     fill: bool = True
-    """False returns only documents that the ranker is confident about, k at most."""
+    """False returns only documents that the ranker is confident about, at most k."""
     one_per_document: bool = False
-    """At most one chunk of each document, for corpora of long documents."""
+    """Return at most one chunk of each document, for corpora of long documents."""
     max_tokens: int | None = None
-    """Budget for all returned texts together; near-duplicates are left out."""
+    """Tokens of all returned texts together, at most; near-duplicates are left out."""
 
     @field_validator("namespace", mode="before")
     @classmethod
-    def _named(cls, namespace: object) -> object:
-        """Hosts configure a blank one for nobody."""
+    def _default_namespace(cls, namespace: object) -> object:
+        """The default namespace for a blank one, which hosts configure for anonymous users."""
         return DEFAULT_NAMESPACE if is_blank(namespace) else namespace
 
     @classmethod
@@ -130,16 +146,16 @@ class CrabPathRetriever(BaseRetriever):
             path: Directory or database URL to keep the memory in; None keeps it for this process.
             ids: One id per document.
             split: False when the documents are chunks already.
-            cleanup: What goes of a memory that is at ``path`` already: None for nothing, or
-                ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
+            cleanup: What is removed from a memory that exists at ``path`` already: None for
+                nothing, or ``"incremental"`` or ``"full"``, see :meth:`CrabPath.add_documents`.
             vectors: Where vectors are searched, see :meth:`CrabPath.open`.
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
                 ``settings`` of :meth:`CrabPath.open`.
         """
         opening = _opening(fields)
         memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
-        given = {"ids": ids, "split": split, "cleanup": cleanup}
-        return cls._filled(memory, documents, fields, given)
+        ingest_options = {"ids": ids, "split": split, "cleanup": cleanup}
+        return cls._from_memory_and_documents(memory, documents, fields, ingest_options)
 
     @classmethod
     def from_texts(
@@ -152,14 +168,14 @@ class CrabPathRetriever(BaseRetriever):
         **options: Any,
     ) -> Self:
         """As :meth:`from_documents`, from texts and their metadata."""
-        given = listed("texts", texts)
-        about = [{} for _ in given] if metadatas is None else listed("metadatas", metadatas)
+        contents = listed("texts", texts)
+        about = [{} for _ in contents] if metadatas is None else listed("metadatas", metadatas)
         try:
             documents = [
                 Document(page_content=text, metadata=metadata)
-                for text, metadata in zip(given, about, strict=True)
+                for text, metadata in zip(contents, about, strict=True)
             ]
-        except ValueError as error:  # as pydantic says it, or because their numbers differ
+        except ValueError as error:  # from pydantic, or because their numbers differ
             msg = f"texts and metadatas must be as many texts and mappings: {error}"
             raise InvalidInputError(msg) from error
         return cls.from_documents(documents, embeddings, ids=ids, **options)
@@ -174,34 +190,33 @@ class CrabPathRetriever(BaseRetriever):
         embeddings: Embeddings | None = None,
         **fields: Any,
     ) -> Self:
-        """Wrap an existing store in place: it is searched as it is, nothing is copied into it.
+        """Wrap an existing store in place: it is searched unchanged, nothing is written to it.
 
-        What the store no longer holds is not returned; what is new or changed in it is found after
-        :meth:`refresh`, or when it is wrapped again.
+        Documents that the store no longer holds are not returned; new and changed ones are found
+        after :meth:`refresh`, or when the store is wrapped again.
 
         Args:
-            vectorstore: The store, or its ``as_retriever()``, whose ``k`` and ``filter`` are taken
-                over. Its documents are read from Chroma, FAISS and the in-memory store; for others
-                pass ``documents``.
+            vectorstore: The store, or its ``as_retriever()`` with its ``k`` and ``filter``. Chroma,
+                FAISS and the in-memory store list their documents; for others pass ``documents``.
             path: Where to keep the graph; None for this process. Wrapping again with the same path
                 reads only what changed.
             documents: The store's documents with their ids, where it cannot list them.
-            embeddings: The store's embedder, where it does not tell it.
+            embeddings: The store's embedder, where the store does not expose it.
             fields: As for :meth:`from_documents`.
 
         Raises:
             InvalidInputError: It is no ``VectorStore``.
-            ConfigurationError: The store cannot do what is needed, with all that it lacks; or the
-                path is that of another memory, which stays as it is.
+            ConfigurationError: The store lacks a capability that is needed (the message names all
+                of them); or there is another memory at the path, which is not changed.
             EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
         """
         from crabpath_retrievers.wrapping import store_of, wrap
 
-        store, told = store_of(vectorstore)
-        fields = {**told, **fields}
+        store, store_fields = store_of(vectorstore)
+        fields = {**store_fields, **fields}
         opening = {"embeddings": embeddings, **_opening(fields)}
         memory = wrap(store, path=path, documents=documents, **opening)
-        return cls._over(memory, fields)
+        return cls._from_memory(memory, fields)
 
     @classmethod
     def from_existing(
@@ -222,25 +237,25 @@ class CrabPathRetriever(BaseRetriever):
         """
         opening = {"vectors": vectors, "create": False, **_opening(fields)}
         memory = CrabPath.open(path, embeddings=embeddings, **opening)
-        return cls._over(memory, fields)
+        return cls._from_memory(memory, fields)
 
     @classmethod
-    def _filled(
+    def _from_memory_and_documents(
         cls,
         memory: CrabPath,
         documents: Iterable[Document],
         fields: dict[str, Any],
-        given: dict[str, Any],
+        ingest_options: dict[str, Any],
     ) -> Self:
         try:
-            memory.add_documents(documents, **given)
+            memory.add_documents(documents, **ingest_options)
         except BaseException:
             memory.close()
             raise
-        return cls._over(memory, fields)
+        return cls._from_memory(memory, fields)
 
     @classmethod
-    def _over(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
+    def _from_memory(cls, memory: CrabPath, fields: dict[str, Any]) -> Self:
         try:
             return cls(memory=memory, **fields)
         except BaseException:
@@ -248,38 +263,35 @@ class CrabPathRetriever(BaseRetriever):
             raise
 
     def add_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
-        """Add documents; returns the ids of their chunks. See the memory's method."""
+        """Add documents as :meth:`CrabPath.add_documents`; returns the ids of their chunks."""
         return self.memory.add_documents(documents, **options).ids
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """As :meth:`add_documents`, off the event loop."""
-        return (await self.memory.aadd_documents(documents, **options)).ids
+        return (await self.memory.aio.add_documents(documents, **options)).ids
 
     def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """Take over what is new, changed and gone in the store that this retriever wraps.
-
-        See :meth:`CrabPath.refresh`.
-        """
+        """Update to what the wrapped store holds now; see :meth:`CrabPath.refresh`."""
         return self.memory.refresh(documents)
 
     async def arefresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
         """As :meth:`refresh`, off the event loop."""
-        return await self.memory.arefresh(documents)
+        return await self.memory.aio.refresh(documents)
 
     def record(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
-        """Learn from what became of a turn: shorthand for the memory's :meth:`CrabPath.record`.
+        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record`.
 
         Args:
             turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
                 that returned it; None for the last turns of this retriever's namespace.
-            outcome: How well the chain did, in [-1, 1].
+            outcome: From -1 (failure) to 1 (success).
             fields: Other fields of :class:`~crabpath_retrievers.outcome.Feedback`.
 
         Raises:
             InvalidInputError: The outcome is no number in [-1, 1], or a field cannot be used.
-            StoreError: It could not be kept.
+            StoreError: It could not be saved.
         """
         return self.memory.record(self._feedback(turn_id, outcome, fields))
 
@@ -287,7 +299,7 @@ class CrabPathRetriever(BaseRetriever):
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
         """As :meth:`record`, off the event loop."""
-        return await self.memory.arecord(self._feedback(turn_id, outcome, fields))
+        return await self.memory.aio.record(self._feedback(turn_id, outcome, fields))
 
     def _feedback(
         self, turn_id: str | UUID | None, outcome: float, fields: FeedbackFields
@@ -314,7 +326,7 @@ class CrabPathRetriever(BaseRetriever):
         **options: Unpack[CallOptions],
     ) -> list[Document]:
         given = self._options(run_manager, options)
-        return to_documents(await self.memory.aretrieve(query, **given))
+        return to_documents(await self.memory.aio.retrieve(query, **given))
 
     def _options(
         self,
@@ -339,7 +351,7 @@ class CrabPathRetriever(BaseRetriever):
         return merged
 
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
-        """What LangSmith shows of this retriever."""
+        """Facts about this retriever for LangSmith."""
         params = super()._get_ls_params(**kwargs)
         vectors = self.memory.index.description.removeprefix("LangChain ")
         params["ls_vector_store_provider"] = vectors.split()[0]
@@ -348,7 +360,7 @@ class CrabPathRetriever(BaseRetriever):
 
 
 def _opening(fields: dict[str, Any]) -> dict[str, Any]:
-    """What of the fields is meant for the memory; it is taken out of them."""
+    """Take the arguments of ``CrabPath.open`` out of the fields of a retriever."""
     return {name: fields.pop(name) for name in ("router", "settings") if name in fields}
 
 
@@ -373,6 +385,6 @@ def _document(item: RetrievedDocument, answer: Answer) -> Document:
         ],
         "features": dict(returned.features),
     }
-    # The id stands beside the block, too: EnsembleRetriever(id_key="id") reads it there.
+    # The id is also outside of the block, where EnsembleRetriever(id_key="id") reads it.
     metadata = returned_metadata(item.node.metadata, block)
     return CrabPathDocument(id=item.node.id, page_content=item.node.content, metadata=metadata)

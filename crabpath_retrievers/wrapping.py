@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -17,7 +18,6 @@ from crabpath_retrievers.errors import (
     NotFoundError,
     StoreError,
 )
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.opening import place_of, require_existing, wrapped_store
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex

@@ -31,7 +31,7 @@ def build(
     memory = retriever.memory
 
     async def learn(state: State) -> State:  # noqa: ARG001  LangGraph's name
-        return {"learned": (await memory.alearn_waiting())._asdict()}
+        return {"learned": (await memory.aio.learning.learn_waiting())._asdict()}
 
     async def report(state: State) -> State:  # noqa: ARG001
         return {"memory": await asyncio.to_thread(memory.info)}

@@ -37,9 +37,9 @@ def many():
 
 async def test_unknown_ids_are_ignored(retriever):
     """All of them unknown is an empty answer, whose turn can be asked for."""
-    answer = await retriever.memory.aretrieve(QUESTION, k=3, candidate_ids=["never", "a"])
+    answer = await retriever.memory.aio.retrieve(QUESTION, k=3, candidate_ids=["never", "a"])
     assert ids(answer) == ["a"]
-    empty = await retriever.memory.aretrieve(QUESTION, k=3, candidate_ids=["never"])
+    empty = await retriever.memory.aio.retrieve(QUESTION, k=3, candidate_ids=["never"])
     assert empty.documents == ()
     assert retriever.memory.explain(empty.turn.id).turn.returned == ()
     assert ids(retriever.memory.retrieve(QUESTION, candidate_ids=[])) == []

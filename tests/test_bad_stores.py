@@ -141,7 +141,7 @@ def test_embedder_of_an_empty_memory_may_change(tmp_path):
 
 AS_ORDINARY_USER = """
 import os, sys
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers import StoreReadOnlyError
 if os.geteuid() == 0:
     os.setuid(65534)  # root may write everywhere
@@ -254,7 +254,7 @@ async def test_database_down_in_the_middle_of_questions(far, proxy, tmp_path):
         with pytest.raises(StoreUnavailableError, match="is the database running"):
             memory.retrieve("passage")
         with pytest.raises(StoreUnavailableError, match="is the database running"):
-            await memory.aretrieve("passage")
+            await memory.aio.retrieve("passage")
         proxy.up()
         assert len(memory.retrieve("passage", k=40).documents) == 40
         assert memory.info()["turns"] == 2

@@ -168,8 +168,8 @@ def hostile(cli):
         named = {"title": f"T{HOSTILE}", "source": f"s{HOSTILE}"}
         memory.add_documents([Document(f"apple{HOSTILE}", id=f"d{HOSTILE}", metadata=named)])
         turn = memory.retrieve(f"apple{HOSTILE}", namespace=f"team{HOSTILE}").turn.id
-        memory.snapshot(f"team{HOSTILE}", f"snap{HOSTILE}")
-        memory.freeze(f"cold{HOSTILE}")
+        memory.namespaces.snapshot(f"team{HOSTILE}", f"snap{HOSTILE}")
+        memory.namespaces.freeze(f"cold{HOSTILE}")
     return turn
 
 
@@ -181,12 +181,15 @@ def test_nothing_gives_orders_to_the_terminal(cli, hostile):
         ("explain", f"nothing{HOSTILE}"),
         ("info",),
         ("info", "-s", f"nowhere{HOSTILE}"),
-        ("snapshots",),
+        (
+            "history",
+            "list",
+        ),
         ("doctor", "memory"),
         ("health", "memory", "-n", team),
         ("regions", "-n", team),
-        ("freeze", "-n", team),
-        ("import", f"nothing{HOSTILE}", "elsewhere"),
+        ("history", "freeze", "-n", team),
+        ("transfer", "import", f"nothing{HOSTILE}", "elsewhere"),
     ]
     for command in commands:
         assert not OBEYED & set(cli(*command).output), command

@@ -34,7 +34,7 @@ def memory(location, tmp_path):
     with opened(location, tmp_path) as made:
         for reward, task in ((1.0, "clean"), (1.0, "clean"), (-1.0, "heat")):
             actions = ["find", "take" if reward > 0 else ODD]
-            made.learn_episode(
+            made.regions.learn_episode(
                 texts=WAY, actions=actions, reward=reward, task_type=task, namespace="ann"
             )
         yield made
@@ -66,8 +66,8 @@ def sentence(result):
 
 def test_tells_what_the_transition_model_knows(cli, memory):
     """Quality, actions and sizes are those of the library; most visited first."""
-    found, model = read(cli("--json")), memory.transition_model(namespace="ann")
-    sizes = Counter(memory.region_assignments().values())
+    found, model = read(cli("--json")), memory.regions.mdp(namespace="ann")
+    sizes = Counter(memory.regions.assignments().values())
     assert (found["level"], found["hubs"]) == (model.level, len(model.regions))
     assert {row["region"] for row in found["regions"]} == set(model.visited_regions)
     for row in found["regions"]:
@@ -82,7 +82,7 @@ def test_tells_what_the_transition_model_knows(cli, memory):
 def test_tells_where_steps_led(cli, memory):
     """Every episode went from the first region to the second."""
     rows = {row["region"]: row for row in read(cli("--json"))["regions"]}
-    start, then, _ = map(memory.assign_region, WAY)
+    start, then, _ = map(memory.regions.assign, WAY)
     assert rows[start]["leads"][0]["region"] == then
     assert sum(lead["share"] for lead in rows[start]["leads"]) == pytest.approx(1.0)
 

@@ -45,7 +45,7 @@ def test_opening_ingest_learning_and_maintenance_are_told(tmp_path, fake, caplog
         memory.add_documents([Document(page_content="One."), Document(page_content="Two.")])
         turn = memory.retrieve("one?").turn
         memory.record(Feedback(turn.id, 1.0))
-        memory.run_maintenance(["fade"])
+        memory.maintenance.run(["fade"])
     opened, ingested, learned, maintained = messages(caplog, logging.INFO)
     assert opened.startswith("opened sqlite")
     assert "with 0 chunks" in opened

@@ -146,7 +146,7 @@ def restored(path):
     with opened(path) as memory:
         memory.add_documents(pages(20, 600), split=False, progress=None)
         memory.teach("Bees keep Ann.", namespace="ann")
-        memory.reindex()
+        memory.maintenance.reindex()
     shutil.move(path / "backup", path / "graph.sqlite")
     return path
 
@@ -158,8 +158,8 @@ def test_vectors_without_documents_do_not_empty_the_answers(restored, caplog):
         for n in range(0, 600, 60):
             assert len(memory.retrieve(f"Passage {n}", k=4).documents) == 4
             vector = np.asarray(PLAIN.embed_query(f"Passage {n}"))
-            assert len(memory._view("default").near(vector, 4)) == 4
-        assert memory.reindex() == 20
+            assert len(memory._services.scope("default").near(vector, 4)) == 4
+        assert memory.maintenance.reindex() == 20
         assert memory.index.beside("notes-1").count() == 0
         assert len(memory.retrieve("Passage 7", k=4).documents) == 4
 
@@ -182,7 +182,7 @@ def test_what_belongs_to_others_stays(embeddings_store):
     with opened(path, vectors=store) as memory:
         memory.add_documents(pages(0, 3), progress=None)
         store.add_documents([Document("Somebody else's", id="theirs")])
-        memory.reindex()
+        memory.maintenance.reindex()
     assert [one.id for one in store.get_by_ids(["theirs"])] == ["theirs"]
 
 

@@ -137,7 +137,7 @@ async def test_async_use_after_close(tmp_path):
     memory = opened(tmp_path)
     memory.close()
     with pytest.raises(StoreUnavailableError, match="this memory was closed"):
-        await memory.aretrieve("passage")
+        await memory.aio.retrieve("passage")
 
 
 def test_closing_twice(tmp_path):

@@ -197,14 +197,14 @@ class TestGone:
     def test_other_searches(self, theirs, retriever):
         """Searches along typed edges, too."""
         memory = retriever.memory
-        memory.add_edge("d3", "d4", "caused_success", 1.0)
+        memory.graph.add_edge("d3", "d4", "caused_success", 1.0)
         boost = {"caused_success": 0.5}
-        assert "d4" in [hit.node.id for hit in memory.graph_search("Tests", 6, boost)]
+        assert "d4" in [hit.node.id for hit in memory.graph.search("Tests", 6, boost)]
         theirs.delete(["d4"])
         for found in (
-            memory.graph_search("Tests", 6, boost),
-            memory.bayesian_search("Hydra", 6),
-            memory.causal_search("Hydra", 6),
+            memory.graph.search("Tests", 6, boost),
+            memory.graph.bayesian_search("Hydra", 6),
+            memory.graph.causal_search("Hydra", 6),
         ):
             assert found
             assert "d4" not in [hit.node.id for hit in found]
@@ -260,7 +260,7 @@ class TestGone:
         with CrabPath.open(place, embeddings=Words(), vectors=in_memory(None)) as memory:
             assert not memory.retrieve("Hydra cluster").documents
             assert "refresh() to follow it, or reindex() to fill it" in caplog.messages[-1]
-            memory.reindex()
+            memory.maintenance.reindex()
             assert len(memory.retrieve("Hydra cluster", k=6).documents) == 6
 
     def test_a_store_that_fails_is_an_error(self, retriever, monkeypatch):
@@ -298,7 +298,7 @@ class TestRefresh:
         """Off the event loop, on retriever and memory."""
         theirs.add_documents([NEW], ids=["d7"])
         assert (await retriever.arefresh()).added == 1
-        assert (await retriever.memory.arefresh()).unchanged == 7
+        assert (await retriever.memory.aio.refresh()).unchanged == 7
 
     def test_what_was_learned_stays(self, theirs, retriever):
         """Of documents that are still there."""
@@ -366,7 +366,7 @@ class TestRefresh:
         settings = Settings().replace(maintenance=rules)
         retriever = CrabPathRetriever.from_vectorstore(store, settings=settings, k=9)
         with closing(retriever.memory) as memory:
-            memory.run_maintenance(["split"])
+            memory.maintenance.run(["split"])
             assert len(store.store) > 7
             report = retriever.refresh()
             assert (report.added, report.removed, report.unchanged) == (0, 0, 7)
@@ -491,7 +491,7 @@ class TestOpening:
         with CrabPath.open(
             tmp_path / "g", embeddings=Words(), vectors=tmp_path / "g" / "vectors"
         ) as memory:
-            assert memory.reindex() == 6
+            assert memory.maintenance.reindex() == 6
         own = CrabPathRetriever.from_existing(tmp_path / "g", Words(), k=6)
         with closing(own.memory):
             theirs.delete(["d4"])
@@ -499,10 +499,10 @@ class TestOpening:
 
     def test_a_copy_has_vectors_of_its_own(self, retriever, tmp_path):
         """An archive and a migration do not carry over whose the vectors were."""
-        retriever.memory.export(tmp_path / "all.crabpath")
+        retriever.memory.transfer.export(tmp_path / "all.crabpath")
         retriever.memory.close()
         with CrabPath.open(tmp_path / "copy", embeddings=Words()) as copy:
-            copy.import_archive(tmp_path / "all.crabpath")
+            copy.transfer.import_archive(tmp_path / "all.crabpath")
         migrate(tmp_path / "g", tmp_path / "other")
         for place in ("copy", "other"):
             own = CrabPathRetriever.from_existing(tmp_path / place, Words(), k=6)

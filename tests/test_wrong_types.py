@@ -3,6 +3,7 @@
 import dataclasses
 import uuid
 from contextlib import suppress
+from operator import attrgetter
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,16 +35,17 @@ CALLS = {
     "explain": {"turn_id": "t"},
     "undo": {},
     "record": {"feedback": None},
-    "anchor": {"ids": ["a"]},
-    "add_edge": {"source": "a", "target": "b", "edge_type": "temporal", "weight": 0.5},
-    "typed_neighbors": {"node_id": "a"},
-    "graph_search": {"query": "sky"},
-    "restore": {"snapshot": "s"},
-    "health_history": {},
-    "export": {"archive": "/"},
-    "import_archive": {"archive": "/"},
-    "replay": {"sessions": "/"},
-    "sync": {"given": [Document("new", id="new")], "dry_run": True},
+    "get": {"ids": ["a"]},
+    "learning.anchor": {"ids": ["a"]},
+    "graph.add_edge": {"source": "a", "target": "b", "edge_type": "temporal", "weight": 0.5},
+    "graph.neighbors": {"node_id": "a"},
+    "graph.search": {"query": "sky"},
+    "namespaces.restore": {"snapshot": "s"},
+    "maintenance.health_history": {},
+    "transfer.export": {"archive": "/"},
+    "transfer.import_archive": {"archive": "/"},
+    "learning.replay": {"sessions": "/"},
+    "sync": {"sources": [Document("new", id="new")], "dry_run": True},
 }
 QUERY = (
     "k",
@@ -60,9 +62,10 @@ ARGUMENTS = {
     "retrieve": ("text", *QUERY),
     "add_documents": ("documents", "ids", "split", "splitter", "vectors", "progress"),
     "forget": ("ids", "source", "namespace"),
-    "teach": ("text", "title", "query", "related", "namespace", "authority", "id"),
-    "graph_search": ("query", "k", "edge_boost", "namespace"),
-    "health_history": ("namespace", "limit"),
+    "get": ("ids", "namespace"),
+    "teach": ("text", "kind", "title", "query", "related", "namespace", "authority", "id"),
+    "graph.search": ("query", "k", "edge_boost", "namespace"),
+    "maintenance.health_history": ("namespace", "limit"),
     "undo": ("feedback_id", "turn_id", "namespace"),
 }
 
@@ -75,7 +78,7 @@ def test_every_argument_of_a_method(retriever, method, tmp_path, monkeypatch):
     for name in ARGUMENTS.get(method, tuple(CALLS[method])):
         for value in ODD:
             try:
-                getattr(memory, method)(**{**CALLS[method], name: value})
+                attrgetter(method)(memory)(**{**CALLS[method], name: value})
             except CrabPathError as error:
                 assert str(error)  # noqa: PT017  any of the tree, or none
     assert memory.retrieve("sky").documents

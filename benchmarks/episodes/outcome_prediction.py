@@ -55,7 +55,7 @@ def predict_episodes(
     # Regions need no pointers.
     with CrabPath.open(embeddings=embeddings, linkers=()) as memory:
         _learn(memory, train)
-        mdp = memory.transition_model()
+        mdp = memory.regions.mdp()
         most = Counter(action for one in train for action in one.actions).most_common(1)[0][0]
         rewards: dict[str, list[float]] = {}
         for one in train:
@@ -63,7 +63,7 @@ def predict_episodes(
         everywhere = float(np.mean([one.reward for one in train]))
         predictions = []
         for one in test:
-            regions = [memory.assign_region(text) for text in one.states]
+            regions = [memory.regions.assign(text) for text in one.states]
             begun = list(zip(regions, one.actions, strict=True))[: one.first_half]
             known = [step for step in begun if step[1] in mdp.actions]
             predictions.append(
@@ -85,7 +85,7 @@ def _learn(memory: CrabPath, train: Sequence[Trajectory]) -> None:
     memory.add_documents([Document(page_content=text) for text in texts], split=False, progress=bar)
     with bar(len(train), description="episodes") as advance:
         for one in train:
-            memory.learn_episode(
+            memory.regions.learn_episode(
                 texts=one.states,
                 actions=one.actions,
                 reward=2.0 * one.reward - 1.0,

@@ -70,7 +70,7 @@ def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Itera
     agent, stream = SimulatedAgent(memory), _generate_tasks(np.random.default_rng(seed))
     for _ in range(TURNS_BEFORE):
         agent.work(next(stream), ROOM)
-    memory.set_knobs(half_life=FORCED_HALF_LIFE)
+    memory.maintenance.set_knobs(half_life=FORCED_HALF_LIFE)
     return agent, stream
 
 
@@ -92,11 +92,11 @@ def _observe(
         task = next(stream)
         agent.work(task, ROOM)
         if tuned and number % _TUNING_INTERVAL == _TUNING_INTERVAL - 1:
-            memory.tune()
-        dormant = memory.health(record=False)["dormant_pct"]
+            memory.maintenance.tune()
+        dormant = memory.maintenance.health(record=False)["dormant_pct"]
         seen.dormant.append(dormant.value or 0.0)
         seen.well.append(dormant.in_range is not False)
-        seen.half_life.append(memory.knobs().half_life)
+        seen.half_life.append(memory.maintenance.knobs().half_life)
         seen.ours.append(agent.successes[-1])
         nearest = memory.index.search(memory.embedder.query(task.question), ROOM)
         seen.plain.append(task.succeeds(nearest))

@@ -64,7 +64,7 @@ def strongest_weights(
         namespace: Namespace whose weights apply.
     """
     found: dict[str, float] = {}
-    for other in memory.typed_neighbors(node, kinds or _WALKED, namespace=namespace):
+    for other in memory.graph.neighbors(node, kinds or _WALKED, namespace=namespace):
         found[other.id] = max(other.weight, found.get(other.id, other.weight), key=abs)
     return found
 

@@ -26,10 +26,10 @@ def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     with open_memory(_draw_corpus(draws), embeddings) as memory:
         nodes = memory.info()["nodes"]
         before = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
-        run = memory.run_maintenance(["merge"]).run
+        run = memory.maintenance.run(["merge"]).run
         merged = memory.info()["nodes"]
         after = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
-        memory.undo_maintenance(run)
+        memory.maintenance.undo(run)
         undone = memory.info()["nodes"]
     return SeedResult(
         {

@@ -49,7 +49,7 @@ def _run(
             curve.append(float(len(scene.edges())))
         before, answers = scene.edges(), _ask_all(memory)
         known = scene.accuracy(DEFAULT_NAMESPACE)
-        report = memory.run_maintenance(("fade", "prune"))
+        report = memory.maintenance.run(("fade", "prune"))
         after, pruned = scene.edges(), _ask_all(memory)
         figures = {
             "edges before": float(len(before)),
@@ -61,7 +61,7 @@ def _run(
             "accuracy on what was left, static": scene.accuracy(UNTAUGHT),
             "same documents in the same order": _share_equal(answers, pruned),
         }
-        memory.undo_maintenance(report.run)
+        memory.maintenance.undo(report.run)
         figures["undo gives all back"] = float(scene.edges() == before)
         return SeedResult(figures, {"learned edges": [*curve, float(len(after))]})
 

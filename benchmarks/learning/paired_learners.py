@@ -21,6 +21,7 @@ from crabpath_retrievers.evaluation.streams.prequential import (
 )
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.summary import score_pass
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.routing.policy import Router
 
@@ -60,7 +61,7 @@ class PairedLearners:
         """The same memory under other settings, or another router: it shares store and index."""
         memory = self.memory
         store, index, embedder = memory.store, memory.index, memory.embedder
-        other = CrabPath(store, index, embedder, settings=settings, router=router)
+        other = CrabPath(Services(store, index, embedder, settings=settings, router=router))
         # It closes what it shares when it goes, so it has to live as long as the pair.
         return self._others.enter_context(closing(other))
 

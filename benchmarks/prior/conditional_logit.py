@@ -77,7 +77,7 @@ def collect_candidates(
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(dataset.documents, split=False)
         for query_id, text in dataset.queries.items():
-            evidence = memory.evidence(text)
+            evidence = memory.learning.evidence(text)
             gold = dataset.qrels[query_id]
             relevant = np.array([hit.head.id in gold for hit in evidence.pool], dtype=bool)
             found.append(TrainingQuery(evidence, relevant, len(gold), name or dataset.name))

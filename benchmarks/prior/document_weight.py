@@ -86,7 +86,7 @@ def collect_chunks(dataset: Dataset, embeddings: Embeddings) -> list[ChunkQuery]
     with CrabPath.open(embeddings=embeddings) as memory:
         memory.add_documents(dataset.documents)
         for query, text in dataset.queries.items():
-            evidence = memory.evidence(text, k=_DEPTH, one_per_document=True)
+            evidence = memory.learning.evidence(text, k=_DEPTH, one_per_document=True)
             nodes = [hit.head.id for hit in evidence.pool]
             home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
             documents = [home[node] for node in nodes]

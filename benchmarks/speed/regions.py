@@ -20,6 +20,7 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances
 from crabpath_retrievers.regions.hubs import Regions
@@ -60,7 +61,7 @@ def measure_regions(
             report = {
                 "nodes": large.info()["nodes"],
                 "levels": {
-                    level: large.store.regions.sizes()[level] for level in large.region_levels()
+                    level: large.store.regions.sizes()[level] for level in large.regions.levels()
                 },
                 "added_ms": time_region_steps(large, questions),
                 "retrieve_ms": time_with_and_without(large, questions),
@@ -107,7 +108,7 @@ def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, A
     programs disturb less.
     """
     settings = memory.settings.replace(learning=LearningSettings(regions=False))
-    other = CrabPath(memory.store, memory.index, memory.embedder, settings=settings)
+    other = CrabPath(Services(memory.store, memory.index, memory.embedder, settings=settings))
     taken: dict[str, list[tuple[float, float]]] = {"on": [], "off": []}
     with closing(other):
         for number, (text, vector) in enumerate((*questions[:_WARM_UP], *[*questions] * _ROUNDS)):

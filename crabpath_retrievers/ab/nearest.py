@@ -8,7 +8,7 @@ from crabpath_retrievers.driver import Steps, arun, perform, perform_either, run
 from crabpath_retrievers.query import Query, QueryOptions
 
 if TYPE_CHECKING:
-    from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.crabpath import CrabPath
     from crabpath_retrievers.retrieval import Answer
 
 

@@ -15,9 +15,9 @@ from crabpath_retrievers.ab.state import TrialState, TrialStatus
 from crabpath_retrievers.ab.verdict import fail_reason
 from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.config.ab import TrialSettings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.storage import GraphStore
 
 MemoryOrStore = CrabPath | GraphStore

@@ -139,4 +139,6 @@ class Manifest:
 
 
 _ADAPTER = TypeAdapter(Manifest)
-_NOT_AN_ARCHIVE = "{} is not a CrabPath archive: give a file that crabpath export has written"
+_NOT_AN_ARCHIVE = (
+    "{} is not a CrabPath archive: give a file that crabpath transfer export has written"
+)

@@ -116,7 +116,9 @@ def opened(path: Path) -> Iterator[Archive]:
     try:
         file = ZipFile(path)
     except OSError as error:
-        msg = f"{name} cannot be read ({error.strerror}): give a file from `crabpath export`"
+        msg = (
+            f"{name} cannot be read ({error.strerror}): give a file from `crabpath transfer export`"
+        )
         raise InvalidInputError(msg) from error
     except _DAMAGE as error:
         msg = f"{name} is not a CrabPath archive, or is truncated: copy it again, or export again"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 
 from crabpath_retrievers.callbacks.found import Found
 from crabpath_retrievers.callbacks.runs import Root
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.precedence import Learns, record_over
 from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.text import storable
 

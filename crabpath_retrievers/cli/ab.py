@@ -1,4 +1,4 @@
-"""``crabpath ab``: how an A/B trial stands, beside whatever serves the memory."""
+"""Command group ``crabpath ab``: A/B trials; it reads the graph store alone."""
 
 import json
 from typing import Annotated
@@ -13,59 +13,26 @@ from crabpath_retrievers.ab.trial import Trial
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
-    Place,
     Store,
     existing_store,
     handled,
     out,
 )
-from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.storage import GraphStore
 
 _COLOURS = {"promote": "green", "roll back": "red"}
 
 
+ab = typer.Typer(no_args_is_help=True)
+
+TrialName = Annotated[str, typer.Argument(help="Name of the trial.")]
+
+
+@ab.command("list")
 @handled
-def ab(
-    path: Place = None,
-    *,
-    name: Annotated[str | None, typer.Option(help="Of the trial; none lists all.")] = None,
-    checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="First look for harm, and end the trial if so.")
-    ] = False,
-    promote: Annotated[
-        bool, typer.Option("--promote", help="Give all sessions the treatment, if it is better.")
-    ] = False,
-    roll_back: Annotated[
-        bool, typer.Option("--roll-back", help="Give all sessions the control.")
-    ] = False,
-    store: Store = DEFAULT_STORE,
-    as_json: AsJson = False,
-) -> None:
-    """How the two arms of a trial compare, and what follows."""
-    if checkpoint + promote + roll_back > 1:
-        msg = "use one of --checkpoint, --promote and --roll-back"
-        raise InvalidInputError(msg)
-    with existing_store(path or store) as opened:
-        if name is None:
-            _list(opened, as_json=as_json)
-            return
-        trial = Trial.open(opened, name)
-        if checkpoint:
-            trial.checkpoint()
-        if promote:
-            trial.promote()
-        if roll_back:
-            trial.roll_back()
-        report = trial.report()
-    if as_json:
-        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
-    else:
-        _show(report)
-
-
-def _list(store: GraphStore, *, as_json: bool) -> None:
-    states = [Trial.open(store, name).state for name in store.trials.names()]
+def list_trials(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """List the trials of a memory, with their status."""
+    with existing_store(store) as opened:
+        states = [Trial.open(opened, name).state for name in opened.trials.names()]
     if as_json:
         typer.echo(json.dumps({"trials": [json.loads(state.to_json()) for state in states]}))
         return
@@ -75,21 +42,64 @@ def _list(store: GraphStore, *, as_json: bool) -> None:
         out.print("no trials")
 
 
-def _show(report: TrialReport) -> None:
+@ab.command("report")
+@handled
+def show_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Compare the two arms of a trial, and say what follows."""
+    with existing_store(store) as opened:
+        _show_report(Trial.open(opened, name).report(), as_json=as_json)
+
+
+@ab.command("checkpoint")
+@handled
+def check_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Check a trial for harm, and end it if the treatment is worse."""
+    with existing_store(store) as opened:
+        trial = Trial.open(opened, name)
+        trial.checkpoint()
+        _show_report(trial.report(), as_json=as_json)
+
+
+@ab.command("promote")
+@handled
+def promote_treatment(
+    name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False
+) -> None:
+    """Give all sessions the treatment, if it is better."""
+    with existing_store(store) as opened:
+        trial = Trial.open(opened, name)
+        trial.promote()
+        _show_report(trial.report(), as_json=as_json)
+
+
+@ab.command("roll-back")
+@handled
+def roll_back_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
+    """Give all sessions the control."""
+    with existing_store(store) as opened:
+        trial = Trial.open(opened, name)
+        trial.roll_back()
+        _show_report(trial.report(), as_json=as_json)
+
+
+def _show_report(report: TrialReport, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), allow_nan=False))
+        return
     table = Table(box=None, pad_edge=False)
     table.add_column("metric", no_wrap=True)
     for heading in ("control", "treatment", "difference"):
         table.add_column(heading)
-    compared = {one.metric: one for one in report.comparisons}
+    comparisons = {row.metric: row for row in report.comparisons}
     control, treatment = report.to_dict()["control"], report.to_dict()["treatment"]
     for metric, value in control.items():
-        other, one = treatment[metric], compared.get(metric)
-        table.add_row(metric, _cell(value), _cell(other), _difference(one))
+        other, row = treatment[metric], comparisons.get(metric)
+        table.add_row(metric, _cell(value), _cell(other), _difference(row))
     table.title = f"{escape(report.state.name)}: {report.state.status}"
     out.print(table)
     colour = _COLOURS.get(report.verdict, "yellow")
     out.print(f"[{colour}]{report.verdict}[/{colour}]: {escape(report.reason)}")
-    bad = sum(one.worse for one in report.state.checkpoints)
+    bad = sum(checkpoint.worse for checkpoint in report.state.checkpoints)
     out.print(f"{len(report.state.checkpoints)} checkpoints, {bad} of them bad", style="dim")
 
 
@@ -99,9 +109,9 @@ def _cell(value: object) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _difference(one: Comparison | None) -> str:
-    if one is None or one.difference is None:
+def _difference(row: Comparison | None) -> str:
+    if row is None or row.difference is None:
         return ""
-    over = "sessions" if one.paired == "none" else f"paired by {one.paired}"
-    ends = "" if one.low is None else f" [{one.low:.3g}, {one.high:.3g}]"
-    return f"{one.difference:+.3g}{escape(ends)} {over}"
+    pairing = "sessions" if row.paired == "none" else f"paired by {row.paired}"
+    interval = "" if row.low is None else f" [{row.low:.3g}, {row.high:.3g}]"
+    return f"{row.difference:+.3g}{escape(interval)} {pairing}"

@@ -1,4 +1,4 @@
-"""What the commands share: options, output, and how errors become exit codes."""
+"""Options that commands share, their output, and exit codes for errors."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -18,15 +18,15 @@ from crabpath_retrievers.text import printable
 
 
 class Terminal(Console):
-    """A console on which no title, name or message of others gives orders to the terminal."""
+    """A console that strips control sequences from titles, names and messages."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Every text passes here before it is laid out, those in tables too."""
+        """Lay out a text, in tables too, without its control characters."""
         return super().render_str(printable(text), **options)
 
 
 class _Warnings(logging.Handler):
-    """Prints what the library logs for whoever runs a command and has set up no logging."""
+    """Prints warnings of the library where no logging is configured."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
@@ -47,15 +47,21 @@ Vectors = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Whose learned weights apply.")]
-Whose = Annotated[str, typer.Option("--namespace", "-n", help="Whose.")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", help="The namespace whose learned weights apply.")
+]
+OneNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace.")]
+Within = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Look in this namespace alone.")
+]
+Memory = Annotated[str, typer.Argument(help="Directory or database URL of the memory.")]
 Place = Annotated[str | None, typer.Argument(metavar="[PATH]", help="As --store.")]
 DEFAULT_STORE = "memory"
 
 
 @contextmanager
 def existing_store(store: str) -> Iterator[GraphStore]:
-    """The graph store of a memory that exists, without its vectors, which a server may hold."""
+    """Open the graph store of an existing memory, without its vectors."""
     place = place_of(store)
     require_existing(place)
     with closing(GraphStore(place)) as opened:
@@ -63,7 +69,7 @@ def existing_store(store: str) -> Iterator[GraphStore]:
 
 
 def handled(command: Callable[..., None]) -> Callable[..., None]:
-    """Print the project's errors as one sentence and turn them into exit codes."""
+    """A command that prints errors of the library as one sentence, and exits with a code."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:

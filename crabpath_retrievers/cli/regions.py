@@ -1,4 +1,4 @@
-"""``crabpath regions``: which kind of step succeeds where, from the graph store alone."""
+"""``crabpath regions``: which kind of step succeeds in which region."""
 
 import json
 from collections import Counter
@@ -32,13 +32,13 @@ _TITLE = 40
 
 
 @handled
-def regions(
+def show_regions(
     level: Annotated[
-        int | None, typer.Option(help="Of the regions; none: the finest with experience.")
+        int | None, typer.Option(help="Level of the regions; none: the finest with experience.")
     ] = None,
     namespace: Namespace = "default",
     task: Annotated[str | None, typer.Option(help="Only this type of task.")] = None,
-    most: Annotated[int, typer.Option(help="Regions to show; those that most came by.")] = 20,
+    most: Annotated[int, typer.Option(help="Regions to show: the most visited ones.")] = 20,
     sizes: Annotated[bool, typer.Option(help="Count documents; reads the whole corpus.")] = True,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw them: .png, .svg or .pdf.")
@@ -46,7 +46,7 @@ def regions(
     store: Store = DEFAULT_STORE,
     as_json: AsJson = False,
 ) -> None:
-    """Where turns came by, how it went there, and which kind of step succeeds."""
+    """Show which regions turns visited, with what outcome, and which steps succeed there."""
     if most < 1:
         msg = f"--most must be at least 1, not {most}"
         raise InvalidInputError(msg)
@@ -65,7 +65,7 @@ def regions(
         found = overview(models, namespace_of(namespace), level, wanted, most)
         if found is None:
             msg = (
-                f"namespace {namespace!r:.250} has no experience yet: record what became of its "
+                f"namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
                 "turns, or learn from episodes"
             )
             raise NotFoundError(msg)
@@ -90,10 +90,12 @@ def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:
         size = () if sizes is None else (str(sizes.get(row.region, 0)),)
         numbers = (*size, f"{row.quality:.0%}", f"{row.came:.4g}")
         best = [
-            f"{_cut(score.action)} {score.success:.0%} ({score.share:.0%})"
+            f"{_shorten(score.action)} {score.success:.0%} ({score.share:.0%})"
             for score in row.actions[:_BEST]
         ]
-        table.add_row(_cut(row.title or row.region), *numbers, "\n".join(best), _led(row, titles))
+        table.add_row(
+            _shorten(row.title or row.region), *numbers, "\n".join(best), _next_region(row, titles)
+        )
     table.caption = (
         f"{len(found.rows)} of {found.visited} regions that something came by; level "
         f"{found.hubs.level} has {len(found.hubs.ids)}; counted levels: "
@@ -102,19 +104,19 @@ def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:
     out.print(table)
     everywhere = Table("action", "success", "steps", title="All regions together")
     for score in found.actions:
-        everywhere.add_row(_cut(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
+        everywhere.add_row(_shorten(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
     out.print(everywhere)
 
 
-def _led(row: RegionRow, titles: Mapping[str, str]) -> str:
+def _next_region(row: RegionRow, titles: Mapping[str, str]) -> str:
     if not row.leads:
         return "-"
     lead = row.leads[0]
-    name = "itself" if lead.region == row.region else _cut(titles[lead.region] or lead.region)
+    name = "itself" if lead.region == row.region else _shorten(titles[lead.region] or lead.region)
     return f"{name} {lead.share:.0%}"
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return escape(line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…")
 

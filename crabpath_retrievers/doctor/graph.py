@@ -117,7 +117,7 @@ def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
             "namespaces",
             "info",
             f"{len(frozen)} namespaces are frozen and learn nothing: {shown}",
-            "run `crabpath unfreeze --namespace NAME` if one should learn again",
+            "run `crabpath history unfreeze --namespace NAME` if one should learn again",
         )
 
 

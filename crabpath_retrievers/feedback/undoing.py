@@ -193,7 +193,7 @@ class Undoing:
             ):
                 return stored
         where = "here" if scope is None else f"of namespace {scope!r}"
-        msg = f"no snapshot {snapshot!r} {where}: crabpath snapshots lists them"
+        msg = f"no snapshot {snapshot!r} {where}: crabpath history list shows them"
         raise NotFoundError(msg)
 
 

@@ -1,5 +1,1 @@
-"""The memory itself, without any framework around it."""
-
-from crabpath_retrievers.memory.crabpath import CrabPath
-
-__all__ = ["CrabPath"]
+"""Components of a memory: what ``CrabPath`` is made of, one file per topic."""

@@ -1,24 +1,27 @@
-"""Documents of a memory: added, updated, forgotten."""
+"""Documents of a memory: read, added, followed as their sources change, and deleted."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from itertools import chain
 
 from langchain_core.documents import Document
 from langchain_text_splitters import TextSplitter
 
 from crabpath_retrievers.changes import ForgetNamespace
 from crabpath_retrievers.changes.notes import RemoveNotes
-from crabpath_retrievers.driver import arun, perform
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
-from crabpath_retrievers.memory.parts import Parts
-from crabpath_retrievers.opening import describe, wrapped_store
-from crabpath_retrievers.progress import bar
+from crabpath_retrievers.ingest.sync_plan import SyncPlan
+from crabpath_retrievers.ingest.syncing import Scope, Sync
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.opening import wrapped_store
 from crabpath_retrievers.query import (
     listed,
     namespace_of,
+    path_of,
     require_flags,
     require_splitter,
     text_of,
@@ -26,188 +29,147 @@ from crabpath_retrievers.query import (
 )
 from crabpath_retrievers.seeds.embedder import unit
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.sources import Folder, read_folder, require_documents
 from crabpath_retrievers.storage.catalog import Known
 from crabpath_retrievers.storage.replaced import WHOLES
 from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import is_blank, shown
 
-_ALL = (*WHOLES, RETIRED)  # what is forgotten is gone, whoever saw it
+SourcePath = str | os.PathLike[str]
+"""A file or a directory."""
+
+_ALL_OWNERS = (*WHOLES, RETIRED)  # forget deletes retired and merged chunks, too
 
 
-class Documents(Parts):
-    """What a memory holds."""
+def read_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
+    """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
+    services.require_open()
+    store, names = services.store, texts_of(ids)
+    owner = store.walk.clock(namespace_of(namespace)).key
+    aliases = store.catalog.answering(names)
+    nodes = store.catalog.documents(
+        list(dict.fromkeys(aliases.get(name, name) for name in names)), namespace=owner
+    )
+    missing = [name for name in names if aliases.get(name, name) not in nodes]
+    chunks: dict[str, list[str]] = {}
+    for chunk in sorted(store.catalog.known(documents=missing), key=lambda row: row.position):
+        chunks.setdefault(chunk.document, []).append(chunk.id)
+    nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
+    wanted = chain.from_iterable(chunks.get(name, [aliases.get(name, name)]) for name in names)
+    return [
+        Document(id=node.id, page_content=node.content, metadata=dict(node.metadata))
+        for node in (nodes[name] for name in dict.fromkeys(wanted) if name in nodes)
+    ]
 
-    def add_documents(
-        self,
-        documents: Iterable[Document],
-        *,
-        ids: Sequence[str] | None = None,
-        splitter: TextSplitter | None = None,
-        split: bool = True,
-        vectors: Mapping[str, Sequence[float]] | None = None,
-        cleanup: Cleanup = None,
-        progress: Progress | None = bar,
-    ) -> IngestReport:
-        """Add documents; what the memory holds stays.
 
-        A document with an id replaces all that was added under that id before. One without id is
-        told apart by source, text and metadata: the same again changes nothing, any other one is
-        added. Documents without text are left out, with one warning.
+def ingest_documents(
+    services: Services,
+    documents: Iterable[Document],
+    *,
+    ids: Sequence[str] | None,
+    splitter: TextSplitter | None,
+    split: bool,
+    vectors: Mapping[str, Sequence[float]] | None,
+    cleanup: Cleanup,
+    progress: Progress | None,
+) -> IngestReport:
+    """Add documents; arguments, result and errors as ``CrabPath.add_documents``."""
+    require_flags(split=split)
+    require_splitter(splitter)
+    if progress is not None and not callable(progress):
+        msg = f"progress must be a function of the number of documents, not {shown(progress)}"
+        raise InvalidInputError(msg)
+    checked, embeddings = listed("documents", documents), _unit_vectors(vectors)
+    names = None if ids is None else listed("ids", ids)
+    chunking = Chunking(
+        services.settings.ingest, splitter, split, services.settings.links.metadata_keys, embeddings
+    )
+    services.require_open()
+    if checked:
+        services.identity.verify()
+        services.identity.require_size(embeddings.values())
+    return services.ingest.add(
+        checked, chunking=chunking, ids=names, cleanup=cleanup, progress=progress
+    )
 
-        Args:
-            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used, and
-                ``["task_type"]``: for which types of tasks it is, a text or a list of them.
-                Failures of other tasks are not blamed on it.
-            ids: One id per document, instead of ``Document.id``.
-            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
-            split: False when the documents are chunks already.
-            vectors: Embeddings that are known already, by id of a document that is one chunk: it
-                is not embedded again. They must be of the memory's own embedder.
-            cleanup: None only adds. ``"incremental"`` replaces what a given source held before
-                by what is given of it: give the whole source in one call. ``"full"`` also removes
-                every document that is not given. The names are those of LangChain's ``index``.
-            progress: Shows progress; by default a bar on a terminal when it takes long.
 
-        Raises:
-            InvalidInputError: A document cannot be used; nothing was changed.
-            EmbeddingMismatchError: The memory was built with another embedder, or a vector has
-                another dimension.
-            StoreError: A store failed; what was interrupted is finished by the next ingest.
-        """
-        require_flags(split=split)
-        require_splitter(splitter)
-        if progress is not None and not callable(progress):
-            msg = f"progress must be a function of the number of documents, not {shown(progress)}"
-            raise InvalidInputError(msg)
-        given, known = listed("documents", documents), _known(vectors)
-        named = None if ids is None else listed("ids", ids)
-        chunking = Chunking(
-            self.settings.ingest, splitter, split, self.settings.links.metadata_keys, known
+def refresh_wrapped(services: Services, documents: Iterable[Document] | None) -> IngestReport:
+    """Read a wrapped vector store again; as ``CrabPath.refresh``."""
+    services.require_open()
+    index = services.index
+    if not (isinstance(index, VectorStoreIndex) and wrapped_store(services.store.catalog.meta())):
+        msg = (
+            "this memory wraps no vector store, so there is nothing to refresh it from: "
+            "use add_documents or sync"
         )
-        self._require_open()
-        if given:
-            self._identity.verify()
-            self._identity.require_size(known.values())
-        return self._ingest.add(
-            given, chunking=chunking, ids=named, cleanup=cleanup, progress=progress
+        raise ConfigurationError(msg)
+    if documents is None and not index.lists:
+        msg = (
+            f"{index.description} cannot list its documents: "
+            "pass them with their ids as refresh(documents=...)"
         )
-
-    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> IngestReport:
-        """As :meth:`add_documents`, off the event loop."""
-        return await arun(perform(self.add_documents, documents, **options))
-
-    def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """Take over what is new, changed and gone in the vector store that this memory wraps.
-
-        Only what is new or changed is embedded, and nothing is written to the store. What was
-        learned about documents that are still there stays.
-
-        Args:
-            documents: Documents of the store with their ids, where it cannot list them: the new and
-                changed ones, or all of them. Others stay as long as the store holds them; where it
-                cannot look up ids either, all must be given.
-
-        Returns:
-            What was added, updated and removed.
-
-        Raises:
-            ConfigurationError: The memory wraps no store, or the store cannot list its documents,
-                or a document has no id.
-            EmbeddingMismatchError: The memory was built with another embedder.
-            StoreError: A store failed; what was interrupted is finished by the next call.
-        """
-        self._require_open()
-        index = self.index
-        if not (isinstance(index, VectorStoreIndex) and wrapped_store(self.store.catalog.meta())):
-            msg = (
-                "this memory wraps no vector store, so there is nothing to refresh it from: "
-                "use add_documents or sync"
-            )
-            raise ConfigurationError(msg)
-        if documents is None and not index.lists:
-            msg = (
-                f"{index.description} cannot list its documents: "
-                "pass them with their ids as refresh(documents=...)"
-            )
-            raise ConfigurationError(msg)
-        given = None if documents is None else listed("documents", documents)
-        if not all(getattr(document, "id", None) for document in given or ()):
-            msg = "the documents of a wrapped store need their ids: set Document.id on each"
-            raise ConfigurationError(msg)
-        self._identity.verify()
-        chunking = Chunking(self.settings.ingest, split=False)
-        found = self._ingest.adopt(index.documents() if given is None else given, chunking=chunking)
-        index.unknown_reported = False
-        return found
-
-    async def arefresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
-        """As :meth:`refresh`, off the event loop."""
-        return await arun(perform(self.refresh, documents))
-
-    def forget(
-        self,
-        ids: Sequence[str] | str | None = None,
-        *,
-        source: str | None = None,
-        namespace: str | None = None,
-    ) -> int:
-        """Delete documents, or all that a namespace has learned. Give exactly one argument.
-
-        Args:
-            ids: Ids of chunks or notes, or of whole documents that were given ids. A part that
-                maintenance has split off goes with its whole.
-            source: Every chunk of this source.
-            namespace: Learned weights, notes, turns and clock; documents stay.
-
-        Returns:
-            How many chunks and notes were deleted.
-
-        Raises:
-            InvalidInputError: None or several arguments were given.
-        """
-        if sum(value is not None for value in (ids, source, namespace)) != 1:
-            msg = "give exactly one of ids, source and namespace to forget"
-            raise InvalidInputError(msg)
-        self._require_open()
-        if namespace is not None:
-            self._forget_namespace(namespace_of(namespace))
-            return 0
-        if source is not None:
-            return self._remove(
-                self.store.catalog.known(sources=[text_of("source", source)], owners=_ALL)
-            )
-        wanted = texts_of(() if ids is None else ids)
-        wanted = [*wanted, *self.store.catalog.wholes(wanted)]
-        known = self.store.catalog.known(ids=wanted, documents=wanted, owners=_ALL)
-        found = self._remove(known)
-        return found + self._forget_notes(wanted)
-
-    def _remove(self, known: Sequence[Known]) -> int:
-        if known:
-            self._ingest.remove([node.id for node in known])
-        return len(known)
-
-    def _forget_notes(self, ids: Sequence[str]) -> int:
-        notes = self.store.notes.facts(ids)
-        if notes:
-            self.store.apply([RemoveNotes(tuple(note.id for note in notes))])
-        for owner in {note.owner for note in notes}:
-            self._notes.remove(owner, [note.id for note in notes if note.owner == owner])
-        return len(notes)
-
-    def _forget_namespace(self, namespace: str) -> None:
-        clock = self.store.walk.clock(namespace)
-        self.store.apply([ForgetNamespace(namespace)])
-        self._forget_vectors(clock)
-
-    def info(self) -> dict[str, Any]:
-        """What the memory holds, and where."""
-        self._require_open()
-        return describe(self.store, self.index.description)
+        raise ConfigurationError(msg)
+    checked = None if documents is None else listed("documents", documents)
+    if not all(getattr(document, "id", None) for document in checked or ()):
+        msg = "the documents of a wrapped store need their ids: set Document.id on each"
+        raise ConfigurationError(msg)
+    services.identity.verify()
+    chunking = Chunking(services.settings.ingest, split=False)
+    report = services.ingest.adopt(
+        index.documents() if checked is None else checked, chunking=chunking
+    )
+    index.unknown_reported = False
+    return report
 
 
-def _known(vectors: object) -> dict[str, Vector]:
-    """Unit vectors by id of what was given as ``vectors``.
+def forget_documents(
+    services: Services,
+    ids: Sequence[str] | str | None,
+    source: str | None,
+    namespace: str | None,
+) -> int:
+    """Delete documents, or what a namespace has learned; as ``CrabPath.forget``."""
+    if sum(value is not None for value in (ids, source, namespace)) != 1:
+        msg = "give exactly one of ids, source and namespace to forget"
+        raise InvalidInputError(msg)
+    services.require_open()
+    catalog = services.store.catalog
+    if namespace is not None:
+        _forget_namespace(services, namespace_of(namespace))
+        return 0
+    if source is not None:
+        chunks = catalog.known(sources=[text_of("source", source)], owners=_ALL_OWNERS)
+        return _remove_chunks(services, chunks)
+    names = texts_of(() if ids is None else ids)
+    names = [*names, *catalog.wholes(names)]
+    chunks = catalog.known(ids=names, documents=names, owners=_ALL_OWNERS)
+    count = _remove_chunks(services, chunks)
+    return count + _remove_notes(services, names)
+
+
+def _remove_chunks(services: Services, chunks: Sequence[Known]) -> int:
+    if chunks:
+        services.ingest.remove([chunk.id for chunk in chunks])
+    return len(chunks)
+
+
+def _remove_notes(services: Services, ids: Sequence[str]) -> int:
+    notes = services.store.notes.facts(ids)
+    if notes:
+        services.store.apply([RemoveNotes(tuple(note.id for note in notes))])
+    for owner in {note.owner for note in notes}:
+        services.notes.remove(owner, [note.id for note in notes if note.owner == owner])
+    return len(notes)
+
+
+def _forget_namespace(services: Services, namespace: str) -> None:
+    clock = services.store.walk.clock(namespace)
+    services.store.apply([ForgetNamespace(namespace)])
+    services.delete_namespace_vectors(clock)
+
+
+def _unit_vectors(vectors: object) -> dict[str, Vector]:
+    """Unit vectors by id.
 
     Raises:
         InvalidInputError: It is no mapping of vectors.
@@ -218,3 +180,68 @@ def _known(vectors: object) -> dict[str, Vector]:
         msg = f"vectors must map ids to embeddings, not {shown(vectors)}"
         raise InvalidInputError(msg)
     return {name: unit(vector) for name, vector in vectors.items()}
+
+
+def sync_sources(
+    services: Services,
+    sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
+    *,
+    roots: Sequence[str],
+    splitter: TextSplitter | None,
+    split: bool,
+    allow_empty: bool,
+    dry_run: bool,
+) -> SyncPlan:
+    """Follow sources as they change; arguments, result and errors as ``CrabPath.sync``."""
+    services.require_open()
+    require_flags(split=split, allow_empty=allow_empty, dry_run=dry_run)
+    require_splitter(splitter)
+    documents, paths = _documents_and_paths(sources)
+    if paths and roots:
+        msg = "roots are for documents: a path is its own root, leave them out"
+        raise InvalidInputError(msg)
+    has_text = paths or not all(is_blank(document.page_content) for document in documents)
+    if not (has_text or (roots and allow_empty)):
+        msg = "nothing was given to sync: give files, directories or documents with text"
+        raise InvalidInputError(msg)
+    folders = [_read_folder(services, path) for path in paths]
+    if not allow_empty:
+        require_documents(folders)
+    skipped = tuple(source for folder in folders for source in folder.skipped)
+    scope = Scope(
+        tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
+        tuple(alias for folder in folders for alias in folder.aliases),
+        frozenset(skipped),
+    )
+    keys = services.settings.links.metadata_keys
+    chunking = Chunking(services.settings.ingest, splitter, split, keys)
+    contents = (chain(folder.documents, folder.blank) for folder in folders)
+    nodes = chunking.nodes(chain(documents, *contents))
+    sync = Sync(services.ingest, services.identity, services.settings.sync.new_version_similarity)
+    return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
+
+
+def _read_folder(services: Services, path: SourcePath) -> Folder:
+    return read_folder(
+        path_of("what to sync", path),
+        held=lambda root: bool(services.store.catalog.under(root)),
+        largest=services.settings.sync.max_file_bytes,
+    )
+
+
+def _documents_and_paths(
+    sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
+) -> tuple[list[Document], list[SourcePath]]:
+    """The documents and the paths among the arguments of a sync.
+
+    Raises:
+        InvalidInputError: There are both, or something else.
+    """
+    single = isinstance(sources, (str, os.PathLike))
+    items = [sources] if single else listed("what to sync", sources)
+    documents = [item for item in items if isinstance(item, Document)]
+    paths = [item for item in items if isinstance(item, (str, os.PathLike))]
+    if len(documents) + len(paths) != len(items) or (documents and paths):
+        msg = "sync takes files and directories, or LangChain documents, not both and nothing else"
+        raise InvalidInputError(msg)
+    return documents, paths

@@ -64,7 +64,7 @@ def sessions_of(trial, arm, number):
 def test_the_better_one_is_promoted(memory):
     """Learning against a frozen namespace: it is corrected less, and the command says so."""
     trial = Trial.start(memory, "learning", settings=SETTINGS)
-    memory.freeze(trial.namespaces("ann")["control"])
+    memory.namespaces.freeze(trial.namespaces("ann")["control"])
     with pytest.raises(InvalidInputError, match="too little data"):
         trial.promote()
     sessions = sessions_of(trial, "control", 6) + sessions_of(trial, "treatment", 6)
@@ -82,7 +82,7 @@ def test_the_better_one_is_promoted(memory):
 def test_a_harmful_one_is_rolled_back(memory):
     """Shown only the nearest page, which is outdated: two checkpoints end it."""
     trial = Trial.start(memory, "short", fresh=True, settings=SETTINGS)
-    memory.freeze(trial.namespaces("ann")["treatment"])
+    memory.namespaces.freeze(trial.namespaces("ann")["treatment"])
     sides = [sessions_of(trial, arm, 8) for arm in ("control", "treatment")]
     for part in (slice(0, 4), slice(4, 8)):
         live(memory, trial, {"control": 6, "treatment": 1}, sides[0][part] + sides[1][part])
@@ -147,21 +147,20 @@ def test_the_command(memory, tmp_path):
     """Lists, tells, refuses and ends; exit code 2 for what cannot be done."""
 
     def ran(*arguments, code=0):
-        done = CliRunner().invoke(app, ["ab", str(tmp_path / "memory"), *arguments])
+        done = CliRunner().invoke(app, ["ab", *arguments, "--store", str(tmp_path / "memory")])
         assert done.exit_code == code, done.output
         return done.output
 
-    assert "no trials" in ran()
+    assert "no trials" in ran("list")
     trial = Trial.start(memory, "cli", settings=SMALL)
     live(memory, trial, {"treatment": 6, "control": 6}, range(3))
-    assert "cli: running, share 0.5" in ran()
-    told = json.loads(ran("--name", "cli", "--json", "--checkpoint"))
+    assert "cli: running, share 0.5" in ran("list")
+    told = json.loads(ran("checkpoint", "cli", "--json"))
     assert told["control"]["turns"] + told["treatment"]["turns"] == 9
     assert told["comparisons"][0]["metric"] == "correction_rate"
-    shown = ran("--name", "cli")
+    shown = ran("report", "cli")
     assert "correction_rate_by_lag" in shown
-    ran("--name", "nobody", code=2)
-    ran("--name", "cli", "--promote", "--roll-back", code=2)
-    assert "roll back: the trial has ended: by hand" in ran("--name", "cli", "--roll-back")
-    ran("--name", "cli", "--roll-back", code=2)
-    assert json.loads(ran("--json"))["trials"][0]["status"] == "rolled_back"
+    ran("report", "nobody", code=2)
+    assert "roll back: the trial has ended: by hand" in ran("roll-back", "cli")
+    ran("roll-back", "cli", code=2)
+    assert json.loads(ran("list", "--json"))["trials"][0]["status"] == "rolled_back"

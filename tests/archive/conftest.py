@@ -38,4 +38,4 @@ def learned(opens, tmp_path) -> CrabPath:
 @pytest.fixture
 def archive(learned, tmp_path) -> Path:
     """All of it, in a file."""
-    return learned.export(tmp_path / "all.crabpath").path
+    return learned.transfer.export(tmp_path / "all.crabpath").path

@@ -195,8 +195,8 @@ def sound(tmp_path_factory):
         memory.add_documents(corpus(), split=False)
         teach(memory)
         whole, mind = (
-            memory.export(place / "all"),
-            memory.export(place / "mind", namespace="default"),
+            memory.transfer.export(place / "all"),
+            memory.transfer.export(place / "mind", namespace="default"),
         )
     return {"whole": whole, "mind": mind}
 
@@ -215,7 +215,7 @@ def test_nothing_is_read_in(sound, opens, tmp_path, kind, spoil, error, sentence
         memory.add_documents(corpus(), split=False)
     before = memory.info()
     with pytest.raises(error, match=sentence) as raised:
-        memory.import_archive(path)
+        memory.transfer.import_archive(path)
     assert "\n" not in str(raised.value)
     assert memory.info() == before
     assert not memory.store.catalog.unfinished()
@@ -225,13 +225,15 @@ def test_sound_ones_are_read(sound, opens, tmp_path):
     """Written again by the helper of these tests, unchanged, they are archives."""
     path = tmp_path / "archive"
     write(path, members(sound["whole"].path))
-    assert opens(tmp_path / "there").import_archive(path).rows == sound["whole"].rows
+    assert opens(tmp_path / "there").transfer.import_archive(path).rows == sound["whole"].rows
 
 
 def test_the_command_makes_nothing_of_a_bad_one(tmp_path):
     """No directory stays behind."""
     text(tmp_path / "letter")
-    result = CliRunner().invoke(app, ["import", str(tmp_path / "letter"), str(tmp_path / "there")])
+    result = CliRunner().invoke(
+        app, ["transfer", "import", str(tmp_path / "letter"), str(tmp_path / "there")]
+    )
     assert result.exit_code == 2
     assert "is not a CrabPath archive" in " ".join(result.stderr.split())
     assert not (tmp_path / "there").exists()

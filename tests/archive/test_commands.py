@@ -38,23 +38,26 @@ def asked(place, **options):
 def test_export_and_import(cli):
     """A whole memory, then what a namespace has learned; for programs and for people."""
     with CrabPath.open("here", embeddings=EMBEDDINGS) as _serving:
-        assert read(cli("export", "here", "all", "--json"))["rows"]["nodes"] == 41
-        assert "MB" in cli("export", "here", "mind", "-n", "default").stdout
-    assert read(cli("import", "all", "there", "--json"))["namespace"] is None
-    assert "was there before" in cli("import", "all", "there").stdout
+        assert read(cli("transfer", "export", "here", "all", "--json"))["rows"]["nodes"] == 41
+        assert "MB" in cli("transfer", "export", "here", "mind", "-n", "default").stdout
+    assert read(cli("transfer", "import", "all", "there", "--json"))["namespace"] is None
+    assert "was there before" in cli("transfer", "import", "all", "there").stdout
     assert asked("there") == asked("here")
-    refused = cli("import", "mind", "there")
+    refused = cli("transfer", "import", "mind", "there")
     assert refused.exit_code == 2
     assert "replace it, or import it under another name" in " ".join(refused.stderr.split())
-    assert read(cli("import", "mind", "there", "--as", "guest", "--json"))["namespace"] == "guest"
-    assert cli("import", "all", "there", "-n", "default", "--replace").exit_code == 0
+    assert (
+        read(cli("transfer", "import", "mind", "there", "--as", "guest", "--json"))["namespace"]
+        == "guest"
+    )
+    assert cli("transfer", "import", "all", "there", "-n", "default", "--replace").exit_code == 0
     with CrabPath.open("few", embeddings=EMBEDDINGS) as few:
         few.add_documents(corpus(10), split=False)
-    told = cli("import", "mind", "few")
+    told = cli("transfer", "import", "mind", "few")
     assert told.exit_code == 0
     assert "documents that this memory does not hold" in " ".join(told.stderr.split())
-    assert cli("import", "mind", "nowhere").exit_code == 2
-    assert cli("export", "nowhere", "x").exit_code == 2
+    assert cli("transfer", "import", "mind", "nowhere").exit_code == 2
+    assert cli("transfer", "export", "nowhere", "x").exit_code == 2
 
 
 def test_from_an_embedded_chroma_to_a_server(cli, tmp_path):
@@ -63,14 +66,16 @@ def test_from_an_embedded_chroma_to_a_server(cli, tmp_path):
     server = ChromaServer(tmp_path / "server")
     try:
         url = f"http://127.0.0.1:{server.port}"
-        assert read(cli("migrate", "here", "here", "--vectors", url, "--json"))["rows"] == {
-            "vectors": 40
-        }
+        assert read(cli("transfer", "migrate", "here", "here", "--vectors", url, "--json"))[
+            "rows"
+        ] == {"vectors": 40}
         assert asked("here", vectors=url) == before
-        done = read(cli("migrate", "here", "there", "--vectors", f"{url}/another", "--json"))
+        done = read(
+            cli("transfer", "migrate", "here", "there", "--vectors", f"{url}/another", "--json")
+        )
         assert done["rows"]["nodes"] == 41
         assert asked("there", vectors=f"{url}/another") == before
-        taken = cli("migrate", "here", "third", "--vectors", url)
+        taken = cli("transfer", "migrate", "here", "third", "--vectors", url)
         assert taken.exit_code == 2
         assert "holds 40 vectors already" in " ".join(taken.stderr.split())
     finally:

@@ -54,10 +54,10 @@ def sound(tmp_path_factory):
         for user in ("ann", "eve"):
             turn = memory.retrieve("How is the harbour?").turn.id
             memory.record(Feedback(turn, 1.0, used=None, answer="The harbour.", user=user))
-        memory.snapshot(name="then")
-        memory.health()
-        whole = memory.export(place / "all").path
-        mind = memory.export(place / "mind", namespace="default").path
+        memory.namespaces.snapshot(name="then")
+        memory.maintenance.health()
+        whole = memory.transfer.export(place / "all").path
+        mind = memory.transfer.export(place / "mind", namespace="default").path
     return {"whole": members(whole), "mind": members(mind)}
 
 
@@ -96,13 +96,13 @@ def mutated(held, rng):
 
 def live(memory, namespace):
     """What a namespace is used for after it came."""
-    for snapshot in memory.snapshots(namespace):
-        memory.restore(snapshot.id, namespace=namespace)
+    for snapshot in memory.namespaces.snapshots(namespace):
+        memory.namespaces.restore(snapshot.id, namespace=namespace)
     answer = memory.retrieve("How is the harbour?", namespace=namespace, k=9)
     memory.record(Feedback(answer.turn.id, 1.0, user="ann"))
-    memory.learn_waiting()
-    memory.health(namespace=namespace)
-    memory.undo(user="eve", namespace=namespace)
+    memory.learning.learn_waiting()
+    memory.maintenance.health(namespace=namespace)
+    memory.learning.undo_all(user="eve", namespace=namespace)
     memory.info()
 
 
@@ -115,7 +115,7 @@ def test_whatever_an_archive_says(sound, opens, location, tmp_path):
         kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
         write(tmp_path / "archive", mutated(sound[kind], rng))
         try:
-            target.import_archive(tmp_path / "archive", namespace="default", rename=name)
+            target.transfer.import_archive(tmp_path / "archive", namespace="default", rename=name)
         except CrabPathError as error:
             refused.append((error, name in target.info()["namespaces"]))
             continue
@@ -157,7 +157,7 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
     with pytest.raises(
         InvalidInputError, match=f"line 1 of {table}.jsonl in .* is not a valid row"
     ):
-        memory.import_archive(tmp_path / "archive")
+        memory.transfer.import_archive(tmp_path / "archive")
     assert memory.info()["nodes"] == 0
 
 
@@ -180,7 +180,7 @@ def test_manifests_that_nobody_writes(sound, opens, tmp_path, manifest):
     """They are refused before any member is read."""
     write(tmp_path / "archive", sound["whole"], **manifest)
     with pytest.raises(InvalidInputError, match=r"its manifest\.json is invalid"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": Infinity}', b"[1]", b"\xff"])
@@ -189,7 +189,7 @@ def test_manifests_that_are_none(sound, opens, tmp_path, text):
     with zipfile.ZipFile(tmp_path / "archive", "w") as file:
         file.writestr("manifest.json", text)
     with pytest.raises(InvalidInputError, match="is not a CrabPath archive"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 BOMB = 128 << 20
@@ -242,7 +242,7 @@ def test_archives_from_before_the_first_release(sound, opens, tmp_path, kind, ve
     held["manifest.json"] = json.dumps(said).encode()
     write(tmp_path / "archive", held)
     with pytest.raises(SchemaVersionError, match=r"add the documents to a new store$"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("kind", ["whole", "mind"])
@@ -254,4 +254,4 @@ def test_rows_without_a_column(sound, opens, tmp_path, kind):
     held["manifest.json"] = json.dumps(said).encode()
     write(tmp_path / "archive", held)
     with pytest.raises(InvalidInputError, match="lacks the column 'credit_by_user'"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")

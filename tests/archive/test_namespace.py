@@ -36,14 +36,14 @@ def numbers(memory: CrabPath, namespace: str) -> dict:
             text = f"{query} WHERE w.namespace = {clock.key}"
             found[name] = sorted(map(tuple, connection.exec_driver_sql(text)))
     known = memory.store.learned.learned(namespace)
-    mind = Mind.from_json(known.mind, memory._undoing.prior)
+    mind = Mind.from_json(known.mind, memory._services.undoing.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 
 @pytest.fixture
 def mind(learned, tmp_path):
     """What the namespace of the memory has learned, in a file."""
-    return learned.export(tmp_path / "mind", namespace="default").path
+    return learned.transfer.export(tmp_path / "mind", namespace="default").path
 
 
 def test_into_the_same_corpus(learned, mind, opens, location):
@@ -53,7 +53,7 @@ def test_into_the_same_corpus(learned, mind, opens, location):
     there.forget(["d0", "d1", "d2"])
     there.add_documents(corpus(), split=False)
     cold = answered(there, "bob")
-    found = there.import_archive(mind)
+    found = there.transfer.import_archive(mind)
     assert (found.namespace, found.left_out, found.missing) == ("default", {}, 0)
     assert numbers(there, "default") == numbers(learned, "default")
     if there.store.dialect == "sqlite":  # full text ranks otherwise on PostgreSQL
@@ -65,7 +65,7 @@ def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
     """The same feedback afterwards, and the same one undone, come to the same numbers."""
     there = opens(tmp_path / "there")
     there.add_documents(corpus(), split=False)
-    there.import_archive(mind)
+    there.transfer.import_archive(mind)
     for memory in (learned, there):
         answer = memory.retrieve(QUESTIONS[7])
         assert memory.record(Feedback(answer.turn.id, -1.0, feedback_id="last")).status == "applied"
@@ -85,8 +85,10 @@ def test_feedback_that_waits_goes_along(learned, opens, tmp_path):
     learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
     there = opens(tmp_path / "there")
     there.add_documents(corpus(), split=False)
-    there.import_archive(learned.export(tmp_path / "mind", namespace="default").path)
-    assert there.learn_waiting().applied == 1
+    there.transfer.import_archive(
+        learned.transfer.export(tmp_path / "mind", namespace="default").path
+    )
+    assert there.learning.learn_waiting().applied == 1
     assert there.store.walk.clock("default").learned == 21
 
 
@@ -94,7 +96,7 @@ def test_documents_that_are_not_there(learned, mind, opens, location):
     """What speaks of them is left out and counted; the rest is as it was."""
     there = opens(location)
     there.add_documents(corpus(PAGES // 2), split=False)
-    found = there.import_archive(mind)
+    found = there.transfer.import_archive(mind)
     held = {f"d{n}" for n in range(PAGES // 2)}
     assert 0 < found.missing <= PAGES // 2
     here, then = numbers(there, "default"), numbers(learned, "default")
@@ -116,10 +118,10 @@ def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
         teach(there, name="other", turns=3)
         before = numbers(there, "default")
         with pytest.raises(InvalidInputError, match="already: replace it, or import it under"):
-            there.import_archive(mind)
-        there.import_archive(mind, rename="guest")
+            there.transfer.import_archive(mind)
+        there.transfer.import_archive(mind, rename="guest")
         assert numbers(there, "default") == before
-        assert there.import_archive(mind, replace=True).namespace == "default"
+        assert there.transfer.import_archive(mind, replace=True).namespace == "default"
         assert renamed(there, "default") == numbers(there, "guest") != before
         assert answered_by_text(there, "default") == answered_by_text(there, "guest")
         with pytest.raises(NotFoundError):
@@ -131,7 +133,7 @@ def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
 
 def test_a_copy_beside_the_original(learned, mind):
     """Ids that are taken get new ones: what the copy learns and undoes is its own alone."""
-    found = learned.import_archive(mind, rename="copy")
+    found = learned.transfer.import_archive(mind, rename="copy")
     assert found.left_out == {}
     assert renamed(learned, "copy") == numbers(learned, "default")
     assert answered_by_text(learned, "copy") == answered_by_text(learned, "default")
@@ -193,24 +195,26 @@ def answered_by_text(memory, namespace):
 def test_one_of_a_whole_memory(learned, opens, tmp_path):
     """The archive of a whole memory gives any of its namespaces."""
     teach(learned, "alice", name="a", turns=5)
-    whole = learned.export(tmp_path / "all").path
+    whole = learned.transfer.export(tmp_path / "all").path
     there = opens(tmp_path / "there")
     there.add_documents(corpus(), split=False)
-    found = there.import_archive(whole, namespace="alice")
+    found = there.transfer.import_archive(whole, namespace="alice")
     own = opens(tmp_path / "own")
     own.add_documents(corpus(), split=False)
-    alone = own.import_archive(learned.export(tmp_path / "a", namespace="alice").path)
+    alone = own.transfer.import_archive(
+        learned.transfer.export(tmp_path / "a", namespace="alice").path
+    )
     assert found == alone
     assert numbers(there, "alice") == numbers(own, "alice") == numbers(learned, "alice")
     assert there.info()["namespaces"] == {"alice": 6}
     with pytest.raises(
         InvalidInputError, match="does not contain namespace 'carol': it contains 'alice'"
     ):
-        there.import_archive(whole, namespace="carol")
+        there.transfer.import_archive(whole, namespace="carol")
     with pytest.raises(InvalidInputError, match="say which namespace of it is meant"):
-        there.import_archive(whole, rename="bob")
+        there.transfer.import_archive(whole, rename="bob")
     with pytest.raises(NotFoundError, match="'carol' has neither asked nor learned"):
-        there.export(tmp_path / "c", namespace="carol")
+        there.transfer.export(tmp_path / "c", namespace="carol")
     assert not (tmp_path / "c").exists()
 
 
@@ -220,5 +224,5 @@ def test_another_embedder(mind, tmp_path):
     with CrabPath.open(tmp_path / "there", embeddings=other) as there:
         there.add_documents(corpus(), split=False)
         with pytest.raises(EmbeddingMismatchError):
-            there.import_archive(mind)
+            there.transfer.import_archive(mind)
         assert there.info()["namespaces"] == {}

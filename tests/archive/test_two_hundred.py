@@ -35,10 +35,10 @@ def travelled(tmp_path_factory, embeddings):
         memory.add_documents(passages, split=False)
         learn(memory, data)
         memory.teach("Ed Wood was filmed in black and white.", query=texts[0])
-        memory.learn_waiting()
+        memory.learning.learn_waiting()
         asked = list(zip(texts, memory.embedder.documents(texts), strict=True))
         before = answers(memory, asked)
-        memory.export(place / "all")
+        memory.transfer.export(place / "all")
     assert len(before) == 200
     return place, asked, before
 
@@ -47,7 +47,7 @@ def test_archive(travelled, embeddings, tmp_path):
     """From SQLite to SQLite."""
     place, asked, before = travelled
     with CrabPath.open(tmp_path, embeddings=embeddings) as there:
-        there.import_archive(place / "all")
+        there.transfer.import_archive(place / "all")
         assert answers(there, asked) == before
 
 

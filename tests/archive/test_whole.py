@@ -17,11 +17,11 @@ from crabpath_retrievers.storage import GraphStore
 def test_it_answers_as_before(learned, archive, opens, location):
     """Every row comes back, through each database; results are the same, to the last bit."""
     there = opens(location)
-    found = there.import_archive(archive)
+    found = there.transfer.import_archive(archive)
     assert (found.namespace, found.before, found.rows["nodes"]) == (None, False, 41)
-    again = there.export(archive.with_suffix(".again")).path
+    again = there.transfer.export(archive.with_suffix(".again")).path
     back = opens(archive.with_suffix(".back"))
-    back.import_archive(again)
+    back.transfer.import_archive(again)
     assert rows(back.store) == rows(there.store) == rows(learned.store)
     assert answered(back) == answered(learned)
 
@@ -29,7 +29,7 @@ def test_it_answers_as_before(learned, archive, opens, location):
 def test_it_can_be_undone_and_explained_there(learned, archive, opens, tmp_path):
     """What stands behind the answers has come, too."""
     there = opens(tmp_path / "there")
-    there.import_archive(archive)
+    there.transfer.import_archive(archive)
     for memory in (learned, there):
         assert memory.undo("n3").status == "undone"
     assert answered(there) == answered(learned)
@@ -44,7 +44,7 @@ def test_no_key_is_given_a_second_time(learned, opens, location, tmp_path):
     learned.add_documents([Document("Gone.", id="gone")], split=False)
     learned.forget("gone")
     there = opens(location)
-    there.import_archive(learned.export(tmp_path / "all").path)
+    there.transfer.import_archive(learned.transfer.export(tmp_path / "all").path)
     with learned.store.dumping() as here, there.store.dumping() as dump:
         assert dump.last()["namespaces"] == here.last()["namespaces"] == 2
         assert dump.last()["nodes"] == here.last()["nodes"] == 42
@@ -60,11 +60,11 @@ def test_vectors_of_chroma(tmp_path):
     with CrabPath.open(tmp_path / "here", embeddings=EMBEDDINGS) as memory:
         memory.add_documents(corpus(), split=False)
         teach(memory)
-        memory.learn_waiting()
+        memory.learning.learn_waiting()
         before = answered(memory)
-        memory.export(tmp_path / "all")
+        memory.transfer.export(tmp_path / "all")
     with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
-        there.import_archive(tmp_path / "all")
+        there.transfer.import_archive(tmp_path / "all")
         assert answered(there) == before
         assert there.index.count() == 40
         assert there.index.beside("notes-1").count() == 1
@@ -85,13 +85,13 @@ def test_an_interrupted_index_is_made_up_for(archive, learned, opens, tmp_path):
 
     there.index.upsert = away
     with pytest.raises(StoreError, match="is gone"):
-        there.import_archive(archive)
+        there.transfer.import_archive(archive)
     there.close()
     assert not vectors.store
     again = opens(tmp_path / "there", vectors=vectors)
     assert len(vectors.store) == 40
     assert not again.store.catalog.unfinished()
-    assert again.import_archive(archive).before
+    assert again.transfer.import_archive(archive).before
     assert answered(again) == answered(learned)
 
 
@@ -121,12 +121,12 @@ def test_only_an_empty_memory_takes_a_whole_one(archive, opens, tmp_path):
     other.add_documents(corpus(3), split=False)
     before = other.info()
     with pytest.raises(InvalidInputError, match="holds a memory already"):
-        other.import_archive(archive)
+        other.transfer.import_archive(archive)
     assert other.info() == before
     with CrabPath.open(tmp_path / "third", embeddings=EMBEDDINGS) as third:
         third.index.upsert(["x"], [np.ones(16, dtype=np.float32)], [""], [{}])
         with pytest.raises(InvalidInputError, match="holds 1 vectors already: choose an empty"):
-            third.import_archive(archive)
+            third.transfer.import_archive(archive)
         assert third.info()["nodes"] == 0
 
 
@@ -134,7 +134,7 @@ def test_it_shows_one_moment(learned, opens, location):
     """What is asked and learned while it is read does not enter it."""
     with learned.store.dumping() as dump:
         store = opens(location)
-        store.copy_from(dump, "one")
+        store.transfer.copy_from(dump, "one")
     before = rows(store.store)
     with store.store.dumping() as dump:
         turns = next(s for s in dump.everything() if s.name == "turns")
@@ -151,31 +151,31 @@ def test_documents_half_added(learned, tmp_path):
     node = Node("x", "x", "x", "Half.", vector=np.ones(16, dtype=np.float32))
     learned.store.apply([StageNodes((node,))])
     with pytest.raises(StoreError, match="half added: open the memory once"):
-        learned.export(tmp_path / "half")
+        learned.transfer.export(tmp_path / "half")
     assert list(tmp_path.glob("*half*")) == []
 
 
 def test_the_file_is_private_and_never_half_written(learned, tmp_path, monkeypatch):
     """A failure leaves the archive that was there; other files are not replaced."""
     path = tmp_path / "all"
-    learned.export(path)
+    learned.transfer.export(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     learned.retrieve("Another question?")
     with monkeypatch.context() as patched:
         patched.setattr("crabpath_retrievers.archive.exporting._whole", _gone)
         with pytest.raises(StoreError, match="gone"):
-            learned.export(path)
+            learned.transfer.export(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["all"]
-    learned.export(path)
+    learned.transfer.export(path)
     assert path.read_bytes() != before
     other = tmp_path / "thesis.txt"
     other.write_text("Ten years of work.")
     with pytest.raises(InvalidInputError, match=r"thesis.txt exists and is not an archive"):
-        learned.export(other)
+        learned.transfer.export(other)
     with pytest.raises(InvalidInputError, match="cannot be written"):
-        learned.export(tmp_path / "no" / "such" / "folder")
+        learned.transfer.export(tmp_path / "no" / "such" / "folder")
 
 
 def _gone(_dump):
@@ -186,7 +186,7 @@ def _gone(_dump):
 
 def test_the_same_content_is_the_same_archive(learned, tmp_path):
     """But for the time that the manifest tells."""
-    one, two = learned.export(tmp_path / "1"), learned.export(tmp_path / "2")
+    one, two = learned.transfer.export(tmp_path / "1"), learned.transfer.export(tmp_path / "2")
     assert one.rows == two.rows
     assert abs(one.size - two.size) < 50
 

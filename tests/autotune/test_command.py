@@ -19,14 +19,14 @@ def place(opens, tmp_path):
 
 def run(place, *arguments):
     """Exit code and output."""
-    given = ["tune", "--store", str(place), "--namespace", "ann", *arguments]
+    given = ["tune", *arguments, "--store", str(place), "--namespace", "ann"]
     done = CliRunner().invoke(app, given)
     return done.exit_code, " ".join(done.output.split())
 
 
 def test_set_look_reset_and_undo(place):
     """The settings of the server are where knobs start."""
-    code, output = run(place, "--set", "reflex=0.9", "--set", "promotion_threshold=3", "--json")
+    code, output = run(place, "set", "reflex=0.9", "promotion_threshold=3", "--json")
     told = json.loads(output)
     assert code == 0
     assert told["knobs"] == {
@@ -35,22 +35,22 @@ def test_set_look_reset_and_undo(place):
         "hebbian_rate": 0.1,
         "reflex": 0.9,
     }
-    assert json.loads(run(place, "--dry-run", "--json")[1])["knobs"] == told["knobs"]
-    assert "half_life 500" in run(place)[1]
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"] == told["knobs"]
+    assert "half_life 500" in run(place, "run")[1]
+    assert json.loads(run(place, "show", "--json")[1])["knobs"] == told["knobs"]
     done = CliRunner().invoke(app, ["maintain", "--store", str(place), "--undo", told["run"]])
     assert done.exit_code == 0
-    assert json.loads(run(place, "--dry-run", "--json")[1])["knobs"]["reflex"] == 0.8
-    assert "promotion_threshold 2" in run(place, "--reset")[1]
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["reflex"] == 0.8
+    assert "promotion_threshold 2" in run(place, "reset")[1]
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--set", "half_life=10"], "half_life must be a number from 20 to 4000, not 10.0"),
-        (["--set", "half_life=long"], "such as half_life=500"),
-        (["--set", "speed=1"], "there is no knob 'speed'"),
-        (["--set", "promotion_threshold=2.5"], "must be a whole number from 2"),
-        (["--reset", "--dry-run"], "exclude each other"),
+        (["set", "half_life=10"], "half_life must be a number from 20 to 4000, not 10.0"),
+        (["set", "half_life=long"], "such as half_life=500"),
+        (["set", "speed=1"], "there is no knob 'speed'"),
+        (["set", "promotion_threshold=2.5"], "must be a whole number from 2"),
     ],
 )
 def test_unusable_input_is_told(place, given, says):
@@ -58,4 +58,4 @@ def test_unusable_input_is_told(place, given, says):
     code, output = run(place, *given)
     assert code == 2
     assert says in output
-    assert json.loads(run(place, "--dry-run", "--json")[1])["knobs"]["half_life"] == 500.0
+    assert json.loads(run(place, "run", "--dry-run", "--json")[1])["knobs"]["half_life"] == 500.0

@@ -32,7 +32,7 @@ def joint(memory, number, namespace="ann"):
 def test_the_learner_reads_them(opens_both):
     """Ann's half-life, step and threshold are hers; Bob's are those of the settings."""
     with opens_both() as memory:
-        memory.set_knobs("ann", half_life=40, hebbian_rate=0.05, promotion_threshold=3)
+        memory.maintenance.set_knobs("ann", half_life=40, hebbian_rate=0.05, promotion_threshold=3)
         for name in ("ann", "bob"):
             for _ in range(2):
                 together(memory, 1, name)
@@ -52,7 +52,7 @@ def test_the_walk_and_health_read_them(opens):
         delta = WeightDelta(keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
         for name in ("ann", "bob"):
             memory.store.apply([AdjustWeights(name, (delta,))])
-        memory.set_knobs("ann", reflex=0.9)
+        memory.maintenance.set_knobs("ann", reflex=0.9)
 
         def reflexes(name):
             turn = memory.retrieve("question1 guide1", k=2, namespace=name, record=False).turn
@@ -60,34 +60,34 @@ def test_the_walk_and_health_read_them(opens):
             return step.reflexes
 
         assert (reflexes("ann"), reflexes("bob")) == ((), ("b9",))
-        tiers = {name: memory.health(name).edges["learned"] for name in ("ann", "bob")}
+        tiers = {name: memory.maintenance.health(name).edges["learned"] for name in ("ann", "bob")}
         assert tiers["ann"]["habitual"] == tiers["bob"]["reflex"] == 1
 
 
 def test_they_follow_the_settings_until_they_are_turned(opens_both):
     """And again once they are put back."""
     with opens_both(learning=LearningSettings(half_life=500.0)) as memory:
-        assert memory.knobs("ann").half_life == 500.0
-        run = memory.set_knobs("ann", reflex=0.9)
+        assert memory.maintenance.knobs("ann").half_life == 500.0
+        run = memory.maintenance.set_knobs("ann", reflex=0.9)
         assert memory.store.learned.tuning("ann")[0] == '{"reflex": 0.9}'
-        again = memory.set_knobs("ann", reflex=0.82)
-        memory.undo_maintenance(run)  # they were turned again since
-        assert memory.knobs("ann").reflex == 0.82
-        memory.undo_maintenance(again)
-        assert memory.knobs("ann").reflex == 0.9
-        memory.reset_knobs("ann")
+        again = memory.maintenance.set_knobs("ann", reflex=0.82)
+        memory.maintenance.undo(run)  # they were turned again since
+        assert memory.maintenance.knobs("ann").reflex == 0.82
+        memory.maintenance.undo(again)
+        assert memory.maintenance.knobs("ann").reflex == 0.9
+        memory.maintenance.reset_knobs("ann")
         assert memory.store.learned.tuning("ann") == (None, None)
-        assert memory.knobs("ann") == memory.settings.knobs
+        assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
 def test_what_is_beyond_the_rails_changes_nothing(opens):
     """Neither that knob nor the others."""
     with opens() as memory:
         with pytest.raises(InvalidInputError, match="reflex must be a number from"):
-            memory.set_knobs("ann", half_life=100, reflex=0.99)
+            memory.maintenance.set_knobs("ann", half_life=100, reflex=0.99)
         with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
-            memory.set_knobs("ann", speed=1)
-        assert memory.knobs("ann") == memory.settings.knobs
+            memory.maintenance.set_knobs("ann", speed=1)
+        assert memory.maintenance.knobs("ann") == memory.settings.knobs
         assert memory.store.learned.tuning("ann") == (None, None)
 
 
@@ -95,7 +95,7 @@ def test_every_change_is_journaled(opens_both):
     """With what turned it; what changes nothing is not."""
     with opens_both() as memory:
         for _ in range(2):
-            memory.set_knobs("ann", half_life=100)
+            memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
         with memory.store.reading() as connection:
             (row,) = connection.execute(query).all()
@@ -111,7 +111,7 @@ def test_two_that_turn_at_once(opens_both):
         memory.store.apply([SetKnobs("1", "ann", '{"reflex": 0.9}', None, before)])
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([SetKnobs("2", "ann", '{"reflex": 0.95}', None, before)])
-        assert memory.knobs("ann").reflex == 0.9
+        assert memory.maintenance.knobs("ann").reflex == 0.9
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"half_life": 0}', '{"speed": 1}', '{"reflex": 2}'])
@@ -121,29 +121,29 @@ def test_damaged_knobs(opens, text, caplog):
     with opens() as memory:
         memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
         with pytest.raises(StoreError, match="tune --reset"):
-            memory.knobs("ann")
+            memory.maintenance.knobs("ann")
         together(memory, 1)
         assert memory.store.learned.learned("ann").version == 1
         assert tuned(memory.settings, text) == memory.settings
         assert "ignored" in caplog.text
-        memory.reset_knobs("ann")
-        assert memory.knobs("ann") == memory.settings.knobs
+        memory.maintenance.reset_knobs("ann")
+        assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
 def test_they_go_with_their_namespace(opens):
     """And it starts anew."""
     with opens() as memory:
-        memory.set_knobs("ann", reflex=0.9)
-        memory.set_knobs("bob", reflex=0.82)
+        memory.maintenance.set_knobs("ann", reflex=0.9)
+        memory.maintenance.set_knobs("bob", reflex=0.82)
         memory.forget(namespace="ann")
-        assert memory.knobs("ann").reflex == 0.8
-        assert memory.knobs("bob").reflex == 0.82
+        assert memory.maintenance.knobs("ann").reflex == 0.8
+        assert memory.maintenance.knobs("bob").reflex == 0.82
 
 
 def test_narrower_rails_later_leave_what_stands(opens):
     """A knob that was set before is used; it is turned back only step by step."""
     with opens() as memory:
-        memory.set_knobs("ann", half_life=100)
+        memory.maintenance.set_knobs("ann", half_life=100)
         text = memory.store.learned.tuning("ann")[0]
         narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
         assert knobs_of(text, memory.settings).half_life == 100.0
@@ -166,6 +166,6 @@ def test_no_query_more_on_the_way_of_an_answer(opens):
             return counted
 
         before = statements()
-        memory.set_knobs("ann", reflex=0.9)
+        memory.maintenance.set_knobs("ann", reflex=0.9)
         assert statements() == before
         assert "tuning" not in before

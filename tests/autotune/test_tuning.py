@@ -33,7 +33,7 @@ def stream(memory, turns, namespace="ann", begin=0):
 
 def looks(memory, namespace="ann"):
     """Dormant share and half-life at each look, oldest first."""
-    return [report["dormant_pct"].value for report in memory.health_history(namespace)]
+    return [report["dormant_pct"].value for report in memory.maintenance.health_history(namespace)]
 
 
 AUTOTUNE = AutotuneSettings(enabled=True)
@@ -48,8 +48,8 @@ def test_brain_death_is_seen_before_it_comes(opens):
     with opens(learning=learning, autotune=AUTOTUNE) as memory:
         found = stream(memory, 125)
         dormant = looks(memory)
-        knobs = memory.knobs("ann")
-        well = memory.health("ann", record=False)["dormant_pct"]
+        knobs = memory.maintenance.knobs("ann")
+        well = memory.maintenance.health("ann", record=False)["dormant_pct"]
     assert len(dormant) == 5
     assert all(share is None or share <= 0.95 for share in dormant)
     assert well.in_range is True
@@ -61,13 +61,13 @@ def test_a_dead_memory_comes_back_within_a_hundred_turns(opens):
     """Nobody looked while it died."""
     with opens(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 100)
-        assert memory.health("ann", record=False)["dormant_pct"].in_range is False
+        assert memory.maintenance.health("ann", record=False)["dormant_pct"].in_range is False
         for begin in range(100, 200, 25):
-            memory.tune("ann")
+            memory.maintenance.tune("ann")
             ours, plain = stream(memory, 25, begin=begin)
             assert sum(ours) >= sum(plain)
-        assert memory.health("ann", record=False)["dormant_pct"].in_range is True
-        assert memory.knobs("ann").half_life > 20.0
+        assert memory.maintenance.health("ann", record=False)["dormant_pct"].in_range is True
+        assert memory.maintenance.knobs("ann").half_life > 20.0
 
 
 def test_without_it_the_memory_stays_dead(opens):
@@ -75,27 +75,31 @@ def test_without_it_the_memory_stays_dead(opens):
     with opens(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 100)
         assert looks(memory) == []
-        assert memory.health("ann")["dormant_pct"].in_range is False
-        assert memory.knobs("ann").half_life == 20.0
+        assert memory.maintenance.health("ann")["dormant_pct"].in_range is False
+        assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
 def test_the_brake_on_a_memory_that_was_well(opens):
     """Somebody sets the half-life to 20: the next look finds death, and what was good."""
     with opens(autotune=AUTOTUNE) as memory:
         stream(memory, 50)
-        assert memory.knobs("ann") == memory.settings.knobs
-        memory.set_knobs("ann", half_life=20)
+        assert memory.maintenance.knobs("ann") == memory.settings.knobs
+        memory.maintenance.set_knobs("ann", half_life=20)
         memory.store.apply([AdvanceClock("ann", exponent=9.0)])
         memory.retrieve("question1", namespace="ann")
-        dry = memory.tune("ann", dry_run=True)
-        assert (dry.brake_applied, dry.run, memory.knobs("ann").half_life) == (True, "", 20.0)
-        report = memory.tune("ann")
+        dry = memory.maintenance.tune("ann", dry_run=True)
+        assert (dry.brake_applied, dry.run, memory.maintenance.knobs("ann").half_life) == (
+            True,
+            "",
+            20.0,
+        )
+        report = memory.maintenance.tune("ann")
         assert report.adjustments == dry.adjustments
         assert report.to_dict()["braked"]
-        assert memory.knobs("ann") == report.knobs == memory.settings.knobs
+        assert memory.maintenance.knobs("ann") == report.knobs == memory.settings.knobs
         assert (report.snapshot, report.restored) == (None, False)
-        memory.undo_maintenance(report.run)
-        assert memory.knobs("ann").half_life == 20.0
+        memory.maintenance.undo(report.run)
+        assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
 @pytest.mark.parametrize("restore", [False, True])
@@ -104,17 +108,17 @@ def test_the_brake_and_snapshots(opens, restore):
     rules = AutotuneSettings(enabled=True, restore_snapshot=restore)
     with opens(autotune=rules) as memory:
         stream(memory, 25)
-        mine = memory.snapshot("ann") if not restore else None
+        mine = memory.namespaces.snapshot("ann") if not restore else None
         stream(memory, 25, begin=25)
-        memory.set_knobs("ann", half_life=20)
+        memory.maintenance.set_knobs("ann", half_life=20)
         memory.store.apply([AdvanceClock("ann", exponent=9.0)])
         memory.retrieve("question1", namespace="ann")
-        report = memory.tune("ann")
+        report = memory.maintenance.tune("ann")
         assert report.brake_applied
         assert report.restored is restore
         assert (report.snapshot == mine) is not restore
-        assert memory.health("ann")["dormant_pct"].in_range is restore
-        kept = [one.name for one in memory.snapshots("ann")]
+        assert memory.maintenance.health("ann")["dormant_pct"].in_range is restore
+        kept = [one.name for one in memory.namespaces.snapshots("ann")]
         assert sorted(map(str, kept)) == (["None", "autotune: last good"] if restore else ["None"])
 
 
@@ -128,12 +132,14 @@ def test_a_dry_run_changes_nothing(opens):
                 return {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
 
         before = everything()
-        dry = memory.tune("ann", dry_run=True)
-        step = memory.run_maintenance(["autotune"], dry_run=True).steps[0]
+        dry = memory.maintenance.tune("ann", dry_run=True)
+        step = memory.maintenance.run(["autotune"], dry_run=True).steps[0]
         assert everything() == before
         assert step.changed == len(dry.adjustments) == 2
-        assert memory.run_maintenance(["autotune"]).steps[0].changed == 2
-        assert memory.tune("ann").note.startswith("there were no queries and no feedback")
+        assert memory.maintenance.run(["autotune"]).steps[0].changed == 2
+        assert memory.maintenance.tune("ann").note.startswith(
+            "there were no queries and no feedback"
+        )
 
 
 def test_in_maintenance(opens):
@@ -144,7 +150,7 @@ def test_in_maintenance(opens):
     )
     with opens(learning=learning) as memory:
         stream(memory, 60)
-        (step,) = [one for one in memory.run_maintenance().steps if one.step == "autotune"]
+        (step,) = [one for one in memory.maintenance.run().steps if one.step == "autotune"]
         assert (step.changed, dict(step.detail)) == (0, {"off": 1})
         every = AutotuneSettings(enabled=True, every_feedbacks=50)
         for rules, changed in ((on, 0), (every, 2), (every, 0)):
@@ -152,21 +158,21 @@ def test_in_maintenance(opens):
             report = Upkeep(memory.store, given).run(["health", "autotune"])
             assert report.steps[1].changed == changed
             if changed:
-                assert memory.knobs("ann").half_life == 40.0
+                assert memory.maintenance.knobs("ann").half_life == 40.0
                 done = report.run
-        memory.undo_maintenance(done)
-        assert memory.knobs("ann").half_life == 20.0
+        memory.maintenance.undo(done)
+        assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
 def test_namespaces_are_kept_apart(opens):
     """Ann's memory is dying, Bob's is well: his knobs stay, and so does what is known of them."""
     with opens(autotune=AUTOTUNE) as memory:
-        memory.set_knobs("ann", half_life=20)
+        memory.maintenance.set_knobs("ann", half_life=20)
         stream(memory, 75, "ann")
         stream(memory, 25, "bob")
-        assert memory.knobs("ann").half_life > 20.0
+        assert memory.maintenance.knobs("ann").half_life > 20.0
         assert memory.store.learned.tuning("bob")[0] is None
-        assert memory.knobs("bob") == memory.settings.knobs
+        assert memory.maintenance.knobs("bob") == memory.settings.knobs
         assert len(looks(memory, "ann")) == 3
         assert len(looks(memory, "bob")) == 1
 
@@ -175,9 +181,9 @@ def test_a_frozen_namespace_stays_as_it_is(opens):
     """It answers with what it knows; one that was never used is not made."""
     with opens(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
-        memory.freeze("ann")
-        assert memory.tune("ann").note == "the namespace is frozen"
-        assert memory.tune("nobody").adjustments == ()
+        memory.namespaces.freeze("ann")
+        assert memory.maintenance.tune("ann").note == "the namespace is frozen"
+        assert memory.maintenance.tune("nobody").adjustments == ()
         assert "nobody" not in memory.info()["namespaces"]
 
 
@@ -185,7 +191,9 @@ async def test_off_the_event_loop(opens):
     """The same report."""
     with opens(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
-        assert await memory.atune("ann", dry_run=True) == memory.tune("ann", dry_run=True)
+        assert await memory.aio.maintenance.tune("ann", dry_run=True) == memory.maintenance.tune(
+            "ann", dry_run=True
+        )
 
 
 def test_rails_that_the_settings_do_not_keep_to(opens):
@@ -193,9 +201,9 @@ def test_rails_that_the_settings_do_not_keep_to(opens):
     with opens(autotune=AutotuneSettings.preset("paper")) as memory:
         stream(memory, 2)
         with pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"):
-            memory.tune("ann")
+            memory.maintenance.tune("ann")
         with pytest.raises(NotFoundError):
-            memory.undo_maintenance("another")
+            memory.maintenance.undo("another")
 
 
 def test_a_lesson_stands_whatever_becomes_of_the_knobs(opens, monkeypatch, caplog):
@@ -220,7 +228,7 @@ def test_the_ranges_decide(opens):
     health = HealthSettings(ranges={**ranges, "dormant_pct": (0.7, 0.95)})
     with opens(health=health) as memory:
         stream(memory, 60)
-        report = memory.tune("ann")
+        report = memory.maintenance.tune("ann")
         turned = {one.knob: one.direction for one in report.adjustments}
         assert turned == {"half_life": -1, "hebbian_rate": -1}
-        assert memory.knobs("ann").half_life == 1000.0
+        assert memory.maintenance.knobs("ann").half_life == 1000.0

@@ -60,7 +60,9 @@ def held(memory: CrabPath, namespace: str) -> dict[str, dict]:
             columns = [column for column in table.c if column.name not in FREE]
             query = sa.select(*columns).where(table.c.namespace == clock.key)
             found[table.name] = dict(_split(row) for row in connection.execute(query))
-    mind = Mind.from_json(memory.store.learned.learned(namespace).mind, memory._undoing.prior)
+    mind = Mind.from_json(
+        memory.store.learned.learned(namespace).mind, memory._services.undoing.prior
+    )
     found["mean"] = {(): mind.posterior.mean.tolist()}
     found["precision"] = {(): mind.posterior.precision.ravel().tolist()}
     found["baseline"] = {(): [mind.baseline.mean, mind.baseline.count]}

@@ -21,7 +21,7 @@ def test_two_hundred_records_from_eight_threads(opens, hosting, apply):
             receipts = list(
                 pool.map(lambda turn: memory.record(Feedback(turn, 1.0, used=["a"])), turns)
             )
-        memory._recorder._worker.drain()
+        memory._services.recorder._worker.drain()
         expected = "applied" if apply == "inline" else "waiting"
         assert {receipt.status for receipt in receipts} == {expected}
         assert memory.store.learned.tally() == {"waiting": 0, "applied": 200, "refused": 0}
@@ -72,7 +72,7 @@ async def test_arecord_does_not_block(opens, apply):
             turn = found[0].metadata["crabpath"]["turn_id"]
             receipt = await retriever.arecord(turn, 1.0, used=["a"])
             assert receipt.status == ("applied" if apply == "inline" else "waiting")
-        assert (await memory.arecord(Feedback("nope", 1.0))).status != "applied"
+        assert (await memory.aio.record(Feedback("nope", 1.0))).status != "applied"
     await asyncio.to_thread(memory.close)
 
 
@@ -80,13 +80,13 @@ async def test_a_look_for_the_episodes_of_others_does_not_block(memory):
     """The query behind which it is due hands it to a thread off the loop."""
     retriever = CrabPathRetriever(memory=memory)
     with blockbuster_ctx():
-        memory._recorder._checked_at -= 1
+        memory._services.recorder._checked_at -= 1
         await retriever.ainvoke("Which fruit is red?")
-        assert not memory._recorder.overdue()
+        assert not memory._services.recorder.overdue()
 
 
 async def test_fifty_arecords_at_once(memory, host):
     """All are applied."""
     turns = [await asyncio.to_thread(host.ask) for _ in range(50)]
-    receipts = await asyncio.gather(*(memory.arecord(Feedback(turn, 1.0)) for turn in turns))
+    receipts = await asyncio.gather(*(memory.aio.record(Feedback(turn, 1.0)) for turn in turns))
     assert [receipt.status for receipt in receipts] == ["applied"] * 50

@@ -67,7 +67,7 @@ def learned_once(host, ids):
     assert (tally["waiting"], tally["refused"]) == (0, 0)
     assert host.learned() == tally["applied"]
     assert host.usage()["a"] == (tally["applied"], 0.0)
-    host.memory._recorder._episodes.catch_up()
+    host.memory._services.recorder._episodes.catch_up()
     namespace = host.memory.store.walk.clock("default").key
     episodes = host.memory.store.learned.latest_episodes(namespace, 1000)
     assert host.memory.index.beside(f"episodes-{namespace}").count() == len(episodes) > 0

@@ -88,7 +88,7 @@ def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):
 
 def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host, monkeypatch):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
-    inbox = memory._recorder._queue
+    inbox = memory._services.recorder._queue
     other = Inbox(memory.store, inbox._learner)
 
     class Late:

@@ -37,13 +37,13 @@ def rows(memory):
 @pytest.fixture
 def hubs(atlas):
     """Ids of the hubs of level 1; each lies in its own region."""
-    return atlas._regions.hubs(1).ids
+    return atlas._services.regions.hubs(1).ids
 
 
 def test_an_episode_by_hand(atlas, whose, hubs):
     """Two actions, then the end in a third region; what came by is counted apart."""
     a, b, c = hubs[:3]
-    atlas.learn_episode([a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=whose)
+    atlas.regions.learn_episode([a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=whose)
     known = counts(atlas, whose)
     for task in ("", "keep"):
         assert known.pop((a, "find", task, b)) == (1.0, 0.75, 0.0, 0.0)
@@ -62,7 +62,7 @@ def test_an_episode_by_hand(atlas, whose, hubs):
 def test_as_many_actions_as_states(atlas, whose, hubs):
     """The last one ends the episode, nobody knows where; no task is no task."""
     a, b = hubs[:2]
-    atlas.learn_episode([a, b], ["find", "take"], -1.0, namespace=whose)
+    atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=whose)
     known = counts(atlas, whose)
     assert known[b, "take", "", None] == (1.0, 0.0, 1.0, 0.0)
     assert known[a, "find", "", b] == (1.0, 0.0, 0.0, 0.0)
@@ -83,23 +83,25 @@ def test_ids_vectors_and_texts_are_the_same_states(atlas, whose):
     }
     for name, form in forms.items():
         actions = ["find", "take"]
-        atlas.learn_episode(**form, actions=actions, reward=1.0, namespace=f"{whose} {name}")
+        atlas.regions.learn_episode(
+            **form, actions=actions, reward=1.0, namespace=f"{whose} {name}"
+        )
     found = [counts(atlas, f"{whose} {name}") for name in forms]
     assert found == [found[0]] * len(forms)
-    assert {region for region, *_ in found[0]} == {atlas.region_assignments()[n] for n in ids}
+    assert {region for region, *_ in found[0]} == {atlas.regions.assignments()[n] for n in ids}
 
 
 def test_one_state_and_one_action(atlas, whose, hubs):
     """A lone text is one value, not its characters."""
-    atlas.learn_episode(hubs[0], "find", 1.0, namespace=whose)
-    atlas.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=whose)
+    atlas.regions.learn_episode(hubs[0], "find", 1.0, namespace=whose)
+    atlas.regions.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=whose)
     assert {action for _, action, *_ in counts(atlas, whose)} == {"", "find"}
 
 
 def test_the_type_of_an_action_is_what_classify_says(atlas, whose, hubs):
     """Of calls of tools, for one."""
     calls = [{"name": "find", "id": 1}, {"name": "take", "id": 2}]
-    atlas.learn_episode(
+    atlas.regions.learn_episode(
         hubs[:2], calls, 1.0, namespace=whose, classify=lambda call: call["name"].upper()
     )
     assert {action for _, action, *_ in counts(atlas, whose)} == {"", "FIND", "TAKE"}
@@ -109,29 +111,29 @@ def test_default_actions(opens_regions):
     """The kind of the pointer between two documents, else the type of the next, else "read"."""
     memory = opens_regions
     store, found = memory.store, lambda: {a for _, a, *_ in counts(memory, "ann")} - {""}
-    memory.learn_episode(["f0", "typed"], reward=1.0, namespace="ann")
+    memory.regions.learn_episode(["f0", "typed"], reward=1.0, namespace="ann")
     assert found() == {"question"}
-    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    memory.regions.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
     assert found() == {"question", "read"}
     (a,), (b,) = (store.learned.keys([node]).values() for node in ("f0", "f1"))
     store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.INHIBITS, -0.5),), "x")])
-    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    memory.regions.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
     assert found() == {"question", "read"}, "nobody follows what advises against its target"
     store.apply([AdjustWeights("ann", (WeightDelta(a, b, EdgeKind.CO_USED, 0.5),), "x")])
-    memory.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
-    memory.learn_episode(["m0", "m1"], reward=1.0, namespace="ann")
+    memory.regions.learn_episode(["f0", "f1"], reward=1.0, namespace="ann")
+    memory.regions.learn_episode(["m0", "m1"], reward=1.0, namespace="ann")
     assert found() == {"question", "read", "co_used", "mention"}
 
 
 def test_the_same_id_again_changes_nothing(atlas, whose, hubs):
     """Also when it tells of something else; undone, it stays undone."""
     given = {"namespace": whose, "episode_id": f"e {whose}"}
-    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
+    assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
     before = counts(atlas, whose)
-    assert atlas.learn_episode(hubs[:1], ["throw"], -1.0, **given).status == "applied"
+    assert atlas.regions.learn_episode(hubs[:1], ["throw"], -1.0, **given).status == "applied"
     assert counts(atlas, whose) == before
     atlas.undo(f"e {whose}")
-    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "undone"
+    assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "undone"
     assert counts(atlas, whose) == {}
 
 
@@ -140,7 +142,9 @@ def test_one_id_from_eight_threads(atlas, whose, hubs):
     with ThreadPoolExecutor(8) as pool:
         given = {"namespace": whose, "episode_id": f"e {whose}"}
         receipts = list(
-            pool.map(lambda _: atlas.learn_episode(hubs[:1], ["find"], 1.0, **given), range(8))
+            pool.map(
+                lambda _: atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given), range(8)
+            )
         )
     assert {receipt.status for receipt in receipts} == {"applied"}
     assert counts(atlas, whose)[hubs[0], "find", "", None][0] == 1.0
@@ -151,7 +155,7 @@ def test_many_threads_lose_nothing(atlas, whose, hubs):
 
     def one(number):
         reward = 1.0 if number % 2 else -1.0
-        return atlas.learn_episode(hubs[:2], ["find", "take"], reward, namespace=whose)
+        return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=whose)
 
     with ThreadPoolExecutor(4) as pool:
         assert {r.status for r in pool.map(one, range(24))} == {"applied"}
@@ -167,7 +171,7 @@ def test_undone_in_any_order_nothing_is_left(atlas, whose, hubs):
     ):
         task = "keep" if number % 2 else None
         ids.append(
-            atlas.learn_episode(
+            atlas.regions.learn_episode(
                 hubs[: len(actions)], actions, reward, namespace=whose, task_type=task
             ).feedback_id
         )
@@ -184,11 +188,11 @@ def test_undone_in_any_order_nothing_is_left(atlas, whose, hubs):
 
 def test_snapshots_hold_steps(atlas, whose, hubs):
     """To the last digit."""
-    atlas.learn_episode(hubs[:2], ["find", "take"], 0.3, namespace=whose, task_type="keep")
+    atlas.regions.learn_episode(hubs[:2], ["find", "take"], 0.3, namespace=whose, task_type="keep")
     before = sorted(atlas.store.regions.all_steps(whose, 1))
-    snapshot = atlas.snapshot(whose)
-    atlas.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=whose)
-    atlas.restore(snapshot, namespace=whose)
+    snapshot = atlas.namespaces.snapshot(whose)
+    atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=whose)
+    atlas.namespaces.restore(snapshot, namespace=whose)
     assert sorted(atlas.store.regions.all_steps(whose, 1)) == before
 
 
@@ -196,8 +200,10 @@ def test_forgetting_a_namespace_leaves_no_row(atlas, whose, hubs):
     """Neither steps nor the record of how they were learned."""
     before = rows(atlas)
     for task in (None, "keep"):
-        atlas.learn_episode(hubs[:2], ["find", "take"], 1.0, namespace=whose, task_type=task)
-    atlas.snapshot(whose)
+        atlas.regions.learn_episode(
+            hubs[:2], ["find", "take"], 1.0, namespace=whose, task_type=task
+        )
+    atlas.namespaces.snapshot(whose)
     assert rows(atlas) != before
     atlas.forget(namespace=whose)
     assert rows(atlas) | {"crabpath_journal": 0} == before | {"crabpath_journal": 0}
@@ -205,19 +211,19 @@ def test_forgetting_a_namespace_leaves_no_row(atlas, whose, hubs):
 
 def test_a_frozen_namespace_refuses(atlas, whose, hubs):
     """And learns the same episode when it may again."""
-    atlas.freeze(whose)
+    atlas.namespaces.freeze(whose)
     before = rows(atlas)
     given = {"namespace": whose, "episode_id": f"e {whose}"}
-    receipt = atlas.learn_episode(hubs[:1], ["find"], 1.0, **given)
+    receipt = atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given)
     assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
     assert rows(atlas) == before
-    atlas.unfreeze(whose)
-    assert atlas.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
+    atlas.namespaces.unfreeze(whose)
+    assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
 
 
 async def test_off_the_event_loop(atlas, whose, hubs):
     """The same as the blocking form."""
-    receipt = await atlas.alearn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
+    receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
     assert receipt.status == "applied"
     assert (hubs[0], "find", "", None) in counts(atlas, whose)
 
@@ -227,7 +233,7 @@ def test_the_ranker_and_the_baseline_stay(atlas, whose, hubs):
     turn = atlas.retrieve("Text 5", namespace=whose).turn
     atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
     before = atlas.store.learned.learned(whose).mind
-    atlas.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
+    atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
     assert atlas.store.learned.learned(whose).mind == before
 
 
@@ -235,14 +241,14 @@ def test_a_hub_that_is_removed_takes_its_counts(opens_regions):
     """Others stay; undoing afterwards works and leaves nothing, also where it led there."""
     memory = opens_regions
     a, b, c = (hub.id for hub in memory.store.regions.hubs(1)[:3])
-    receipt = memory.learn_episode([a, b, c], ["find", "take"], 1.0, episode_id="e")
+    receipt = memory.regions.learn_episode([a, b, c], ["find", "take"], 1.0, episode_id="e")
     assert receipt.status == "applied"
     memory.forget(b)
     assert {region for region, *_ in counts(memory, "default")} == {a, c}
-    model = memory.transition_model()
+    model = memory.regions.mdp()
     assert model.transition_probability(a, "find", None) == 0.0
     assert [stage.action for stage in model.strategy_for(a)] == ["find"]
-    memory.learn_episode([a], ["find"], 1.0, episode_id="f")
+    memory.regions.learn_episode([a], ["find"], 1.0, episode_id="f")
     assert model.transition_probability(a, "find", None) == 1.0
     assert memory.undo("e").status == memory.undo("f").status == "undone"
     assert memory.store.regions.all_steps("default", 1) == []
@@ -260,5 +266,5 @@ def opens_regions(opens):
         ]
         memory.add_documents([*texts, *pages])
         assert isinstance(memory, CrabPath)
-        assert 1 in memory.region_levels()
+        assert 1 in memory.regions.levels()
         yield memory

@@ -69,7 +69,7 @@ def test_what_cannot_be_learned_from(atlas, whose, given, error, words):
         options["states"] = ONE
     before = rows(atlas)
     with pytest.raises(error, match=words) as raised:
-        atlas.learn_episode(**options)
+        atlas.regions.learn_episode(**options)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 600
     assert rows(atlas) == before
@@ -79,11 +79,11 @@ def test_ids_of_feedback_of_others_are_taken(atlas, whose):
     """Neither feedback nor an episode of another namespace is told apart."""
     turn = atlas.retrieve("Text 5", namespace=whose).turn.id
     atlas.record(Feedback(turn, 1.0, feedback_id=f"f {whose}"))
-    atlas.learn_episode(ONE, ["find"], 1.0, namespace=whose, episode_id=f"e {whose}")
+    atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=whose, episode_id=f"e {whose}")
     before = rows(atlas)
     for taken in (f"f {whose}", f"e {whose}"):
         with pytest.raises(InvalidInputError, match="is taken: give another one, or none"):
-            atlas.learn_episode(ONE, ["find"], 1.0, namespace=f"{whose}2", episode_id=taken)
+            atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=f"{whose}2", episode_id=taken)
     assert rows(atlas) == before
 
 
@@ -91,8 +91,8 @@ def test_notes_of_others_are_unknown(atlas, whose):
     """By their id no one learns of them; their own namespace may have seen them."""
     note = atlas.teach("Only for Ann.", namespace=whose)
     with pytest.raises(NotFoundError, match="there is no document"):
-        atlas.learn_episode([note], ["find"], 1.0, namespace=f"{whose}2")
-    assert atlas.learn_episode([note], ["find"], 1.0, namespace=whose).status == "applied"
+        atlas.regions.learn_episode([note], ["find"], 1.0, namespace=f"{whose}2")
+    assert atlas.regions.learn_episode([note], ["find"], 1.0, namespace=whose).status == "applied"
     atlas.forget(note)
 
 
@@ -105,7 +105,7 @@ def test_a_failing_classifier_is_heard(atlas, whose):
 
     before = rows(atlas)
     with pytest.raises(KeyError, match="no type for find"):
-        atlas.learn_episode(ONE, ["find"], 1.0, namespace=whose, classify=fail)
+        atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=whose, classify=fail)
     assert rows(atlas) == before
 
 
@@ -114,4 +114,4 @@ def test_a_closed_memory_learns_nothing(opens):
     memory = opens()
     memory.close()
     with pytest.raises(Exception, match="closed"):
-        memory.learn_episode(ONE, ["find"], 1.0)
+        memory.regions.learn_episode(ONE, ["find"], 1.0)

@@ -29,13 +29,13 @@ def test_all_of_a_giver_is_taken_back_exactly(host, knows, alike):
     ids = [give(host, "eve", used=["b"]), give(host, "eve", -1.0)]
     ids.append(give(host, "eve", -1.0, correction=SPAM))
     assert host.memory.info()["notes"] == 1
-    receipts = host.memory.undo(user="eve")
+    receipts = host.memory.learning.undo_all(user="eve")
     assert [(one.feedback_id, one.status) for one in receipts] == [
         (name, "undone") for name in reversed(ids)
     ]
     alike(knows(host.memory, "default"), before)
     assert host.memory.info()["notes"] == 0
-    assert host.memory.undo(user="eve") == []
+    assert host.memory.learning.undo_all(user="eve") == []
 
 
 def test_others_keep_what_they_taught(host):
@@ -44,7 +44,7 @@ def test_others_keep_what_they_taught(host):
     give(host, "eve", used=["b"])
     give(host, None, used=["a"])
     give(host, "eve", used=["b"])
-    host.memory.undo(user="eve")
+    host.memory.learning.undo_all(user="eve")
     assert host.usage()["a"][0] == pytest.approx(2.0)
     assert host.usage().get("b", (0.0,))[0] == pytest.approx(0.0)
 
@@ -54,8 +54,12 @@ def test_a_source_and_a_namespace_bound_what_is_taken_back(host):
     kept = give(host, "ann", source="human")
     mine = give(host, "ann", source="self")
     there = give(host, "ann", source="self", namespace="team")
-    assert [one.feedback_id for one in host.memory.undo(source="self", namespace="team")] == [there]
-    assert [one.feedback_id for one in host.memory.undo(user="ann", source="self")] == [mine]
+    assert [
+        one.feedback_id for one in host.memory.learning.undo_all(source="self", namespace="team")
+    ] == [there]
+    assert [
+        one.feedback_id for one in host.memory.learning.undo_all(user="ann", source="self")
+    ] == [mine]
     assert [host.status(one) for one in (kept, mine, there)] == ["applied", "undone", "undone"]
 
 
@@ -64,23 +68,23 @@ def test_feedback_is_listed_by_who_gave_it(host):
     first = give(host, "ann")
     second = give(host, "eve", -1.0, correction=SPAM, source="self")
     host.memory.undo(second)
-    newest, oldest = host.memory.feedback()
+    newest, oldest = host.memory.learning.feedback()
     assert (newest.feedback_id, newest.status, newest.correction) == (second, "undone", SPAM)
     assert (oldest.feedback_id, oldest.user, oldest.source, oldest.outcome) == (
         *(first, "ann", "human"),
         1.0,
     )
     assert oldest.turn_id is not None
-    assert host.memory.feedback(limit=1) == [newest]
-    assert host.memory.feedback(user="ann") == [oldest]
-    assert host.memory.feedback(source="self", namespace="default") == [newest]
-    assert host.memory.feedback(namespace="team") == []
+    assert host.memory.learning.feedback(limit=1) == [newest]
+    assert host.memory.learning.feedback(user="ann") == [oldest]
+    assert host.memory.learning.feedback(source="self", namespace="default") == [newest]
+    assert host.memory.learning.feedback(namespace="team") == []
 
 
 def test_nobody_reaches_another_namespace(host):
     """The same user elsewhere is another matter."""
     there = give(host, "ann", namespace="team")
-    assert host.memory.undo(user="ann", namespace="default") == []
+    assert host.memory.learning.undo_all(user="ann", namespace="default") == []
     assert host.status(there) == "applied"
 
 
@@ -90,18 +94,18 @@ def test_a_user_is_a_name(host, user):
     with pytest.raises(InvalidInputError, match="user must be a text"):
         Feedback(None, 1.0, user=user)
     with pytest.raises(InvalidInputError, match="user must be a text"):
-        host.memory.undo(user=user)
-    assert host.memory.feedback() == []
+        host.memory.learning.undo_all(user=user)
+    assert host.memory.learning.feedback() == []
 
 
-def test_one_way_to_say_what_is_meant(host):
-    """An id and a giver at once are no question."""
-    with pytest.raises(InvalidInputError, match="one of the three"):
-        host.memory.undo("f", user="ann")
+def test_undo_all_needs_a_user_or_a_source(host):
+    """And a source that exists."""
+    with pytest.raises(InvalidInputError, match="give user, source or both"):
+        host.memory.learning.undo_all()
     with pytest.raises(InvalidInputError, match="unknown source 'nobody'"):
-        host.memory.undo(source="nobody")
+        host.memory.learning.undo_all(source="nobody")
     with pytest.raises(InvalidInputError, match="limit must be"):
-        host.memory.feedback(limit=0)
+        host.memory.learning.feedback(limit=0)
 
 
 def test_the_handler_and_the_retriever_tell_who_it_was(host):
@@ -110,7 +114,7 @@ def test_the_handler_and_the_retriever_tell_who_it_was(host):
     handler = CrabPathCallbackHandler(host.memory)
     handler.correct("Apples.", run_id=first, user="ann")
     CrabPathRetriever(memory=host.memory).record(second, 1.0, user="bob")
-    assert {one.user for one in host.memory.feedback()} == {"ann", "bob"}
+    assert {one.user for one in host.memory.learning.feedback()} == {"ann", "bob"}
 
 
 def test_the_commands_know_users(host, location):

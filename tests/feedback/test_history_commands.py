@@ -61,38 +61,42 @@ def test_undo_of_what_was_refused(cli, server):
 def test_snapshot_and_restore(cli, host, server):
     """From taking one to deleting it; the server answers with what is restored."""
     server.record(Feedback(host.ask(), 1.0, used=["a"]))
-    taken = read(cli("snapshot", "friday", "--json"))
-    assert taken["deleted"] is False
+    taken = read(cli("history", "snapshot", "friday", "--json"))
     server.record(Feedback(host.ask(), 1.0, used=["b"]))
-    (kept,) = read(cli("snapshots", "--json"))
+    (kept,) = read(cli("history", "list", "--json"))
     assert (kept["id"], kept["name"], kept["learned"]) == (taken["snapshot"], "friday", 1)
-    assert "friday" in cli("snapshots").stdout
-    assert read(cli("restore", "friday", "--json"))["id"] == kept["id"]
+    assert "friday" in cli("history", "list").stdout
+    assert read(cli("history", "restore", "friday", "--json"))["id"] == kept["id"]
     assert host.usage()["a"] == (1.0, 0.0)
     assert "b" in host.usage()
-    assert read(cli("snapshot", "--delete", "friday", "--json"))["deleted"] is True
-    assert read(cli("snapshots", "--json")) == []
+    assert read(cli("history", "delete", "friday", "--json"))["deleted"] == kept["id"]
+    assert read(cli("history", "list", "--json")) == []
 
 
 def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, server):
     """No vector is needed for that."""
     server.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
-    server.snapshot(name="x")
+    server.namespaces.snapshot(name="x")
     server.undo("f")
-    cli("restore", "x")
+    cli("history", "restore", "x")
     clock = server.store.walk.clock("default")
     vector = server.embedder.query("Which fruit is red?")
-    assert [near.episode.turns for near in server._episodes.near(vector, clock.key)] == [1.0]
+    assert [near.episode.turns for near in server._services.episodes.near(vector, clock.key)] == [
+        1.0
+    ]
 
 
 def test_freeze_and_unfreeze(cli, host, server):
     """The switch works beside the server."""
-    assert read(cli("freeze", "-n", "ada", "--json")) == {"namespace": "ada", "frozen": True}
+    assert read(cli("history", "freeze", "-n", "ada", "--json")) == {
+        "namespace": "ada",
+        "frozen": True,
+    }
     turn = host.ask("ada")
     assert "is frozen" in server.record(Feedback(turn, 1.0)).note
-    assert cli("unfreeze", "-n", "ada").stdout == "ada learns again\n"
+    assert cli("history", "unfreeze", "-n", "ada").stdout == "ada learns again\n"
     assert server.record(Feedback(turn, 1.0)).status == "applied"
-    assert cli("freeze").stdout == "default learns nothing more\n"
+    assert cli("history", "freeze").stdout == "default learns nothing more\n"
 
 
 @pytest.mark.parametrize(
@@ -101,10 +105,10 @@ def test_freeze_and_unfreeze(cli, host, server):
         (("undo",), "exactly one of feedback_id and turn_id"),
         (("undo", "nope"), "no feedback 'nope'"),
         (("undo", "--turn", "nope"), "no turn 'nope'"),
-        (("snapshot", "-n", "nobody"), "'nobody' has neither asked nor learned"),
-        (("snapshot", "--delete", "nope"), "no snapshot 'nope'"),
-        (("restore", "nope"), "no snapshot 'nope'"),
-        (("freeze", "-n", "n" * 5000), "namespace must have at most"),
+        (("history", "snapshot", "-n", "nobody"), "'nobody' has neither asked nor learned"),
+        (("history", "delete", "nope"), "no snapshot 'nope'"),
+        (("history", "restore", "nope"), "no snapshot 'nope'"),
+        (("history", "freeze", "-n", "n" * 5000), "namespace must have at most"),
     ],
 )
 def test_unusable_input(cli, given, sentence):
@@ -115,7 +119,14 @@ def test_unusable_input(cli, given, sentence):
 
 
 @pytest.mark.parametrize(
-    "given", [("undo", "f"), ("snapshot",), ("snapshots",), ("restore", "x"), ("freeze",)]
+    "given",
+    [
+        ("undo", "f"),
+        ("history", "snapshot"),
+        ("history", "list"),
+        ("history", "restore", "x"),
+        ("history", "freeze"),
+    ],
 )
 def test_commands_make_no_store(tmp_path, given):
     """Where there is no memory nothing is created."""

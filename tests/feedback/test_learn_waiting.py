@@ -13,9 +13,9 @@ def test_learns_from_what_waits(opens, hosting):
         for _ in range(3):
             memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         memory.record(Feedback("nobody", 1.0))
-        assert memory.learn_waiting() == (3, 1, 0)
+        assert memory.learning.learn_waiting() == (3, 1, 0)
         assert (host.learned(), memory.store.learned.pile()) == (3, 0)
-        assert memory.learn_waiting() == (0, 0, 0)
+        assert memory.learning.learn_waiting() == (0, 0, 0)
 
 
 async def test_does_so_off_the_event_loop(opens, hosting):
@@ -23,7 +23,7 @@ async def test_does_so_off_the_event_loop(opens, hosting):
     with opens(apply="external") as memory:
         memory.record(Feedback(hosting(memory).ask(), 1.0))
         with blockbuster_ctx():
-            assert await memory.alearn_waiting() == (1, 0, 0)
+            assert await memory.aio.learning.learn_waiting() == (1, 0, 0)
 
 
 def test_a_closed_memory_says_so(opens):
@@ -31,4 +31,4 @@ def test_a_closed_memory_says_so(opens):
     with opens() as memory:
         pass
     with pytest.raises(StoreUnavailableError, match="open it again"):
-        memory.learn_waiting()
+        memory.learning.learn_waiting()

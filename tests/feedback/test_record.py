@@ -129,9 +129,9 @@ def test_memories_that_prove_false_are_believed_less(opens, hosting, ranker):
         for used in (["a"], ["b"], ["c"], ["b"]):
             memory.record(Feedback(host.ask(), 1.0, used=used))
             clock = memory.store.walk.clock("default")
-            weights = memory._retrieval.minds.ranker("default", clock).weights
+            weights = memory._services.retrieval.minds.ranker("default", clock).weights
             worth.append(weights[FEATURES.index("usage")])
-        assert 0 <= worth[-1] < worth[0] < memory._ranker.weights[FEATURES.index("usage")]
+        assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
 
 
 def test_sources_weigh(memory, host):

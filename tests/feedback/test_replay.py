@@ -41,7 +41,7 @@ def sessions(tmp_path):
 
 def test_it_learns_what_a_host_would_have_taught(memory, sessions, knows, alike):
     """The same questions and outcomes, one by one, come to the same."""
-    done = memory.replay(sessions, namespace="past")
+    done = memory.learning.replay(sessions, namespace="past")
     assert done == (5, 4, 0, 0, (), ())
     for one in SESSIONS:
         turn = memory.retrieve(one["query"], namespace="host", task_type=one.get("task_type")).turn
@@ -56,15 +56,15 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, knows, alike)
 
 def test_again_it_changes_nothing(memory, sessions, host):
     """Not even turns; what was added since is gone through."""
-    memory.replay(sessions)
+    memory.learning.replay(sessions)
     before = memory.info()
-    assert memory.replay(sessions) == (0, 0, 0, 5, (), ())
+    assert memory.learning.replay(sessions) == (0, 0, 0, 5, (), ())
     assert memory.info() == before
     with sessions.open("a") as file:
         file.write("\n" + lines(SESSIONS[0]))
-    assert memory.replay(sessions) == (1, 1, 0, 5, (), ())
+    assert memory.learning.replay(sessions) == (1, 1, 0, 5, (), ())
     assert host.learned() == 5
-    assert memory.replay(sessions, namespace="other")[:2] == (6, 5)
+    assert memory.learning.replay(sessions, namespace="other")[:2] == (6, 5)
 
 
 BAD = {
@@ -99,9 +99,9 @@ def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why)
     sessions.write_bytes(b"".join([good[0], b"\n", text, b"\n", *good[1:]]))
     before = memory.info()
     with pytest.raises(InvalidInputError, match=f"line 3 of .*sessions.jsonl: {why}"):
-        memory.replay(sessions)
+        memory.learning.replay(sessions)
     assert memory.info() == before
-    done = memory.replay(sessions, skip_bad=True)
+    done = memory.learning.replay(sessions, skip_bad=True)
     assert done[:2] == (5, 4)
     assert [trouble.line for trouble in done.bad] == [3]
 
@@ -109,13 +109,13 @@ def test_a_bad_line_is_named_and_nothing_is_learned(memory, sessions, line, why)
 def test_a_file_that_is_not_there(memory, tmp_path):
     """It is refused by name."""
     with pytest.raises(InvalidInputError, match=r"no.jsonl cannot be read .No such file"):
-        memory.replay(tmp_path / "no.jsonl")
+        memory.learning.replay(tmp_path / "no.jsonl")
 
 
 def test_a_frozen_namespace_refuses(memory, sessions):
     """Each line is told with the reason."""
-    memory.freeze("default")
-    done = memory.replay(sessions)
+    memory.namespaces.freeze("default")
+    done = memory.learning.replay(sessions)
     assert (done.asked, done.learned, len(done.refused)) == (5, 0, 4)
     assert "frozen" in done.refused[0].why
 
@@ -123,8 +123,8 @@ def test_a_frozen_namespace_refuses(memory, sessions):
 def test_what_waits_is_told(opens, sessions):
     """Where others learn, the lines wait for them."""
     with opens(apply="external") as memory:
-        assert memory.replay(sessions)[:3] == (5, 0, 4)
-        assert memory.learn_waiting().applied == 4
+        assert memory.learning.replay(sessions)[:3] == (5, 0, 4)
+        assert memory.learning.learn_waiting().applied == 4
 
 
 def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
@@ -137,41 +137,41 @@ def test_an_interrupted_line_is_not_asked_again(memory, sessions, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "record", away)
         with pytest.raises(StoreError, match="gone"):
-            memory.replay(sessions)
-    assert memory.replay(sessions) == (4, 4, 0, 0, (), ())
+            memory.learning.replay(sessions)
+    assert memory.learning.replay(sessions) == (4, 4, 0, 0, (), ())
     assert memory.info()["namespaces"] == {"default": 5}
 
 
 def test_a_checkpoint_goes_on(memory, sessions, tmp_path):
     """It is private, and says how far the replay is."""
     kept = tmp_path / "checkpoint"
-    memory.replay(sessions, checkpoint=kept)
+    memory.learning.replay(sessions, checkpoint=kept)
     assert json.loads(kept.read_text())["line"] == 5
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert memory.replay(sessions, checkpoint=kept) == (0, 0, 0, 5, (), ())
+    assert memory.learning.replay(sessions, checkpoint=kept) == (0, 0, 0, 5, (), ())
     with sessions.open("a") as file:
         file.write(lines(SESSIONS[0]))
-    assert memory.replay(sessions, checkpoint=kept) == (1, 1, 0, 5, (), ())
+    assert memory.learning.replay(sessions, checkpoint=kept) == (1, 1, 0, 5, (), ())
 
 
 def test_a_checkpoint_of_something_else(memory, opens, sessions, tmp_path):
     """Other sessions, another namespace, and what is no checkpoint are refused."""
     kept = tmp_path / "checkpoint"
-    memory.replay(sessions, checkpoint=kept)
+    memory.learning.replay(sessions, checkpoint=kept)
     with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.replay(sessions, checkpoint=kept, namespace="other")
+        memory.learning.replay(sessions, checkpoint=kept, namespace="other")
     sessions.write_text(lines(SESSIONS[1], *SESSIONS[1:]))
     with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.replay(sessions, checkpoint=kept)
+        memory.learning.replay(sessions, checkpoint=kept)
     sessions.write_text(lines(*SESSIONS[:2]))
     with pytest.raises(InvalidInputError, match="belongs to other sessions, another memory"):
-        memory.replay(sessions, checkpoint=kept)
+        memory.learning.replay(sessions, checkpoint=kept)
     for text in ("", "{", "[]", '{"line": "x"}', '{"page": 1}'):
         kept.write_text(text)
         with pytest.raises(InvalidInputError, match="is not a checkpoint of a replay"):
-            memory.replay(sessions, checkpoint=kept)
+            memory.learning.replay(sessions, checkpoint=kept)
     with pytest.raises(InvalidInputError, match=r"checkpoint .* cannot be written"):
-        memory.replay(sessions, checkpoint=tmp_path / "no" / "folder")
+        memory.learning.replay(sessions, checkpoint=tmp_path / "no" / "folder")
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
     killed = subprocess.run(command, check=False, capture_output=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-500:]
     with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
-        done = memory.replay(sessions, checkpoint=kept or None)
+        done = memory.learning.replay(sessions, checkpoint=kept or None)
         assert done.asked < 6
         assert memory.store.walk.clock("default")[1:4:2] == (6, 6)
-        assert memory.replay(sessions, checkpoint=kept or None) == (0, 0, 0, 6, (), ())
+        assert memory.learning.replay(sessions, checkpoint=kept or None) == (0, 0, 0, 6, (), ())
 
 
 def test_the_command(tmp_path, monkeypatch, sessions):

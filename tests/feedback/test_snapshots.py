@@ -32,12 +32,12 @@ def test_a_snapshot_brings_back_all_that_was_known(memory, host, knows):
     for _ in range(2):
         learn(memory, host, ["a", "b"])
     before, learned = knows(memory, "default"), host.learned()
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
         learn(memory, host, used, outcome=outcome)
     memory.store.apply([AdvanceClock("default", exponent=0.5)])
     assert knows(memory, "default") != before
-    assert memory.restore(snapshot).id == snapshot
+    assert memory.namespaces.restore(snapshot).id == snapshot
     assert knows(memory, "default") == before
     assert host.learned() > learned + 3, "whoever keeps what it knew must notice"
 
@@ -50,21 +50,21 @@ def test_answers_follow_a_restored_snapshot(memory, host):
         answer = memory.retrieve("Which fruit is red?", record=False)
         return [(item.node.id, item.score) for item in answer.documents]
 
-    before, snapshot = scores(), memory.snapshot()
+    before, snapshot = scores(), memory.namespaces.snapshot()
     for _ in range(3):
         learn(memory, host, ["c"])
     assert scores() != before
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert scores() == before
 
 
 def test_feedback_after_a_restored_snapshot(memory, host, knows):
     """What came before it can be undone, what came later stays applied and is not there."""
     first = learn(memory, host, ["a"])
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     turn = host.ask()
     later = memory.record(Feedback(turn, 1.0, used=["b"])).feedback_id
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert host.status(later) == "applied"
     assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
     before = knows(memory, "default")
@@ -77,9 +77,9 @@ def test_feedback_after_a_restored_snapshot(memory, host, knows):
 def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
     """And cannot be undone a second time."""
     feedback_id = learn(memory, host, ["a"])
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     memory.undo(feedback_id)
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert host.usage()["a"] == (1.0, 0.0)
     assert memory.undo(feedback_id).note == "it was undone before"
 
@@ -87,10 +87,10 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
 def test_undoing_after_a_restore_leaves_what_came_back(memory, host, knows, alike):
     """Also weights of which nobody knows any more what moved them."""
     ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     for feedback_id in reversed(ids):
         memory.undo(feedback_id)
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     before = knows(memory, "default")
     assert before["crabpath_overlay"]
     memory.undo(learn(memory, host, ["a", "b"]))
@@ -101,9 +101,9 @@ def test_vanished_documents_are_passed_over(memory, host):
     """Nothing of a document that was deleted since comes back."""
     learn(memory, host, ["a", "b"])
     learn(memory, host, ["a", "b"])
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     memory.forget("a")
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert host.usage() == {"b": (2.0, 0.0), "c": (0.0, 2.0)}
     assert memory.info()["learned_weights"] == 0
     answer = memory.retrieve("Which fruit is red?")
@@ -114,24 +114,24 @@ def test_other_namespaces_do_not_notice(memory, host, knows):
     """What they know and their snapshots stay."""
     for namespace in ("ada", "grace"):
         learn(memory, host, ["a"], namespace)
-    snapshot, other = memory.snapshot("ada"), memory.snapshot("grace")
+    snapshot, other = memory.namespaces.snapshot("ada"), memory.namespaces.snapshot("grace")
     learn(memory, host, ["b"], "ada")
     before = knows(memory, "grace")
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert knows(memory, "grace") == before
-    assert [kept.id for kept in memory.snapshots("grace")] == [other]
+    assert [kept.id for kept in memory.namespaces.snapshots("grace")] == [other]
 
 
 def test_snapshots_are_listed(memory, host):
     """Newest first, of one namespace or of all, with what they hold."""
     learn(memory, host, ["a"], "ada")
-    first = memory.snapshot("ada", "before the weekend")
+    first = memory.namespaces.snapshot("ada", "before the weekend")
     host.ask("grace")
-    second, third = memory.snapshot("grace"), memory.snapshot("ada")
-    assert [kept.id for kept in memory.snapshots("ada")] == [third, first]
-    assert {kept.id for kept in memory.snapshots(None)} == {first, second, third}
-    assert memory.snapshots() == []
-    named = memory.snapshots("ada")[1]
+    second, third = memory.namespaces.snapshot("grace"), memory.namespaces.snapshot("ada")
+    assert [kept.id for kept in memory.namespaces.snapshots("ada")] == [third, first]
+    assert {kept.id for kept in memory.namespaces.snapshots(None)} == {first, second, third}
+    assert memory.namespaces.snapshots() == []
+    named = memory.namespaces.snapshots("ada")[1]
     assert (named.name, named.namespace, named.learned) == ("before the weekend", "ada", 1)
     assert named.size > 0
 
@@ -140,45 +140,45 @@ def test_snapshots_are_found_by_name(memory, host):
     """Within the namespace that is given, else in the default one."""
     learn(memory, host, ["a"], "ada")
     host.ask()
-    own, other = memory.snapshot("ada", "x"), memory.snapshot(name="x")
-    assert memory.restore("x", namespace="ada").id == own
-    assert memory.restore("x").id == other
+    own, other = memory.namespaces.snapshot("ada", "x"), memory.namespaces.snapshot(name="x")
+    assert memory.namespaces.restore("x", namespace="ada").id == own
+    assert memory.namespaces.restore("x").id == other
 
 
 def test_names_are_unique_in_a_namespace(memory, host):
     """A name that is taken, or no name at all, is refused."""
     host.ask()
-    memory.snapshot(name="x")
+    memory.namespaces.snapshot(name="x")
     with pytest.raises(InvalidInputError, match="choose another name or delete it"):
-        memory.snapshot(name="x")
+        memory.namespaces.snapshot(name="x")
     with pytest.raises(InvalidInputError, match="1 to 200 characters"):
-        memory.snapshot(name="  ")
-    memory.delete_snapshot("x")
-    memory.snapshot(name="x")
+        memory.namespaces.snapshot(name="  ")
+    memory.namespaces.delete_snapshot("x")
+    memory.namespaces.snapshot(name="x")
 
 
 def test_what_is_not_there(memory, host):
     """Unknown namespaces, unknown snapshots, those of another namespace, deleted ones."""
     host.ask()
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     with pytest.raises(NotFoundError, match="'nobody' has neither asked nor learned"):
-        memory.snapshot("nobody")
+        memory.namespaces.snapshot("nobody")
     for wrong in (("nope", None), (snapshot, "ada")):
         with pytest.raises(NotFoundError, match="no snapshot"):
-            memory.restore(wrong[0], namespace=wrong[1])
+            memory.namespaces.restore(wrong[0], namespace=wrong[1])
         with pytest.raises(NotFoundError, match="no snapshot"):
-            memory.delete_snapshot(wrong[0], namespace=wrong[1])
-    memory.delete_snapshot(snapshot)
+            memory.namespaces.delete_snapshot(wrong[0], namespace=wrong[1])
+    memory.namespaces.delete_snapshot(snapshot)
     with pytest.raises(NotFoundError, match="no snapshot"):
-        memory.restore(snapshot)
+        memory.namespaces.restore(snapshot)
 
 
 def test_snapshots_go_with_their_namespace(memory, host):
     """Forgotten is forgotten."""
     learn(memory, host, ["a"], "ada")
-    memory.snapshot("ada")
+    memory.namespaces.snapshot("ada")
     memory.forget(namespace="ada")
-    assert memory.snapshots(None) == []
+    assert memory.namespaces.snapshots(None) == []
 
 
 def test_a_restored_episode_is_searchable(tmp_path):
@@ -191,13 +191,13 @@ def test_a_restored_episode_is_searchable(tmp_path):
             memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=query))
 
         success("who?")
-        snapshot = memory.snapshot()
+        snapshot = memory.namespaces.snapshot()
         memory.undo("who?")
         success("where?")
-        memory._episodes.catch_up()
-        memory.restore(snapshot)
+        memory._services.episodes.catch_up()
+        memory.namespaces.restore(snapshot)
         clock = memory.store.walk.clock("default")
-        (near,) = memory._episodes.near(memory.embedder.query("who?"), clock.key)
+        (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock.key)
         assert near.episode.query == "who?"
         assert memory.index.beside(f"episodes-{clock.key}").count() == 1
 
@@ -207,7 +207,7 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, k
     learn(memory, host, ["c"])
     turn, before = host.ask(), knows(memory, "default")
     frozen = memory.retrieve("Which fruit is red?", record=False)
-    memory.freeze()
+    memory.namespaces.freeze()
     assert "is frozen" in memory.record(Feedback(turn, 1.0, used=["a"])).note
     assert knows(memory, "default") == before
     again = memory.retrieve("Which fruit is red?", record=False)
@@ -219,21 +219,21 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, k
     ]
     learn(memory, host, ["a"], "ada")
     assert host.learned("ada") == 1
-    memory.unfreeze()
+    memory.namespaces.unfreeze()
     assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
 
 
 def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monkeypatch):
     """Between reading and writing the switch falls: nothing is learned."""
     before = knows(memory, "default")
-    turn, changes = host.ask(), type(memory._recorder._queue._learner).compute_changes
+    turn, changes = host.ask(), type(memory._services.recorder._queue._learner).compute_changes
 
     def late(*given):
         found = changes(*given)
-        memory.freeze()
+        memory.namespaces.freeze()
         return found
 
-    monkeypatch.setattr(type(memory._recorder._queue._learner), "compute_changes", late)
+    monkeypatch.setattr(type(memory._services.recorder._queue._learner), "compute_changes", late)
     receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
     assert receipt.status == "refused"
     assert "is frozen" in receipt.note
@@ -243,11 +243,11 @@ def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monk
 def test_frozen_namespaces_go_back(memory, host, knows):
     """Taking back is no learning: the switch stays as it is."""
     host.ask()
-    snapshot = memory.snapshot()
+    snapshot = memory.namespaces.snapshot()
     feedback_id = learn(memory, host, ["a"])
-    memory.freeze()
+    memory.namespaces.freeze()
     assert memory.undo(feedback_id).status == "undone"
-    memory.restore(snapshot)
+    memory.namespaces.restore(snapshot)
     assert host.usage() == {}
     assert "is frozen" in memory.record(Feedback(host.ask(), 1.0)).note
 
@@ -255,10 +255,10 @@ def test_frozen_namespaces_go_back(memory, host, knows):
 def test_freezing_twice_and_freezing_nobody(memory, host):
     """Both are fine: who will come is frozen already."""
     for _ in range(2):
-        memory.freeze("new")
+        memory.namespaces.freeze("new")
     assert "is frozen" in memory.record(Feedback(host.ask("new"), 1.0)).note
     with pytest.raises(InvalidInputError):
-        memory.freeze("n" * 5000)
+        memory.namespaces.freeze("n" * 5000)
 
 
 def test_snapshots_while_others_learn(memory, host, knows):
@@ -268,7 +268,7 @@ def test_snapshots_while_others_learn(memory, host, knows):
 
     def take():
         while len(taken) < 6:
-            taken.append(memory.snapshot())
+            taken.append(memory.namespaces.snapshot())
 
     thread = threading.Thread(target=take)
     thread.start()
@@ -276,7 +276,7 @@ def test_snapshots_while_others_learn(memory, host, knows):
         memory.record(Feedback(turn, 1.0, used=["a"]))
     thread.join()
     for snapshot in reversed(taken):
-        memory.restore(snapshot)
+        memory.namespaces.restore(snapshot)
         known = knows(memory, "default")
         count = known["baseline"][()][1]
         assert (

@@ -52,9 +52,9 @@ def test_a_turn_counts_where_its_question_lies(atlas, whose):
     """One document was used, two were not; their regions are where they led."""
     turn = ask(atlas, whose, task_type="refund")
     atlas.record(feedback(turn, OUTCOMES[0]))
-    region = atlas.assign_region("Page 5")
+    region = atlas.regions.assign("Page 5")
     named = {hub.id: hub.key for hub in atlas.store.regions.hubs(1)}
-    table, found = atlas.region_assignments(1), steps(atlas, whose)
+    table, found = atlas.regions.assignments(1), steps(atlas, whose)
     for task in ("", "refund"):
         assert found[1, named[region], task, "", 0][:2] == (1.0, 1.0)
         for level, key in ((0, 0), (1, named[region])):

@@ -258,7 +258,7 @@ def test_concurrent_undoing_and_learning(memory, host, knows):
 async def test_undo_off_the_event_loop(memory, host):
     """The same as the blocking form."""
     memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
-    assert (await memory.aundo("f")).status == "undone"
+    assert (await memory.aio.undo("f")).status == "undone"
     assert host.usage() == {}
 
 
@@ -269,7 +269,7 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
         for feedback_id, query in (("one", "who?"), ("two", "who?"), ("three", "where?")):
             turn = memory.retrieve(query, k=3).turn.id
             memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
-        memory._episodes.catch_up()
+        memory._services.episodes.catch_up()
         index = memory.index.beside(f"episodes-{memory.store.walk.clock('default').key}")
         counts = []
         for feedback_id in ("one", "three", "two"):

@@ -33,7 +33,7 @@ def test_background_feedback_is_applied_without_closing(opens, hosting):
         host = hosting(memory)
         for number in range(1, 4):
             memory.record(Feedback(host.ask(), 1.0))
-            memory._recorder._worker.drain()
+            memory._services.recorder._worker.drain()
             assert host.learned() == number
 
 
@@ -42,7 +42,7 @@ def test_recording_again_tells_how_feedback_stands(opens, hosting):
     with opens(apply="background") as memory:
         feedback = Feedback(hosting(memory).ask(), 1.0)
         memory.record(feedback)
-        memory._recorder._worker.drain()
+        memory._services.recorder._worker.drain()
         assert memory.record(feedback).status == "applied"
 
 
@@ -54,7 +54,7 @@ def test_what_waits_is_applied_at_open(opens, hosting, apply):
         for turn in turns:
             memory.record(Feedback(turn, 1.0))
     with opens(apply=apply) as memory:
-        memory._recorder._worker.drain()
+        memory._services.recorder._worker.drain()
         assert hosting(memory).learned() == 5
 
 
@@ -94,12 +94,12 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         clock = memory.store.walk.clock("default")
         vector = unit(vectors.embed_query("Which fruit is red?"))
         question = Question("Which fruit is red?", vector, Information.from_idf({}))
-        recall = memory._retrieval.minds.recall
+        recall = memory._services.retrieval.minds.recall
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (1, 1.0)
         monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
-        memory._recorder._checked_at -= 1
+        memory._services.recorder._checked_at -= 1
         host.ask()
-        memory._recorder._worker.drain()
+        memory._services.recorder._worker.drain()
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (0, 1.0)
 
 

@@ -4,13 +4,13 @@ import json
 import shutil
 
 import pytest
+from crabpath_retrievers.cli.health import sparkline
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.cli.health import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.feedback.published import publish, published, settings_of
@@ -38,8 +38,8 @@ def test_health_in_json(place):
     assert (first["history"], len(second["history"])) == ([], 1)
     assert second["history"][0]["metrics"] == first["metrics"]
     with place.open() as memory:
-        report = memory.health("ann", record=False).to_dict()
-        assert len(memory.health_history("ann")) == 2
+        report = memory.maintenance.health("ann", record=False).to_dict()
+        assert len(memory.maintenance.health_history("ann")) == 2
     assert list(report["metrics"]) == second["metrics"]
     assert (report["edges"], report["turn"]) == (second["edges"], 1)
 
@@ -70,7 +70,7 @@ def test_health_beside_the_process_that_serves(place):
     with place.open() as memory:
         assert read("health", place.path, "-n", "ann", "--no-record")["turn"] == 1
         assert read("health", place.path, "-n", "stranger")["turn"] == 0
-        assert memory.health_history("ann") == []
+        assert memory.maintenance.health_history("ann") == []
         assert set(memory.info()["namespaces"]) == {"ann"}
 
 
@@ -140,7 +140,7 @@ def test_doctor_finds_something_broken(place):
     assert shown.stdout.startswith("broken vectors: 1 chunks are missing in the vector index: d1")
     assert "run `crabpath reindex" in shown.stdout
     with place.open() as memory:
-        memory.reindex()
+        memory.maintenance.reindex()
     assert not read("doctor", place.path)["broken"]
 
 
@@ -153,7 +153,7 @@ def test_doctor_of_nothing(tmp_path):
 def test_doctor_shows_names_as_they_are(place):
     """Markup in the name of a namespace is only a name."""
     with place.open() as memory:
-        memory.freeze("[red]ann")
+        memory.namespaces.freeze("[red]ann")
     assert "learn nothing: [red]ann" in " ".join(run("doctor", place.path).stdout.split())
 
 

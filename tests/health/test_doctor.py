@@ -235,7 +235,7 @@ class TestDatabase:
     def test_frozen_namespaces(self, place):
         """By name."""
         with place.open() as memory:
-            memory.freeze("ann")
+            memory.namespaces.freeze("ann")
         assert only(place, "namespaces", "info").message.endswith("learn nothing: ann")
 
     def test_feedback_that_waits(self, place):
@@ -417,7 +417,7 @@ class TestUrl:
         """The same checks, in a transaction that cannot write; its password is not shown."""
         with CrabPath.open(postgres_url, vectors=tmp_path / "v", embeddings=PLAIN) as memory:
             memory.add_documents([Document("Zebra.", id="z")], progress=None)
-            memory.freeze("ann")
+            memory.namespaces.freeze("ann")
         findings = found(postgres_url, vectors=tmp_path / "v")
         assert set(findings) == {("orphans", "info"), ("namespaces", "info")}
         findings = found(postgres_url)

@@ -20,7 +20,7 @@ def values(report):
 def test_an_empty_memory(location, tmp_path):
     """It is measured without a failure, and nothing is kept of a namespace that is not there."""
     with CrabPath.open(location, embeddings=PLAIN, vectors=tmp_path / "v") as memory:
-        report = memory.health()
+        report = memory.maintenance.health()
         assert set(values(report)) == set(METRICS)
         assert (report.namespace, report.turn, report.healthy, report.judged_count) == (
             "default",
@@ -28,7 +28,7 @@ def test_an_empty_memory(location, tmp_path):
             2,
             2,
         )
-        assert memory.health_history() == []
+        assert memory.maintenance.health_history() == []
         assert memory.info()["namespaces"] == {}
 
 
@@ -40,7 +40,7 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
         for _ in range(2):
             again = atlas.retrieve(f"Page {number}", k=2, namespace=whose).turn
             atlas.record(Feedback(again.id, 1.0, used=used, namespace=whose))
-    ann, bob = atlas.health(whose), atlas.health(f"{whose}-b")
+    ann, bob = atlas.maintenance.health(whose), atlas.maintenance.health(f"{whose}-b")
     assert (ann.turn, bob.turn) == (36, 0)
     assert ann["avg_nodes_fired_per_query"].sampled == 36
     assert bob["avg_nodes_fired_per_query"].value is None
@@ -49,7 +49,10 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
     assert sum(ann.edges["learned"].values()) > sum(bob.edges["learned"].values()) == 0
     assert ann["dormant_pct"].in_range is True
     assert bob["cross_file_edge_pct"].value == 1.0
-    assert (len(atlas.health_history(whose)), atlas.health_history(f"{whose}-b")) == (1, [])
+    assert (
+        len(atlas.maintenance.health_history(whose)),
+        atlas.maintenance.health_history(f"{whose}-b"),
+    ) == (1, [])
 
 
 def test_a_memory_that_forgets_too_fast_is_ill(tmp_path):
@@ -63,20 +66,20 @@ def test_a_memory_that_forgets_too_fast_is_ill(tmp_path):
             turn = memory.retrieve("Text 1.", k=3).turn
             used = [item.node for item in turn.returned]
             memory.record(Feedback(turn.id, 1.0, used=used))
-        assert memory.health()["dormant_pct"].in_range is True
+        assert memory.maintenance.health()["dormant_pct"].in_range is True
         for _ in range(4):
             turn = memory.retrieve("Text 9.", k=1).turn
             memory.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
-        ill = memory.health()["dormant_pct"]
+        ill = memory.maintenance.health()["dormant_pct"]
     assert (ill.value, ill.in_range) == (1.0, False)
 
 
 def test_chunks_that_the_vector_index_lost_are_orphans(place):
     """As many as it lost, asked through Chroma."""
     with place.open() as memory:
-        assert memory.health()["orphan_nodes"].value == 0.0
+        assert memory.maintenance.health()["orphan_nodes"].value == 0.0
         memory.index.delete(["d3", "d4"])
-        lost = memory.health()["orphan_nodes"]
+        lost = memory.maintenance.health()["orphan_nodes"]
         assert (lost.value, lost.in_range, lost.sampled) == (2.0, False, 40)
 
 
@@ -90,39 +93,41 @@ def test_an_index_that_cannot_tell():
     for kind, value in ((InMemoryVectorStore, 0.0), (Silent, None)):
         with CrabPath.open(embeddings=PLAIN, vectors=kind(PLAIN)) as memory:
             memory.add_documents([Document("a", id="a")], progress=None)
-            assert memory.health()["orphan_nodes"].value == value
+            assert memory.maintenance.health()["orphan_nodes"].value == value
 
 
 def test_reports_are_kept_and_go_with_the_namespace(place):
     """The latest ones, oldest first; not when they are not wanted."""
     with place.open() as memory:
-        first, second = memory.health("ann"), memory.health("ann")
-        memory.health("ann", record=False)
-        assert memory.health_history("ann") == [first, second]
-        assert memory.health_history("ann", limit=1) == [second]
+        first, second = memory.maintenance.health("ann"), memory.maintenance.health("ann")
+        memory.maintenance.health("ann", record=False)
+        assert memory.maintenance.health_history("ann") == [first, second]
+        assert memory.maintenance.health_history("ann", limit=1) == [second]
         memory.forget(namespace="ann")
-        assert memory.health_history("ann") == []
+        assert memory.maintenance.health_history("ann") == []
 
 
 def test_as_many_reports_are_kept_as_is_set(place):
     """And no more."""
     settings = Settings(health=HealthSettings(max_reports=2))
     with CrabPath.open(place.path, embeddings=PLAIN, settings=settings) as memory:
-        made = [memory.health("ann") for _ in range(4)]
-        assert memory.health_history("ann") == made[2:]
+        made = [memory.maintenance.health("ann") for _ in range(4)]
+        assert memory.maintenance.health_history("ann") == made[2:]
 
 
 async def test_off_the_event_loop(place):
     """The same as without."""
     with place.open() as memory:
-        assert values(await memory.ahealth("ann")) == values(memory.health("ann"))
+        assert values(await memory.aio.maintenance.health("ann")) == values(
+            memory.maintenance.health("ann")
+        )
 
 
 @pytest.mark.parametrize("limit", [0, True, "5"])
 def test_a_limit_that_is_none(place, limit):
     """It is told what is wanted."""
     with place.open() as memory, pytest.raises(InvalidInputError, match="limit must be a whole"):
-        memory.health_history(limit=limit)
+        memory.maintenance.health_history(limit=limit)
 
 
 def test_one_document_has_nothing_to_cross(tmp_path):
@@ -130,7 +135,7 @@ def test_one_document_has_nothing_to_cross(tmp_path):
     with CrabPath.open(tmp_path, embeddings=PLAIN) as memory:
         text = "\n\n".join(f"# Part {n}\n\nThis is part {n}." for n in range(8))
         memory.add_documents([Document(text, metadata={"source": "a.md"})], progress=None)
-        found = memory.health()["cross_file_edge_pct"]
+        found = memory.maintenance.health()["cross_file_edge_pct"]
     assert (found.value, found.in_range, found.note) == (None, None, "there is one document only")
 
 
@@ -143,7 +148,7 @@ def test_splits_that_come_together_again(tmp_path):
     ]
 
     def share(memory):
-        found = memory.health()["reconvergence_rate"]
+        found = memory.maintenance.health()["reconvergence_rate"]
         assert (found.sampled, found.in_range) == (3, False)
         return found.value
 

@@ -29,7 +29,7 @@ def fill(memory: CrabPath, count: int) -> None:
     turn = memory.retrieve("Passage 3", namespace="ann").turn
     memory.record(Feedback(turn.id, 1.0, used=["d3"], namespace="ann"))
     memory.teach("Bees keep Ann.", namespace="ann")
-    memory.reindex()  # episodes and notes are indexed, too
+    memory.maintenance.reindex()  # episodes and notes are indexed, too
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +164,8 @@ def test_an_embedded_index(place, name):
     with CrabPath.open(place, embeddings=PLAIN) as memory:
         assert memory.index.count() == MANY
         assert memory.retrieve("Passage 77", k=1).documents[0].node.id == "d77"
-        assert memory._notes._collections.of(1).count() == 1
-        assert memory._episodes._collections.of(1).count() == 1
+        assert memory._services.notes._collections.of(1).count() == 1
+        assert memory._services.episodes._collections.of(1).count() == 1
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])

@@ -191,12 +191,15 @@ def _named(document):
 
 @pytest.mark.parametrize(
     ("kind", "title"),
-    [("teach", "Note"), ("direct", "Instruction"), ("correct", "Correction")],
+    [("teaching", "Note"), ("directive", "Instruction"), ("correction", "Correction")],
 )
 def test_notes_follow_the_documents(location, kind, title):
     """Told before there were any, and after the odd one among them is forgotten."""
     with CrabPath.open(location, embeddings=EMBEDDINGS, vectors=_vectors(location)) as memory:
-        getattr(memory, kind)(RIGHT)
+        if kind == "correction":
+            memory.correct(RIGHT)
+        else:
+            memory.teach(RIGHT, kind=kind)
         retriever = CrabPathRetriever(memory=memory, k=1)
         (bare,) = retriever.invoke(RIGHT)
         assert bare.metadata["title"] == title

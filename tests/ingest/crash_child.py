@@ -18,7 +18,7 @@ from conftest import CRASH_SETTINGS, HashedWords  # beside this script
 from langchain_core.documents import Document
 
 from crabpath_retrievers.changes import EmptyTrash, MoveNodes, PublishStaged, PutEdges, StageNodes
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 STEPS = {
     "staged": StageNodes,

@@ -95,7 +95,7 @@ async def test_every_way_of_adding_only_adds(embedder, tmp_path):
     retriever = CrabPathRetriever.from_documents(PAGES[:2], **options)
     assert len(retriever.add_documents(PAGES[2:4])) == 2
     assert len(await retriever.aadd_documents(PAGES[4:6])) == 2
-    await retriever.memory.aadd_documents(PAGES[6:8])
+    await retriever.memory.aio.add_documents(PAGES[6:8])
     retriever.memory.close()
     retriever = CrabPathRetriever.from_documents(PAGES[8:10], **options)
     retriever.memory.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "examples" / "hotpotqa_sample" / "corpus.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 
 CHILD = Path(__file__).parent / "crash_child.py"
 STEPS = ["staged", "indexed", "published", "emptied"]

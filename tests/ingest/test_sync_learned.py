@@ -6,7 +6,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.storage import schema as s
 
 QUERY = "how do I push the release and undo it?"
@@ -128,7 +128,7 @@ def test_what_retires_is_hidden_and_remembered(shared, keys):
         found = shared.retrieve(QUERY, k=4, namespace=name, seed_ids=[gone]).documents
         assert gone not in {document.node.id for document in found}
         assert len(found) == (4 if name == "a" else 3)  # a has its note
-        boosted = shared.graph_search(QUERY, k=4, namespace=name)
+        boosted = shared.graph.search(QUERY, k=4, namespace=name)
         assert gone not in {hit.node.id for hit in boosted}
     assert not shared.store.fulltext.phrase(["rollback", "script"], 5)
     assert gone not in shared.index.search(shared.embedder.query(QUERY), 9)

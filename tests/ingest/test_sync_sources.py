@@ -7,8 +7,8 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.config import Settings, SyncSettings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.memory import CrabPath
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_one_bad_document_changes_nothing(memory, document, held):
 def test_batches_hold_whole_documents(tmp_path, embedder, document, held):
     """More documents than a batch arrive completely, in the order in which they were given."""
     from crabpath_retrievers.config import IngestSettings, Settings
-    from crabpath_retrievers.memory import CrabPath
+    from crabpath_retrievers.crabpath import CrabPath
 
     settings = Settings(ingest=IngestSettings(batch_size=5))
     documents = [document(f"{i} a\n{i} b\n{i} c", id=f"d{i}") for i in range(20)]
@@ -165,6 +165,6 @@ def test_batches_hold_whole_documents(tmp_path, embedder, document, held):
 
 async def test_documents_are_added_from_async_code(memory, document, held):
     """The async form does the same."""
-    report = await memory.aadd_documents([document("text", id="a")])
+    report = await memory.aio.add_documents([document("text", id="a")])
     assert report.ids == ["a"]
     assert held(memory) == {"a": "text"}

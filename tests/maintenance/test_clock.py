@@ -33,11 +33,11 @@ def test_feedback_without_a_turn_says_what_to_do(memory, yesterday):
 def test_the_latest_report_on_health_is_the_last_one(memory, yesterday):
     """In the order in which they were made, not in that of their times."""
     memory.retrieve("pages")
-    memory.health()
+    memory.maintenance.health()
     yesterday()
     memory.retrieve("pages")
-    latest = memory.health()
-    kept = memory.health_history()
+    latest = memory.maintenance.health()
+    kept = memory.maintenance.health_history()
     assert [report.turn for report in kept] == [1, 2]
     assert kept[-1] == latest
 
@@ -47,7 +47,7 @@ def test_maintenance_runs_and_is_taken_back(memory, yesterday):
     turn = memory.retrieve("pages").turn
     fed = memory.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
     yesterday()
-    report = memory.run_maintenance()
+    report = memory.maintenance.run()
     assert [step.step for step in report.steps][-1] == "compact"
     memory.undo(fed.feedback_id)
     assert memory.record(Feedback(turn.id, -1.0)).status == "applied"

@@ -44,6 +44,6 @@ def test_the_next_one_finishes_it(memory, location, batches):
     assert done.returncode == 9
     left = memory.store.learned.weights("ann", keys)
     assert len(left) == len(weak) + len(strong) - 2 * batches
-    report = memory.run_maintenance(["prune"])
+    report = memory.maintenance.run(["prune"])
     assert report.changed == len(left) - len(strong)
     assert len(memory.store.learned.weights("ann", keys)) == len(strong)

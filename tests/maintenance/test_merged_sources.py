@@ -29,7 +29,7 @@ def merged(twins):
     ]
     uses = ((keys["old"], 2.0, 0.0, 0.0), (keys["new"], 1.0, 0.0, 0.0))
     twins.store.apply([AdjustWeights("ann", tuple(deltas), "cause"), CountUse("ann", uses)])
-    assert twins.run_maintenance(["merge"]).changed == 1
+    assert twins.maintenance.run(["merge"]).changed == 1
     assert ids(twins) == {"old", "panda", "rows"}
     return twins
 
@@ -79,7 +79,7 @@ def test_a_keeper_that_changes_leaves_the_other_text(merged):
     assert merged.index.held(["new", "old"]) == {"new", "old"}
     assert uses(merged, "old") == 3.0
     assert not merged.store.catalog.unfinished()
-    assert merged.run_maintenance(["merge"]).changed == 0
+    assert merged.maintenance.run(["merge"]).changed == 0
 
 
 @pytest.mark.parametrize("given", [{"ids": ["old"]}, {"source": "a.md"}])
@@ -130,27 +130,27 @@ def test_given_ids_lead_to_the_keeper(merged):
     receipt = merged.record(Feedback(turn.id, 1.0, used=["new"]))
     assert (receipt.status, receipt.note) == ("applied", None)
     assert uses(merged, "old") == 4.0
-    assert merged.anchor(["new"], "canonical") == 1
+    assert merged.learning.anchor(["new"], "canonical") == 1
     note = merged.teach("Ask Ann first.", related=["new"], namespace="ann")
     keys = merged.store.learned.keys([note, "old"])
     pairs = {edge[:2] for edge in merged.store.learned.weights("ann", [keys[note]])}
     assert (keys[note], keys["old"]) in pairs
-    merged.add_edge("new", "panda", "caused_success", 0.5, namespace="ann")
-    assert [n.id for n in merged.typed_neighbors("new", "caused_success", namespace="ann")] == [
+    merged.graph.add_edge("new", "panda", "caused_success", 0.5, namespace="ann")
+    assert [n.id for n in merged.graph.neighbors("new", "caused_success", namespace="ann")] == [
         "panda"
     ]
     assert ids(merged, candidate_ids=["new", "rows"]) == {"old", "rows"}
     assert "old" in ids(merged, seed_ids=["new"])
     assert merged.correct("Never on Fridays.", wrong=["new"], namespace="ann")
     with pytest.raises(NotFoundError):
-        merged.add_edge("none", "panda", "caused_success", 0.5)
+        merged.graph.add_edge("none", "panda", "caused_success", 0.5)
 
 
 def test_feedback_on_an_answer_from_before(twins):
     """What was returned then is the keeper now; so is what is explained."""
     turn = twins.retrieve(QUESTION, k=2, namespace="ann").turn
     assert {item.node for item in turn.returned} == {"new", "old"}
-    twins.run_maintenance(["merge"])
+    twins.maintenance.run(["merge"])
     (gone,) = twins.store.catalog.answering(["new", "old"])
     assert twins.record(Feedback(turn.id, 1.0, used=[gone])).status == "applied"
     (left,) = {"new", "old"} - {gone}
@@ -166,10 +166,10 @@ def test_a_snapshot_from_before(twins):
     delta = WeightDelta(keys["new"], keys["panda"], EdgeKind.CO_USED, 0.5)
     uses_ = ((keys["new"], 2.0, 0.0, 0.0),)
     twins.store.apply([AdjustWeights("ann", (delta,), "cause"), CountUse("ann", uses_)])
-    twins.anchor(["old"], "canonical")
-    taken = twins.snapshot("ann")
-    twins.run_maintenance(["merge"])
-    twins.restore(taken, namespace="ann")
+    twins.learning.anchor(["old"], "canonical")
+    taken = twins.namespaces.snapshot("ann")
+    twins.maintenance.run(["merge"])
+    twins.namespaces.restore(taken, namespace="ann")
     assert linked(twins, "old")
     assert uses(twins, "old") == 2.0
 
@@ -184,7 +184,7 @@ def test_sync_follows_both_sources(opening, tmp_path, copy_of_twins):
     (docs / "c.md").write_text("# Cats\n\nCats sleep on warm roofs.\n")
     with opening() as memory:
         memory.sync(docs)
-        assert memory.run_maintenance(["merge"]).changed == 1
+        assert memory.maintenance.run(["merge"]).changed == 1
         assert len(ids(memory)) == 2
         plan = memory.sync(docs)
         assert (bool(plan), plan.unchanged) == (False, 3)
@@ -200,15 +200,15 @@ def test_sync_follows_both_sources(opening, tmp_path, copy_of_twins):
         place.write_text(f"# Deploying\n\n{text}\n")
         memory.sync(docs)
         assert {gone, keeper} <= ids(memory)
-        assert memory.run_maintenance(["merge"]).changed == 1
+        assert memory.maintenance.run(["merge"]).changed == 1
         assert not memory.store.catalog.unfinished()
 
 
 def test_an_archive_holds_it(merged, bag, tmp_path):
     """A copy knows what stands for what."""
-    merged.export(tmp_path / "all.crabpath")
+    merged.transfer.export(tmp_path / "all.crabpath")
     with CrabPath.open(tmp_path / "copy", embeddings=bag) as copy:
-        copy.import_archive(tmp_path / "all.crabpath")
+        copy.transfer.import_archive(tmp_path / "all.crabpath")
         assert ids(copy) == {"old", "panda", "rows"}
         assert copy.store.catalog.answering(["new"]) == {"new": "old"}
         assert copy.index.count() == 3
@@ -219,11 +219,11 @@ def test_a_namespace_from_before_the_merge(twins, bag, tmp_path):
     keys = twins.store.learned.keys(["new", "panda"])
     delta = WeightDelta(keys["new"], keys["panda"], EdgeKind.CO_USED, 0.5)
     twins.store.apply([AdjustWeights("ann", (delta,), "cause")])
-    twins.export(tmp_path / "ann.crabpath", namespace="ann")
+    twins.transfer.export(tmp_path / "ann.crabpath", namespace="ann")
     twins.forget(namespace="ann")
-    twins.anchor(["old"], "canonical")
-    twins.run_maintenance(["merge"])
-    twins.import_archive(tmp_path / "ann.crabpath")
+    twins.learning.anchor(["old"], "canonical")
+    twins.maintenance.run(["merge"])
+    twins.transfer.import_archive(tmp_path / "ann.crabpath")
     assert linked(twins, "old")
 
 
@@ -233,10 +233,10 @@ def test_a_store_of_somebody_else_keeps_its_documents(bag, copy_of_twins):
     theirs.add_documents([copy_of_twins("x"), copy_of_twins("y")], ids=["x", "y"])
     retriever = CrabPathRetriever.from_vectorstore(theirs)
     memory = retriever.memory
-    run = memory.run_maintenance(["merge"]).run
+    run = memory.maintenance.run(["merge"]).run
     assert len(ids(memory)) == 1
     assert set(theirs.store) == {"x", "y"}
-    memory.undo_maintenance(run)
+    memory.maintenance.undo(run)
     assert ids(memory) == {"x", "y"}
     assert set(theirs.store) == {"x", "y"}
     memory.close()
@@ -246,9 +246,9 @@ def test_new_links_lead_to_the_keeper(opening, copy_of_twins):
     """Also those to the place of what was merged."""
     with opening() as memory:
         memory.add_documents([copy_of_twins("one"), copy_of_twins("two")], split=False)
-        memory.run_maintenance(["merge"])
+        memory.maintenance.run(["merge"])
         (gone,) = memory.store.catalog.answering(["one", "two"])
         (left,) = {"one", "two"} - {gone}
         page = Document(f"See [how to]({gone}.md).", id="page", metadata={"source": "page.md"})
         memory.add_documents([page], split=False)
-        assert [n.id for n in memory.typed_neighbors("page", "link")] == [left]
+        assert [n.id for n in memory.graph.neighbors("page", "link")] == [left]

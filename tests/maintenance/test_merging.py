@@ -88,7 +88,7 @@ def test_one_stands_for_both(twins):
     """Search finds the keeper alone, at once, and the index no longer holds the other one."""
     assert {"new", "old"} <= set(ids(twins))
     learned(twins, "ann")
-    report = twins.run_maintenance(["merge"])
+    report = twins.maintenance.run(["merge"])
     (step,) = report.steps
     assert (step.looked, step.changed) == (4, 1)
     assert ids(twins)[0] == "old"
@@ -98,7 +98,7 @@ def test_one_stands_for_both(twins):
     assert not twins.store.catalog.unfinished()
     (found,) = twins.store.catalog.documents(["old"]).values()
     assert found.metadata["merged_from"] == [{"id": "new", "source": "b.md"}]
-    assert twins.run_maintenance(["merge"]).changed == 0
+    assert twins.maintenance.run(["merge"]).changed == 0
 
 
 def test_what_was_learned_joins(twins):
@@ -106,7 +106,7 @@ def test_what_was_learned_joins(twins):
     learned(twins, "ann", "bob")
     before = twins.store.learned.weights("ann", list(twins.store.learned.keys(["old"]).values()))
     strongest = {kind: weight for (_, _, kind), weight in before.items()}[CO_USED]
-    twins.run_maintenance(["merge"])
+    twins.maintenance.run(["merge"])
     key = twins.store.learned.keys(["old"])["old"]
     for name in ("ann", "bob"):
         found = weights(twins, name, "old")
@@ -130,11 +130,11 @@ def test_what_was_learned_joins(twins):
 def test_undo_restores_to_the_last_bit(twins, opening):
     """In the graph store; the index holds it again."""
     learned(twins, "ann", "bob")
-    twins.run_maintenance(["fade", "prune"])
+    twins.maintenance.run(["fade", "prune"])
     before, found = state(twins), ids(twins)
-    run = twins.run_maintenance(["merge"]).run
+    run = twins.maintenance.run(["merge"]).run
     assert state(twins) != before
-    twins.undo_maintenance(run)
+    twins.maintenance.undo(run)
     assert state(twins) == before
     assert ids(twins) == found
     assert twins.index.held(["new", "old"]) == {"new", "old"}
@@ -146,12 +146,12 @@ def test_undo_restores_to_the_last_bit(twins, opening):
 def test_what_was_learned_since_stays_with_the_keeper(twins):
     """And counts lose only what the merge had added."""
     keys = learned(twins, "ann")
-    run = twins.run_maintenance(["merge"]).run
+    run = twins.maintenance.run(["merge"]).run
     more = WeightDelta(keys["old"], keys["panda"], CO_USED, 0.1)
     since = [AdjustWeights("ann", (more,), "later")]
     twins.store.apply([*since, CountUse("ann", ((keys["old"], 5.0, 0.0, 0.0),))])
     now = weights(twins, "ann", "old")["co_used", "panda"]
-    twins.undo_maintenance(run)
+    twins.maintenance.undo(run)
     assert weights(twins, "ann", "old")["co_used", "panda"] == now
     assert ("inhibits", "rows") in weights(twins, "ann", "new")
     space = twins.store.walk.clock("ann").key
@@ -165,9 +165,9 @@ def test_undone_feedback_does_not_come_back_with_an_undone_merge(twins):
     turn = twins.retrieve(QUESTION, k=2, namespace="ann").turn
     fed = twins.record(Feedback(turn.id, 1.0, used=["new", "old"]))
     assert fed.status == "applied"
-    run = twins.run_maintenance(["merge"]).run
+    run = twins.maintenance.run(["merge"]).run
     assert twins.undo(turn_id=turn.id).status == "undone"
-    twins.undo_maintenance(run)
+    twins.maintenance.undo(run)
     with twins.store.reading() as connection:
         assert not connection.execute(sa.select(s.overlay)).all()
         assert not connection.execute(sa.select(s.weight_changes)).all()
@@ -179,29 +179,29 @@ def test_a_dry_run_changes_nothing(twins):
     """And counts what a run will do."""
     learned(twins, "ann")
     before, held = state(twins), twins.index.count()
-    dry = twins.run_maintenance(["merge"], dry_run=True)
+    dry = twins.maintenance.run(["merge"], dry_run=True)
     assert (state(twins), twins.index.count()) == (before, held)
-    assert dry.changed == twins.run_maintenance(["merge"]).changed == 1
+    assert dry.changed == twins.maintenance.run(["merge"]).changed == 1
 
 
 def test_authority_decides_and_protects(twins):
     """The anchored one stands for the other; two constitutional ones stand side by side."""
-    twins.anchor(["new"], "canonical")
+    twins.learning.anchor(["new"], "canonical")
     learned(twins, "ann")
-    run = twins.run_maintenance(["merge"]).run
+    run = twins.maintenance.run(["merge"]).run
     assert "new" in ids(twins)
     assert "old" not in ids(twins)
-    twins.undo_maintenance(run)
-    twins.anchor(["new", "old"], "constitutional")
-    assert twins.run_maintenance(["merge"]).changed == 0
+    twins.maintenance.undo(run)
+    twins.learning.anchor(["new", "old"], "constitutional")
+    assert twins.maintenance.run(["merge"]).changed == 0
 
 
 def test_weights_stand_where_they_are_when_they_come_to_fade_otherwise(twins):
     """A keeper of more authority lets what leads to it fade slower, from where it is."""
     learned(twins, "ann")
     before = weights(twins, "ann", "rows")
-    twins.anchor(["old"], "constitutional")
-    twins.run_maintenance(["merge"])
+    twins.learning.anchor(["old"], "constitutional")
+    twins.maintenance.run(["merge"])
     (now,) = weights(twins, "ann", "rows").values()
     assert before == {("co_used", "new"): pytest.approx(now)}
     assert now < 0.3 - 0.05
@@ -214,7 +214,7 @@ def test_notes_are_never_merged(twins):
     text = "Deploys need a green canary."
     notes = [twins.teach(text, namespace=name) for name in ("ann", "bob")]
     twins.add_documents([Document(text, id="canary")], split=False)
-    report = twins.run_maintenance(["merge"])
+    report = twins.maintenance.run(["merge"])
     assert report.changed == 1
     facts = {fact.id: fact.namespace for fact in twins.store.notes.facts(notes)}
     assert facts == dict(zip(notes, ("ann", "bob"), strict=True))
@@ -231,13 +231,13 @@ def test_beside_the_process_that_serves(twins, location):
     assert "new" not in ids(twins)
     assert "new" not in ids(twins, namespace="ann")
     assert twins.store.catalog.trash() == ["new"]
-    twins.run_maintenance(["health"])
+    twins.maintenance.run(["health"])
     assert twins.index.held(["new"]) == set()
     other = GraphStore(location)
     Upkeep(other, twins.settings).undo(run)
     other.close()
     assert "new" in ids(twins)
-    twins.run_maintenance(["health"])
+    twins.maintenance.run(["health"])
     assert twins.index.held(["new"]) == {"new"}
 
 
@@ -245,19 +245,19 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
     """Who stood for another one is stood for, too; runs are taken back newest first."""
     learned(twins, "ann")
     before = state(twins)
-    first = twins.run_maintenance(["merge"]).run
+    first = twins.maintenance.run(["merge"]).run
     between = state(twins)
     twins.add_documents([copy_of_twins("third")], split=False)
-    twins.anchor(["third"], "canonical")
+    twins.learning.anchor(["third"], "canonical")
     with_third = state(twins)
-    second = twins.run_maintenance(["merge"]).run
+    second = twins.maintenance.run(["merge"]).run
     assert twins.store.catalog.answering(["new", "old"]) == {"new": "third", "old": "third"}
     assert [node for node in ids(twins) if node in {"new", "old", "third"}] == ["third"]
-    twins.undo_maintenance(second)
+    twins.maintenance.undo(second)
     assert state(twins) == with_third
     twins.forget(ids=["third"])
     assert state(twins)["crabpath_overlay"] == between["crabpath_overlay"]
-    twins.undo_maintenance(first)
+    twins.maintenance.undo(first)
     for table in ("overlay", "weight_changes", "pair_counts", "usage", "episodes", "contents"):
         assert state(twins)[f"crabpath_{table}"] == before[f"crabpath_{table}"]
 
@@ -269,14 +269,14 @@ def test_switched_off(opening, copy_of_twins, steps):
     with opening(settings=settings) as memory:
         memory.add_documents([copy_of_twins("x"), copy_of_twins("y")], split=False)
         given = () if steps is None else (steps,)
-        found = {step.step: step for step in memory.run_maintenance(*given).steps}["merge"]
+        found = {step.step: step for step in memory.maintenance.run(*given).steps}["merge"]
         assert (found.changed, dict(found.detail).get("off")) == ((1, None) if steps else (0, 1))
 
 
 def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
     """Also from what takes a merge back, which then brings back what others knew."""
     learned(twins, "ann", "bob")
-    run = twins.run_maintenance(["merge"]).run
+    run = twins.maintenance.run(["merge"]).run
     ann = twins.store.walk.clock("ann").key
     twins.forget(namespace="ann")
     with twins.store.reading() as connection:
@@ -284,7 +284,7 @@ def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
     assert f'"namespace": {ann},' not in told
     assert "e-ann" not in told
     assert "e-bob" in told
-    twins.undo_maintenance(run)
+    twins.maintenance.undo(run)
     assert ("inhibits", "rows") in weights(twins, "bob", "new")
     with twins.store.reading() as connection:
         assert ann not in set(connection.scalars(sa.select(s.overlay.c.namespace)))
@@ -293,13 +293,13 @@ def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
 def test_runs_that_are_taken_back_in_another_order(twins, copy_of_twins):
     """Nothing fails and nothing is counted twice; what was learned stays with who stands."""
     learned(twins, "ann")
-    first = twins.run_maintenance(["merge"]).run
+    first = twins.maintenance.run(["merge"]).run
     twins.add_documents([copy_of_twins("third")], split=False)
-    twins.anchor(["third"], "canonical")
-    second = twins.run_maintenance(["merge"]).run
-    twins.undo_maintenance(first)
+    twins.learning.anchor(["third"], "canonical")
+    second = twins.maintenance.run(["merge"]).run
+    twins.maintenance.undo(first)
     assert twins.store.catalog.answering(["new", "old"]) == {"old": "third"}
-    twins.undo_maintenance(second)
+    twins.maintenance.undo(second)
     assert {"new", "old", "third"} <= set(ids(twins))
     space = twins.store.walk.clock("ann").key
     keys = twins.store.learned.keys(["new", "old", "third"])

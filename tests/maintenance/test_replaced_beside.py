@@ -34,10 +34,10 @@ def test_beside_queries_and_learners(twins):
         thread.start()
     merged = 0
     for _ in range(6):
-        report = twins.run_maintenance(["merge"])
+        report = twins.maintenance.run(["merge"])
         merged += report.changed
-        twins.undo_maintenance(report.run)
-    report = twins.run_maintenance(["merge"])
+        twins.maintenance.undo(report.run)
+    report = twins.maintenance.run(["merge"])
     ended.set()
     for thread in threads:
         thread.join(60)

@@ -65,7 +65,7 @@ def test_a_killed_merge(twins, opening, location, tmp_path, work):
     assert killed(location, tmp_path, "merge", work) == 9
     with opening() as memory:
         assert not memory.store.catalog.unfinished()
-        assert memory.run_maintenance(["merge"]).changed == (1 if work == 0 else 0)
+        assert memory.maintenance.run(["merge"]).changed == (1 if work == 0 else 0)
         assert ids(memory, "how do I deploy the service") == {"new", "panda", "rows"}
         assert memory.index.held(["new", "old"]) == {"new"}
         assert memory.index.count() == 3
@@ -84,7 +84,7 @@ def test_a_killed_split(opening, location, tmp_path, work):
         assert (found == {"manual"}) == (work == 0)
         assert memory.index.held([*found]) == found
         assert memory.index.count() == len(found)
-        changed = memory.run_maintenance(["split"]).changed
+        changed = memory.maintenance.run(["split"]).changed
         assert changed == (1 if work == 0 else 0)
         assert len(ids(memory)) == 2
         assert memory.index.count() == 2
@@ -99,7 +99,7 @@ def test_killed_beside_the_index(twins, opening, location):
     twins.close()
     with opening() as memory:
         assert memory.index.held(["old"]) == set()
-        memory.undo_maintenance(run)
+        memory.maintenance.undo(run)
         assert memory.index.held(["old"]) == {"old"}
 
 
@@ -107,8 +107,8 @@ def test_started_twice(twins, location):
     """The second one does nothing; taken back twice, it is taken back once."""
     other = GraphStore(location)
     with other.ingesting(), pytest.raises(StoreLockedError):
-        twins.run_maintenance(["merge"])
-    run = twins.run_maintenance(["merge"]).run
+        twins.maintenance.run(["merge"])
+    run = twins.maintenance.run(["merge"]).run
     assert Upkeep(other, twins.settings).run(["merge"]).changed == 0
     for store in (other, twins.store):
         Upkeep(store, twins.settings).undo(run)

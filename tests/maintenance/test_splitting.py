@@ -64,7 +64,7 @@ def pets(opening):
             ]
         )
         memory.retrieve(question, namespace="ann")  # what was remembered is indexed then
-        memory.anchor(["manual"], "canonical")
+        memory.learning.anchor(["manual"], "canonical")
         yield memory
 
 
@@ -88,7 +88,7 @@ def parts(memory):
 
 def test_parts_stand_for_the_whole(pets):
     """They are found instead of it, each for its own question; they are siblings."""
-    report = pets.run_maintenance(["split"])
+    report = pets.maintenance.run(["split"])
     (step,) = report.steps
     assert (step.looked, step.changed, step.detail["parts"]) == (1, 1, 2)
     cats, dogs = parts(pets)
@@ -96,7 +96,7 @@ def test_parts_stand_for_the_whole(pets):
     assert ids(pets, "dogs bark at strangers")[0] == dogs
     assert "manual" not in ids(pets, "cats and dogs")
     assert pets.index.held(["manual", cats, dogs]) == {cats, dogs}
-    assert [n.id for n in pets.typed_neighbors(cats, "sibling")] == [dogs]
+    assert [n.id for n in pets.graph.neighbors(cats, "sibling")] == [dogs]
     found = pets.store.catalog.documents([cats, dogs])
     assert {node.metadata["split_from"] for node in found.values()} == {"manual"}
     assert {node.metadata["team"] for node in found.values()} == {"zoo"}
@@ -105,13 +105,13 @@ def test_parts_stand_for_the_whole(pets):
         ranks = sa.select(s.nodes.c.authority).where(s.nodes.c.id.in_([cats, dogs]))
         assert list(connection.scalars(ranks)) == [1, 1]
     assert not pets.store.catalog.unfinished()
-    assert pets.run_maintenance(["split"]).changed == 0
-    assert pets.run_maintenance(["merge"]).changed == 0
+    assert pets.maintenance.run(["split"]).changed == 0
+    assert pets.maintenance.run(["merge"]).changed == 0
 
 
 def test_parts_inherit_what_was_learned(pets):
     """An edge goes to the part nearest to its other end; an episode to that of its query."""
-    pets.run_maintenance(["split"])
+    pets.maintenance.run(["split"])
     cats, dogs = parts(pets)
     keys = pets.store.learned.keys([cats, dogs, "cat", "dog"])
     found = pets.store.learned.weights("ann", list(keys.values()))
@@ -129,9 +129,9 @@ def test_parts_inherit_what_was_learned(pets):
 def test_undo_restores_to_the_last_bit(pets):
     """Parts are gone from both stores."""
     before, found = state(pets), ids(pets, "cats and dogs")
-    run = pets.run_maintenance(["split"]).run
+    run = pets.maintenance.run(["split"]).run
     made = parts(pets)
-    pets.undo_maintenance(run)
+    pets.maintenance.undo(run)
     assert state(pets) == before
     assert ids(pets, "cats and dogs") == found
     assert pets.index.held(["manual", *made]) == {"manual"}
@@ -140,14 +140,14 @@ def test_undo_restores_to_the_last_bit(pets):
 
 def test_what_parts_learned_goes_to_the_whole(pets):
     """When they are taken back, nothing is lost."""
-    run = pets.run_maintenance(["split"]).run
+    run = pets.maintenance.run(["split"]).run
     cats, dogs = parts(pets)
     turn = pets.retrieve("cats sleep on warm roofs", k=2, namespace="ann").turn
     pets.record(Feedback(turn.id, 1.0, used=[cats]))
     keys = pets.store.learned.keys([dogs, "dog"])
     more = WeightDelta(keys[dogs], keys["dog"], EdgeKind.CO_USED, 0.2)
     pets.store.apply([AdjustWeights("ann", (more,), "later")])
-    pets.undo_maintenance(run)
+    pets.maintenance.undo(run)
     key = pets.store.learned.keys(["manual"])["manual"]
     space = pets.store.walk.clock("ann").key
     assert pets.store.learned.usage(space, [key])[key].wins == 3.0
@@ -161,7 +161,7 @@ def test_what_parts_learned_goes_to_the_whole(pets):
 
 def test_the_source_knows_the_whole(pets):
     """Unchanged it is no news; changed it stands for itself, with all that was learned."""
-    pets.run_maintenance(["split"])
+    pets.maintenance.run(["split"])
     made = parts(pets)
     report = pets.add_documents(documents(), split=False)
     assert (report.added, report.updated, report.removed, report.unchanged) == (0, 0, 0, 3)
@@ -181,7 +181,7 @@ def test_the_source_knows_the_whole(pets):
 @pytest.mark.parametrize("which", ["whole", "part", "source"])
 def test_parts_are_forgotten_with_the_whole(pets, which):
     """However it is named."""
-    pets.run_maintenance(["split"])
+    pets.maintenance.run(["split"])
     made = parts(pets)
     given = {
         "whole": {"ids": ["manual"]},
@@ -201,7 +201,7 @@ def test_its_id_leads_to_the_first_part(pets):
     turn = pets.retrieve("cats and dogs", k=1, namespace="bob").turn
     (item,) = turn.returned
     assert item.node == "manual"
-    pets.run_maintenance(["split"])
+    pets.maintenance.run(["split"])
     cats, _ = parts(pets)
     assert pets.record(Feedback(turn.id, 1.0, used=["manual"])).status == "applied"
     key = pets.store.learned.keys([cats])[cats]
@@ -212,14 +212,14 @@ def test_its_id_leads_to_the_first_part(pets):
 def test_a_dry_run_changes_nothing(pets):
     """And counts what a run will do."""
     before = state(pets)
-    dry = pets.run_maintenance(["split"], dry_run=True)
+    dry = pets.maintenance.run(["split"], dry_run=True)
     assert state(pets) == before
-    assert dry.changed == pets.run_maintenance(["split"]).changed == 1
+    assert dry.changed == pets.maintenance.run(["split"]).changed == 1
 
 
 def test_only_who_asks_gets_it(pets):
     """The ids of what is returned change with it, so no schedule splits unasked."""
-    found = {step.step: step for step in pets.run_maintenance().steps}["split"]
+    found = {step.step: step for step in pets.maintenance.run().steps}["split"]
     assert (found.changed, found.detail) == (0, {"off": 1})
     alone = Upkeep(pets.store, pets.settings).run(["split"])
     assert alone.steps[0].detail == {"needs an embedder": 1}
@@ -227,8 +227,8 @@ def test_only_who_asks_gets_it(pets):
 
 def test_what_is_constitutional_stays_whole(pets):
     """And what stands for others."""
-    pets.anchor(["manual"], "constitutional")
-    assert pets.run_maintenance(["split"]).changed == 0
+    pets.learning.anchor(["manual"], "constitutional")
+    assert pets.maintenance.run(["split"]).changed == 0
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_chat_model_says_where_topics_begin(opening, answer, mixed):
             memory.store.apply(
                 [KeepEpisode("ann", f"e{number}", "x", vector, 1.0, 1.0, {"manual": 1.0})]
             )
-        assert memory.run_maintenance(["split"]).changed == 1
+        assert memory.maintenance.run(["split"]).changed == 1
         texts = [n.content for n in memory.store.catalog.documents(parts(memory)).values()]
         assert len(texts) == 2
         assert sum("Cats" in text and "Dogs" in text for text in texts) == mixed
@@ -259,13 +259,13 @@ def test_a_chat_model_says_where_topics_begin(opening, answer, mixed):
 
 def test_health_sees_what_grows_together_again(pets):
     """A document that was split, whose parts are used together."""
-    pets.run_maintenance(["split"])
-    metrics = pets.health("ann").metrics
+    pets.maintenance.run(["split"])
+    metrics = pets.maintenance.health("ann").metrics
     (found,) = (m for m in metrics if m.name == "reconvergence_rate")
     assert (found.value, found.sampled) == (0.0, 1)
     keys = pets.store.learned.keys(parts(pets))
     cats, dogs = (keys[part] for part in parts(pets))
     both = [WeightDelta(a, b, EdgeKind.CO_USED, 0.9) for a, b in ((cats, dogs), (dogs, cats))]
     pets.store.apply([AdjustWeights("ann", tuple(both), "cause")])
-    (found,) = (m for m in pets.health("ann").metrics if m.name == "reconvergence_rate")
+    (found,) = (m for m in pets.maintenance.health("ann").metrics if m.name == "reconvergence_rate")
     assert found.value == 1.0

@@ -57,14 +57,14 @@ def test_faded_weights_go_and_come_back(memory):
     """To the last bit, with what moved them; a second run finds nothing."""
     taught(memory)
     before = rows(memory, s.overlay), rows(memory, s.weight_changes)
-    report = memory.run_maintenance(["fade", "prune"])
+    report = memory.maintenance.run(["fade", "prune"])
     assert [(step.step, step.changed) for step in report.steps] == [("fade", 1), ("prune", 1)]
     assert set(weights(memory)) == {("inhibits", "d6"), ("co_used", "d7")}
-    assert memory.run_maintenance(["fade", "prune"]).changed == 0
-    memory.undo_maintenance(report.run)
+    assert memory.maintenance.run(["fade", "prune"]).changed == 0
+    memory.maintenance.undo(report.run)
     assert (rows(memory, s.overlay), rows(memory, s.weight_changes)) == before
     with pytest.raises(NotFoundError, match="no maintenance"):
-        memory.undo_maintenance("another")
+        memory.maintenance.undo("another")
 
 
 def test_a_dry_run_changes_nothing(memory):
@@ -72,12 +72,12 @@ def test_a_dry_run_changes_nothing(memory):
     taught(memory)
     with memory.store.reading() as connection:
         before = {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
-    dry = memory.run_maintenance(dry_run=True)
+    dry = memory.maintenance.run(dry_run=True)
     with memory.store.reading() as connection:
         after = {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
     assert after == before
     assert (dry.run, dry.dry_run) == ("", True)
-    real = memory.run_maintenance()
+    real = memory.maintenance.run()
     assert [step.changed for step in real.steps] == [step.changed for step in dry.steps]
     assert dry.changed > 0
 
@@ -95,15 +95,15 @@ def test_what_was_touched_since_it_was_read_stays(memory):
 def test_what_was_learned_since_stays_when_it_is_undone(memory):
     """A weight that stands again is left alone; one whose node is gone is left out."""
     keys = taught(memory)
-    run = memory.run_maintenance(["prune"]).run
+    run = memory.maintenance.run(["prune"]).run
     again = WeightDelta(keys["d0"], keys["d5"], CO_USED, 0.3)
     memory.store.apply([AdjustWeights("ann", (again,), "later")])
-    memory.undo_maintenance(run)
+    memory.maintenance.undo(run)
     assert weights(memory)["co_used", "d5"] == pytest.approx(0.3)
     memory.store.apply([AdvanceClock("ann", exponent=5.0)])
-    run = memory.run_maintenance(["prune"]).run
+    run = memory.maintenance.run(["prune"]).run
     memory.forget(ids=["d5"])
-    memory.undo_maintenance(run)
+    memory.maintenance.undo(run)
     assert ("co_used", "d5") not in weights(memory)
 
 
@@ -113,7 +113,7 @@ def test_namespaces_are_kept_apart(memory):
     keys = memory.store.learned.keys(["d0", "d5"])
     delta = WeightDelta(keys["d0"], keys["d5"], CO_USED, 0.04)
     memory.store.apply([AdjustWeights("bob", (delta,), "cause")])
-    memory.run_maintenance(["prune"])
+    memory.maintenance.run(["prune"])
     assert ("co_used", "d5") in weights(memory, "bob")
     assert ("co_used", "d5") not in weights(memory, "ann")
 
@@ -163,17 +163,17 @@ def test_started_twice(memory):
     held.wait(10)
     try:
         with pytest.raises(StoreLockedError, match="try again later"):
-            memory.run_maintenance()
+            memory.maintenance.run()
     finally:
         done.set()
         thread.join()
-    memory.run_maintenance()
+    memory.maintenance.run()
 
 
 def test_a_damaged_journal_is_told(memory):
     """And nothing of it is taken back."""
     taught(memory)
-    run = memory.run_maintenance(["fade", "prune"]).run
+    run = memory.maintenance.run(["fade", "prune"]).run
     with memory.store._engine.begin() as connection:
         first = sa.select(sa.func.min(s.journal.c.sequence)).where(
             s.journal.c.change == "drop_weights"
@@ -182,7 +182,7 @@ def test_a_damaged_journal_is_told(memory):
         connection.execute(s.journal.update().where(spoiled).values(inverse='{"overlay": [{"na'))
     before = rows(memory, s.overlay)
     with pytest.raises(StoreError, match="damaged"):
-        memory.undo_maintenance(run)
+        memory.maintenance.undo(run)
     assert rows(memory, s.overlay) == before
 
 
@@ -190,12 +190,12 @@ def test_a_damaged_journal_is_told(memory):
 def test_unknown_steps_are_refused(memory, steps):
     """In one sentence that names those there are."""
     with pytest.raises(InvalidInputError, match=", ".join(STEPS)):
-        memory.run_maintenance(steps)
+        memory.maintenance.run(steps)
 
 
 async def test_off_the_event_loop(memory):
     """The same report."""
-    report = await memory.arun_maintenance(dry_run=True)
+    report = await memory.aio.maintenance.run(dry_run=True)
     assert [step.step for step in report.steps] == list(STEPS)
     assert report.to_dict()["changed"] == report.changed
 
@@ -210,7 +210,7 @@ def test_answers_stay_as_they_were(memory):
         return [[(item.node, item.probability) for item in a.turn.returned] for a in answers]
 
     before = found()
-    memory.run_maintenance(["fade", "prune"])
+    memory.maintenance.run(["fade", "prune"])
     for ours, theirs in zip(found(), before, strict=True):
         assert [node for node, _ in ours] == [node for node, _ in theirs]
         assert [p for _, p in ours] == pytest.approx([p for _, p in theirs], abs=0.05)
@@ -221,4 +221,4 @@ def test_an_empty_memory(location):
     vectors = DeterministicFakeEmbedding(size=4)
     store = InMemoryVectorStore(vectors)
     with CrabPath.open(location, embeddings=vectors, vectors=store) as empty:
-        assert empty.run_maintenance().changed == 0
+        assert empty.maintenance.run().changed == 0

@@ -21,7 +21,7 @@ class Planted(NamedTuple):
     def live(self, places, actions, reward, times=1, task=None):
         """Go through an episode: the numbers of the regions, the actions in them, the end."""
         for _ in range(times):
-            receipt = self.memory.learn_episode(
+            receipt = self.memory.regions.learn_episode(
                 [self.hubs[place] for place in places],
                 actions,
                 reward,
@@ -32,7 +32,7 @@ class Planted(NamedTuple):
 
     def model(self, level=None):
         """What the namespace has learned."""
-        return self.memory.transition_model(level, namespace=self.namespace)
+        return self.memory.regions.mdp(level, namespace=self.namespace)
 
     def vector(self, place):
         """Unit vector in the middle of a region."""
@@ -44,6 +44,6 @@ class Planted(NamedTuple):
 @pytest.fixture
 def planted(atlas, whose) -> Planted:
     """Nothing lived through yet."""
-    hubs = atlas._regions.hubs(1)
+    hubs = atlas._services.regions.hubs(1)
     assert len(hubs.ids) > 10
     return Planted(atlas, whose, hubs.ids)

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.learning.steps import action_of
+from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.regions.chances import log_odds
 from crabpath_retrievers.storage import hot
 
@@ -65,16 +66,16 @@ def statements(memory):
 def beside(planted, settings):
     """The same stores under other settings."""
     shared = planted.memory
-    memory = CrabPath(shared.store, shared.index, shared.embedder, settings=settings)
+    memory = CrabPath(Services(shared.store, shared.index, shared.embedder, settings=settings))
     try:
         yield planted._replace(memory=memory)
     finally:
-        memory._release.detach()
+        memory._services._release.detach()
 
 
 def counted_hubs(planted):
     """The hubs of the finest level."""
-    return planted.memory._regions.hubs(planted.model().level)
+    return planted.memory._services.regions.hubs(planted.model().level)
 
 
 def test_mentions_are_advised_where_they_work(taught):
@@ -113,7 +114,7 @@ def test_a_better_step_is_ranked_higher(taught):
 def test_a_fresh_namespace_is_not_advised(taught):
     """By what another one has lived through; a frozen twin goes on as it was."""
     twin = f"{taught.namespace} twin"
-    taught.memory.freeze(twin)
+    taught.memory.namespaces.freeze(twin)
     before = ask(taught, GOOD, namespace=twin)
     assert set(advised(before).values()) == {0.0}
     taught.live([GOOD], ["mention"], 1.0)

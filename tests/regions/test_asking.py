@@ -15,7 +15,7 @@ from crabpath_retrievers import (
 )
 
 
-@pytest.mark.parametrize("ask", ["assign_region", "region_assignments", "transition_model"])
+@pytest.mark.parametrize("ask", ["assign", "assignments", "mdp"])
 @pytest.mark.parametrize(
     ("level", "error", "words"),
     [
@@ -30,9 +30,9 @@ from crabpath_retrievers import (
 )
 def test_levels_that_are_none(atlas, ask, level, error, words):
     """Whoever asks for them."""
-    given = ("some text", level) if ask == "assign_region" else (level,)
+    given = ("some text", level) if ask == "assign" else (level,)
     with pytest.raises(error, match=words):
-        getattr(atlas, ask)(*given)
+        getattr(atlas.regions, ask)(*given)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_levels_that_are_none(atlas, ask, level, error, words):
 def test_vectors_and_texts_that_are_none(atlas, vector, error, words):
     """None of them lies in a region."""
     with pytest.raises(error, match=words):
-        atlas.assign_region(vector)
+        atlas.regions.assign(vector)
 
 
 def test_odd_texts_lie_somewhere(atlas):
     """Long ones, NUL, half characters."""
-    known = set(atlas.region_assignments().values())
-    assert {atlas.assign_region(t) for t in ("x" * 50_000, "a\x00b", "\ud83d", "検索 🦀")} <= known
+    known = set(atlas.regions.assignments().values())
+    assert {atlas.regions.assign(t) for t in ("x" * 50_000, "a\x00b", "\ud83d", "検索 🦀")} <= known
 
 
 def test_small_memories_have_no_regions(tmp_path):
@@ -65,12 +65,12 @@ def test_small_memories_have_no_regions(tmp_path):
     vectors = DeterministicFakeEmbedding(size=16)
     given = {"embeddings": vectors, "vectors": InMemoryVectorStore(vectors)}
     with CrabPath.open(tmp_path, **given) as memory:
-        for ask in (memory.region_assignments, memory.transition_model):
+        for ask in (memory.regions.assignments, memory.regions.mdp):
             with pytest.raises(NotFoundError, match="this memory is too small for any"):
                 ask()
-        assert memory.region_levels() == ()
+        assert memory.regions.levels() == ()
         with pytest.raises(NotFoundError, match="too small for regions: add documents first"):
-            memory.learn_episode([[1.0] * 16], ["find"], 1.0)
+            memory.regions.learn_episode([[1.0] * 16], ["find"], 1.0)
         assert "embedder" not in memory.store.catalog.meta()
         memory.add_documents([Document("one", id="a")])
         turn = memory.retrieve("one").turn.id
@@ -83,9 +83,9 @@ def test_another_embedder_is_refused(tmp_path):
     one, other = DeterministicFakeEmbedding(size=16), DeterministicFakeEmbedding(size=17)
     with CrabPath.open(tmp_path, embeddings=one) as memory:
         memory.add_documents([Document(f"text {i}", id=f"n{i}") for i in range(60)])
-        assert memory.assign_region("text 1", 1)
+        assert memory.regions.assign("text 1", 1)
     with (
         CrabPath.open(tmp_path, embeddings=other) as memory,
         pytest.raises(EmbeddingMismatchError, match="the store was built with 16 dimensions"),
     ):
-        memory.assign_region("text 1", 1)
+        memory.regions.assign("text 1", 1)

@@ -56,7 +56,7 @@ def expected():
 
 def test_every_chunk_is_in_the_region_of_its_nearest_hub(memory, expected):
     """As a search by hand says; hubs lie in their own."""
-    found = memory.region_assignments(1)
+    found = memory.regions.assignments(1)
     assert found == expected
     assert set(found.values()) == HUBS
     assert all(found[hub] == hub for hub in HUBS)
@@ -64,17 +64,17 @@ def test_every_chunk_is_in_the_region_of_its_nearest_hub(memory, expected):
 
 def test_the_vector_the_text_and_the_node_lie_in_one_region(memory):
     """Asked for one at a time they are where the whole table says."""
-    table = memory.region_assignments()
+    table = memory.regions.assignments()
     stored = memory.store.catalog.vectors(list(TEXTS))
-    assert {node: memory.assign_region(vector) for node, vector in stored.items()} == table
-    assert {node: memory.assign_region(text) for node, text in TEXTS.items()} == table
+    assert {node: memory.regions.assign(vector) for node, vector in stored.items()} == table
+    assert {node: memory.regions.assign(text) for node, text in TEXTS.items()} == table
 
 
 def test_chroma_makes_the_same_regions(tmp_path, expected):
     """Hubs are compared in the graph store, whatever index finds documents."""
     with opened(tmp_path, vectors=None) as memory:
         memory.add_documents(documents(TEXTS))
-        assert memory.region_assignments() == expected
+        assert memory.regions.assignments() == expected
 
 
 @pytest.mark.parametrize("batch", [9, 50])
@@ -84,47 +84,47 @@ def test_neither_order_nor_batches_matter(tmp_path, expected, batch):
     with opened(tmp_path) as memory:
         for start in range(0, len(ids), batch):
             memory.add_documents(documents(ids[start : start + batch]))
-        assert memory.region_assignments() == expected
+        assert memory.regions.assignments() == expected
 
 
 def test_a_new_hub_takes_over_what_is_nearer_to_it_and_hands_it_back(memory):
     """Nobody else moves; without it all is as it was."""
-    before = memory.region_assignments()
+    before = memory.regions.assignments()
     memory.add_documents(documents([LATE]))
-    after = memory.region_assignments()
+    after = memory.regions.assignments()
     stored = {n: v.astype(float) for n, v in memory.store.catalog.vectors([*TEXTS, LATE]).items()}
     for node in TEXTS:
         nearer = stored[node] @ stored[LATE] > stored[node] @ stored[before[node]]
         assert after[node] == (LATE if nearer else before[node])
     assert LATE in {after[node] for node in TEXTS}
     memory.forget(LATE)
-    assert memory.region_assignments() == before
+    assert memory.regions.assignments() == before
 
 
 def test_a_text_that_changes_moves_its_node(memory):
     """Also where no hub changes with it, and the region of its node was looked up before."""
     node = next(n for n in TEXTS if n not in HUBS)
-    hub = next(h for h in HUBS if h != memory.region_assignments()[node])
+    hub = next(h for h in HUBS if h != memory.regions.assignments()[node])
 
     def region():
         (head,) = memory.store.walk.heads([node])
-        return memory._regions.of_nodes([head.key], [head.vector], 1)[head.key]
+        return memory._services.regions.of_nodes([head.key], [head.vector], 1)[head.key]
 
     (home,) = memory.store.walk.heads([hub])
     assert region() != home.key
     memory.add_documents([Document(TEXTS[hub], id=node)])
     assert region() == home.key
-    assert memory.region_assignments()[node] == hub
+    assert memory.regions.assignments()[node] == hub
 
 
 def test_another_memory_on_the_store_notices_new_hubs(memory, location):
     """The version of the hubs stands in the store."""
     with opened(location) as other:
-        before = other.assign_region(LATE)
+        before = other.regions.assign(LATE)
         memory.add_documents(documents([LATE]))
-        assert other.assign_region(LATE) == LATE != before
+        assert other.regions.assign(LATE) == LATE != before
         memory.forget(LATE)
-        assert other.assign_region(LATE) == before
+        assert other.regions.assign(LATE) == before
 
 
 def test_only_hubs_change_the_version(memory):
@@ -140,10 +140,10 @@ def test_only_hubs_change_the_version(memory):
 
 def test_notes_are_no_hubs(memory):
     """Whatever their id; their coming and going changes no region of anybody."""
-    before, version = memory.region_assignments(), memory.store.regions.version()
+    before, version = memory.regions.assignments(), memory.store.regions.version()
     for node in (LATE, "plain"):
         memory.teach(f"A fact about {node}.", id=node, namespace="ann")
-    assert memory.region_assignments() == before
+    assert memory.regions.assignments() == before
     memory.forget([LATE, "plain"])
     assert memory.store.regions.version() == version
 
@@ -151,20 +151,20 @@ def test_notes_are_no_hubs(memory):
 def test_a_query_survives_hubs_that_go_meanwhile(memory):
     """Sizes were read before all documents went, hubs are read after."""
     version = memory.store.regions.version()
-    assert memory._regions.levels(version) == (1,)
+    assert memory._services.regions.levels(version) == (1,)
     memory.forget(list(TEXTS))
     vector = np.array(VECTORS.embed_query("anything"))
-    assert memory._regions.places(vector / np.linalg.norm(vector), version) == ((0, 0),)
-    assert memory.region_levels() == ()
+    assert memory._services.regions.places(vector / np.linalg.norm(vector), version) == ((0, 0),)
+    assert memory.regions.levels() == ()
 
 
 def test_an_older_reader_does_not_bring_back_older_hubs(memory):
     """A query that began before a hub came may ask with the version of then."""
     then = memory.store.regions.version()
     memory.add_documents(documents([LATE]))
-    assert memory.assign_region(LATE) == LATE
-    assert LATE in memory._regions.hubs(1, then).ids
-    assert memory._regions._known.version == memory.store.regions.version()
+    assert memory.regions.assign(LATE) == LATE
+    assert LATE in memory._services.regions.hubs(1, then).ids
+    assert memory._services.regions._known.version == memory.store.regions.version()
 
 
 @pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
@@ -173,8 +173,8 @@ def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
     chosen = Settings().replace(region=RegionSettings(max_hubs=most))
     with opened(tmp_path, settings=chosen) as memory:
         memory.add_documents(documents(TEXTS))
-        assert (1 in memory.region_levels()) == (most == len(HUBS))
-        assert set(memory.region_assignments(1)) == set(TEXTS)
+        assert (1 in memory.regions.levels()) == (most == len(HUBS))
+        assert set(memory.regions.assignments(1)) == set(TEXTS)
 
 
 def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
@@ -182,8 +182,8 @@ def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
     first, second = [f"twin{i}" for i in range(500) if level_of(f"twin{i}")][:2]
     with opened(tmp_path) as memory:
         memory.add_documents([Document("the same", id=node) for node in (first, second)])
-        assert memory.region_assignments(1) == {first: first, second: first}
-        assert memory.assign_region("the same", 1) == first
+        assert memory.regions.assignments(1) == {first: first, second: first}
+        assert memory.regions.assign("the same", 1) == first
 
 
 def test_the_level_is_written_with_the_node(store):

@@ -175,7 +175,7 @@ def test_a_model_follows_what_is_learned(world):
     """It is read again when the namespace has learned; what is undone is gone."""
     model, desk = world.model(), world.hubs[DESK]
     before = model.success_probability(desk, "throw")
-    receipt = world.memory.learn_episode([desk], ["throw"], 1.0, namespace=world.namespace)
+    receipt = world.memory.regions.learn_episode([desk], ["throw"], 1.0, namespace=world.namespace)
     assert model.success_probability(desk, "throw") > before
     world.memory.undo(receipt.feedback_id)
     assert model.success_probability(desk, "throw") == pytest.approx(before)
@@ -193,7 +193,7 @@ def test_a_model_of_a_forgotten_namespace_knows_the_new_one(planted):
 
 def test_namespaces_do_not_see_each_other(world):
     """Not even that there is anything."""
-    model = world.memory.transition_model(namespace="nobody else")
+    model = world.memory.regions.mdp(namespace="nobody else")
     assert (model.visited_regions, model.actions) == ((), ())
     assert model.best_action(world.hubs[DESK]) == []
     assert model.region_quality(world.hubs[DESK]) == 0.5
@@ -231,7 +231,7 @@ def test_discounts_that_are_none(world, discount):
 
 def test_a_model_is_made_of_a_memory_and_learns(planted):
     """As document 004 D writes it: made of a memory and a level, asked, taught, asked again."""
-    mdp = RegionMDP(planted.memory, 1, namespace=planted.namespace)
+    mdp = RegionMDP(planted.memory.regions, 1, namespace=planted.namespace)
     here = mdp.assign(planted.vector(0))
     assert here == planted.hubs[0]
     receipt = mdp.learn_episode([planted.vector(0)], ["look"], 1.0)
@@ -239,7 +239,8 @@ def test_a_model_is_made_of_a_memory_and_learns(planted):
     assert [score.action for score in mdp.best_action(here)] == ["look"]
     assert mdp.visited_regions == (here,)
     assert (
-        RegionMDP(planted.memory, 1, namespace=f"{planted.namespace} other").visited_regions == ()
+        RegionMDP(planted.memory.regions, 1, namespace=f"{planted.namespace} other").visited_regions
+        == ()
     )
 
 

@@ -52,7 +52,7 @@ def learn(memory, times, namespace="default"):
     """Episodes that pass where the question lies; every second one succeeds."""
     for number in range(times):
         reward = 1.0 if number % 2 else -1.0
-        memory.learn_episode(
+        memory.regions.learn_episode(
             texts=[QUESTION, "text 9"], actions=["go"], reward=reward, namespace=namespace
         )
 

@@ -40,7 +40,7 @@ def joined(memory) -> Callable[..., CrabPath]:
 
     def join(*edges, kind="caused_success", namespace="default") -> CrabPath:
         for source, target, weight in edges:
-            done = memory.add_edge(source, target, kind, weight, namespace=namespace)
+            done = memory.graph.add_edge(source, target, kind, weight, namespace=namespace)
             assert done.status == "applied"
         return memory
 

@@ -15,9 +15,9 @@ def test_the_page_runs_as_it_stands():
     (code,) = [t.content for t in MarkdownIt().parse(PAGE) if t.info == "python"]
     exec(code, given)  # noqa: S102  the page of this very repository
     memory = given["memory"]
-    reached = memory.traverse("find", ["caused_success", "temporal"], max_hops=3)
+    reached = memory.graph.traverse("find", ["caused_success", "temporal"], max_hops=3)
     assert [(one.id, one.hops) for one in reached] == [("take", 1), ("clean", 2)]
-    assert memory.graph_search("find the soap", 3)[0].node.id == "find"
+    assert memory.graph.search("find the soap", 3)[0].node.id == "find"
     memory.close()
 
 

@@ -37,35 +37,35 @@ def edges(memory):
     return {
         (node, one.id): one.weight
         for node in "ABC"
-        for one in memory.typed_neighbors(node, "granger_causal")
+        for one in memory.graph.neighbors(node, "granger_causal")
     }
 
 
 def test_influence_is_found_written_replaced_and_kept_in_its_namespace(watched):
     """A announces B. A dry run writes nothing; too few turns for so many lags take it back."""
-    found = watched.find_influence(dry_run=True)
+    found = watched.graph.find_influence(dry_run=True)
     assert found[0][:2] == ("A", "B")
     assert found[0].weight > 0.5
     assert ("B", "A") not in {one[:2] for one in found}
     assert edges(watched) == {}
-    watched.find_influence()
-    watched.find_influence()
+    watched.graph.find_influence()
+    watched.graph.find_influence()
     assert edges(watched) == pytest.approx({one[:2]: one.weight for one in found}, abs=1e-3)
-    watched.find_influence(lags=50)
+    watched.graph.find_influence(lags=50)
     assert edges(watched) == {}
-    assert watched.find_influence("ada") == []
+    assert watched.graph.find_influence("ada") == []
 
 
 @pytest.mark.parametrize("options", [{"window": 0}, {"lags": 1.5}, {"level": float("nan")}])
 def test_numbers_of_influence_are_checked(opens, options):
     """Each with a sentence."""
     with opens() as memory, pytest.raises(InvalidInputError):
-        memory.find_influence(dry_run=True, **options)
+        memory.graph.find_influence(dry_run=True, **options)
 
 
 def test_influence_is_off_by_default(opens):
     """A dry run may look; there is nothing to find."""
     with opens() as memory:
-        assert memory.find_influence(dry_run=True) == []
+        assert memory.graph.find_influence(dry_run=True) == []
         with pytest.raises(ConfigurationError, match="influence=True"):
-            memory.find_influence()
+            memory.graph.find_influence()

@@ -49,11 +49,11 @@ def test_a_success_and_a_failure_are_undone_in_any_order(memory):
 def test_use_is_found_by_its_edges(memory):
     """From the best entry to what was used; what the failure ignored is needless."""
     node = judged(memory, "text 5 word5", 1.0)
-    assert node in {one.id for one in memory.typed_neighbors("d5", "caused_success")}
+    assert node in {one.id for one in memory.graph.neighbors("d5", "caused_success")}
     node = judged(memory, "text 5 word5", -1.0)
-    failed = memory.typed_neighbors("d5", "caused_failure")
+    failed = memory.graph.neighbors("d5", "caused_failure")
     assert [(one.id, one.weight < 0) for one in failed] == [(node, True)]
-    needless = memory.typed_neighbors("d5", "irrelevant")
+    needless = memory.graph.neighbors("d5", "irrelevant")
     assert needless
     assert node not in {one.id for one in needless}
     assert all(-0.3 <= one.weight < 0 for one in needless)
@@ -63,21 +63,21 @@ def test_use_is_found_by_its_edges(memory):
 def test_an_outcome_alone_moves_only_regions(memory, outcome):
     """Between hubs, with its sign."""
     judged(memory, "text 5 word5", outcome, told=False)
-    home = memory.assign_region("text 5 word5")
-    listed = memory.typed_neighbors(home, "region_transition")
+    home = memory.regions.assign("text 5 word5")
+    listed = memory.graph.neighbors(home, "region_transition")
     assert listed
     assert all(one.weight * outcome > 0 for one in listed)
-    assert {one.id for one in listed} <= set(memory.region_assignments().values())
+    assert {one.id for one in listed} <= set(memory.regions.assignments().values())
     assert len(typed(memory)) == len(listed)
 
 
 def test_outcomes_alone_add_up_and_turn_around(memory):
     """Each moves a share of the way from where the edge stands."""
-    home = memory.assign_region("text 5 word5")
+    home = memory.regions.assign("text 5 word5")
     weights = []
     for outcome in (1.0, 1.0, -1.0):
         judged(memory, "text 5 word5", outcome, told=False)
-        weights.append(memory.typed_neighbors(home, "region_transition")[0].weight)
+        weights.append(memory.graph.neighbors(home, "region_transition")[0].weight)
     assert 0 < weights[0] < weights[1] > weights[2]
     assert weights[1] < 2 * weights[0]
 
@@ -87,8 +87,8 @@ def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory):
     first = judged(memory, "text 5 word5", 1.0)
     other = judged(memory, "text 40 word40", 1.0, namespace="ada")
     second = judged(memory, "text 60 word60", 1.0)
-    assert second in {one.id for one in memory.typed_neighbors(first, "temporal")}
-    before = {one.id for one in memory.typed_neighbors(second, "temporal", direction="in")}
+    assert second in {one.id for one in memory.graph.neighbors(first, "temporal")}
+    before = {one.id for one in memory.graph.neighbors(second, "temporal", direction="in")}
     assert other not in before - {first}
 
 
@@ -99,7 +99,7 @@ def test_beyond_the_window_turns_do_not_follow_on_each_other(opens, window):
         first = judged(memory, "text 5 word5", 1.0)
         memory.retrieve("text 70")
         second = judged(memory, "text 60 word60", 1.0)
-        later = {one.id for one in memory.typed_neighbors(first, "temporal")}
+        later = {one.id for one in memory.graph.neighbors(first, "temporal")}
         assert second not in later
 
 
@@ -107,7 +107,7 @@ def test_what_a_failure_used_is_not_followed_on(memory):
     """Only successes are continued."""
     first = judged(memory, "text 5 word5", -1.0)
     second = judged(memory, "text 60 word60", 1.0)
-    assert second not in {one.id for one in memory.typed_neighbors(first, "temporal")}
+    assert second not in {one.id for one in memory.graph.neighbors(first, "temporal")}
 
 
 def test_switched_off_nothing_is_made(opens):
@@ -115,23 +115,23 @@ def test_switched_off_nothing_is_made(opens):
     with opens(typed=False) as memory:
         judged(memory, "text 5 word5", 1.0)
         judged(memory, "text 5 word5", -1.0, told=False)
-        memory.learn_episode(["d1", "d2"], reward=1.0)
+        memory.regions.learn_episode(["d1", "d2"], reward=1.0)
         assert typed(memory) == {}
 
 
 def test_an_episode_of_documents_makes_edges_that_its_id_takes_back(memory):
     """Order and outcome from state to state, and from region to region."""
-    memory.learn_episode(["d1", "d2", "d3"], reward=1.0, episode_id="good")
+    memory.regions.learn_episode(["d1", "d2", "d3"], reward=1.0, episode_id="good")
     stands = typed(memory)
-    memory.learn_episode(["d1", "d2"], reward=-1.0, episode_id="bad")
-    kinds = {one.edge_type: one.weight for one in memory.typed_neighbors("d1") if one.id == "d2"}
+    memory.regions.learn_episode(["d1", "d2"], reward=-1.0, episode_id="bad")
+    kinds = {one.edge_type: one.weight for one in memory.graph.neighbors("d1") if one.id == "d2"}
     assert kinds["temporal"] == pytest.approx(0.51)
     assert kinds["caused_success"] == pytest.approx(0.3)
     assert kinds["caused_failure"] == pytest.approx(-0.3)
-    reached = memory.traverse("d1", ["caused_success"])
+    reached = memory.graph.traverse("d1", ["caused_success"])
     assert [(one.id, one.hops) for one in reached][:2] == [("d2", 1), ("d3", 2)]
-    regions = memory.region_assignments()
-    hubs = memory.typed_neighbors(regions["d2"], "region_transition")
+    regions = memory.regions.assignments()
+    hubs = memory.graph.neighbors(regions["d2"], "region_transition")
     assert regions["d3"] in {one.id for one in hubs}
     memory.undo("bad")
     assert typed(memory) == pytest.approx(stands)
@@ -141,23 +141,23 @@ def test_an_episode_of_documents_makes_edges_that_its_id_takes_back(memory):
 
 def test_an_episode_of_texts_makes_edges_between_regions_alone(memory):
     """Its states are no documents."""
-    memory.learn_episode(texts=["text 5", "text 9"], actions=["go"], reward=1.0)
+    memory.regions.learn_episode(texts=["text 5", "text 9"], actions=["go"], reward=1.0)
     ((source, target, _),) = typed(memory)
-    keys = memory.store.learned.keys(list(set(memory.region_assignments().values())))
+    keys = memory.store.learned.keys(list(set(memory.regions.assignments().values())))
     assert {source, target} <= set(keys.values())
 
 
 def test_snapshots_hold_typed_edges(memory):
     """What came later goes, what stood stands."""
     judged(memory, "text 5 word5", 1.0)
-    before, kept = typed(memory), memory.snapshot()
+    before, kept = typed(memory), memory.namespaces.snapshot()
     judged(memory, "text 60 word60", -1.0)
-    memory.restore(kept)
+    memory.namespaces.restore(kept)
     assert typed(memory) == pytest.approx(before)
 
 
 def test_a_document_that_goes_takes_its_edges_with_it(memory):
     """Nothing leads to it, and nothing of it is found."""
-    memory.learn_episode(["d1", "d2", "d3"], reward=1.0)
+    memory.regions.learn_episode(["d1", "d2", "d3"], reward=1.0)
     memory.forget(ids=["d2"])
-    assert {one.id for one in memory.traverse("d1", ["temporal", "caused_success"])} == set()
+    assert {one.id for one in memory.graph.traverse("d1", ["temporal", "caused_success"])} == set()

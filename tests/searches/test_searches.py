@@ -13,12 +13,12 @@ QUERY = "text 5 word5"
 @pytest.fixture
 def others(memory):
     """Documents by similarity to the query, least similar last."""
-    return [hit.node.id for hit in memory.graph_search(QUERY, 80, {})]
+    return [hit.node.id for hit in memory.graph.search(QUERY, 80, {})]
 
 
 def test_without_edges_it_is_similarity_alone(memory, others):
     """The document with the same words first, with its cosine."""
-    best = memory.graph_search(QUERY, 3)
+    best = memory.graph.search(QUERY, 3)
     assert [hit.node.id for hit in best] == others[:3]
     assert best[0].node.id == "d5"
     assert best[0].score == best[0].similarity == pytest.approx(1.0, abs=1e-3)
@@ -29,7 +29,7 @@ def test_what_an_edge_leads_to_is_found_and_scored_by_the_formula(joined, others
     """The least similar document comes in by an edge: cosine + boost · w · cosine(source)."""
     last = others[-1]
     memory = joined((others[0], last, 0.9), (others[1], last, 0.95))
-    hits = {hit.node.id: hit for hit in memory.graph_search(QUERY, 5, {"caused_success": 4.0})}
+    hits = {hit.node.id: hit for hit in memory.graph.search(QUERY, 5, {"caused_success": 4.0})}
     hit = hits[last]
     (spoke,) = hit.contributions
     assert spoke[:2] == (others[0], "caused_success")
@@ -43,8 +43,8 @@ def test_each_type_speaks_once_and_edges_below_zero_lower(joined, others):
     memory = joined((others[0], target, 0.5))
     joined((others[0], target, -0.8), kind="caused_failure")
     boosts = {"caused_success": 0.1, "caused_failure": 0.5}
-    before = {hit.node.id: hit.score for hit in memory.graph_search(QUERY, 80, {})}
-    hits = memory.graph_search(QUERY, 80, boosts)
+    before = {hit.node.id: hit.score for hit in memory.graph.search(QUERY, 80, {})}
+    hits = memory.graph.search(QUERY, 80, boosts)
     hit = next(hit for hit in hits if hit.node.id == target)
     top = before[others[0]]
     assert hit.score == pytest.approx(before[target] + 0.1 * 0.5 * top - 0.5 * 0.8 * top)
@@ -56,7 +56,7 @@ def test_edges_of_other_namespaces_do_not_speak(joined, others):
     """Nor what they lead to."""
     memory = joined((others[0], others[-1], 1.0), namespace="ada")
     assert all(
-        not hit.contributions for hit in memory.graph_search(QUERY, 80, {"caused_success": 4.0})
+        not hit.contributions for hit in memory.graph.search(QUERY, 80, {"caused_success": 4.0})
     )
 
 
@@ -67,13 +67,13 @@ def test_edges_of_other_namespaces_do_not_speak(joined, others):
 def test_boosts_are_numbers_by_known_type(memory, boost):
     """Else a sentence."""
     with pytest.raises(InvalidInputError):
-        memory.graph_search(QUERY, 3, boost)
+        memory.graph.search(QUERY, 3, boost)
 
 
 def test_the_score_is_the_weighted_sum_of_five_factors(memory):
     """And all but the first of them lie between 0 and 1."""
     weights = (0.7, 0.1, 0.2, 0.3, 0.4)
-    hits = memory.bayesian_search(QUERY, 10, weights)
+    hits = memory.graph.bayesian_search(QUERY, 10, weights)
     assert len(hits) == 10
     for hit in hits:
         assert hit.score == pytest.approx(np.dot(weights, hit.factors))
@@ -83,7 +83,7 @@ def test_the_score_is_the_weighted_sum_of_five_factors(memory):
 
 def test_what_was_never_used_has_no_recency_full_reward_and_the_prior(memory):
     """.4 is the mean of the prior 2 and 3."""
-    factors = memory.bayesian_search(QUERY, 1)[0].factors
+    factors = memory.graph.bayesian_search(QUERY, 1)[0].factors
     assert factors.recency == 0
     assert factors.reward == 1
     assert factors.usage_success == pytest.approx(0.4)
@@ -91,8 +91,8 @@ def test_what_was_never_used_has_no_recency_full_reward_and_the_prior(memory):
 
 def test_region_match_is_that_of_the_finest_counted_level(memory):
     """As ``assign_region`` and ``region_assignments`` say."""
-    here, all_regions = memory.assign_region(QUERY), memory.region_assignments()
-    matches = {h.node.id: h.factors.region_match for h in memory.bayesian_search(QUERY, 80)}
+    here, all_regions = memory.regions.assign(QUERY), memory.regions.assignments()
+    matches = {h.node.id: h.factors.region_match for h in memory.graph.bayesian_search(QUERY, 80)}
     assert matches == {node: float(home == here) for node, home in all_regions.items()}
     assert 0 < sum(matches.values()) < len(matches)
 
@@ -106,7 +106,7 @@ def used(memory, outcome, node, **options):
 def factors_of(memory, node, **options):
     """The factors of one document."""
     return next(
-        h.factors for h in memory.bayesian_search(QUERY, 80, **options) if h.node.id == node
+        h.factors for h in memory.graph.bayesian_search(QUERY, 80, **options) if h.node.id == node
     )
 
 
@@ -147,12 +147,12 @@ def test_a_followed_failure_takes_from_the_reward(memory):
 def test_weights_are_five_finite_numbers(memory, weights):
     """Else a sentence that says so."""
     with pytest.raises(InvalidInputError, match="weight"):
-        memory.bayesian_search(QUERY, 3, weights)
+        memory.graph.bayesian_search(QUERY, 3, weights)
 
 
 def test_weights_may_come_from_numpy(memory):
     """As a fitted model gives them."""
-    assert memory.bayesian_search(QUERY, 2, np.array([1, 0, 0, 0, 0], np.float32))
+    assert memory.graph.bayesian_search(QUERY, 2, np.array([1, 0, 0, 0, 0], np.float32))
 
 
 def test_causal_search_tells_what_came_before_and_after_in_order(joined):
@@ -167,24 +167,24 @@ def test_causal_search_tells_what_came_before_and_after_in_order(joined):
         ("d5", "d9", -0.9),
         kind="temporal",
     )
-    (hit,) = memory.causal_search(QUERY, 1)
+    (hit,) = memory.graph.causal_search(QUERY, 1)
     assert hit.node.id == "d5"
     assert [one.id for one in hit.successors] == ["d6", "d8"]
     assert [one.weight for one in hit.successors] == pytest.approx([0.9, 0.7])
     assert [one.id for one in hit.predecessors] == ["d4", "d3"]
-    (hit,) = memory.causal_search(QUERY, 1, temporal_context=1)
+    (hit,) = memory.graph.causal_search(QUERY, 1, temporal_context=1)
     assert [one.id for one in hit.successors] == ["d6"]
     assert [one.id for one in hit.predecessors] == ["d4"]
-    (hit,) = memory.causal_search(QUERY, 1, namespace="ada")
+    (hit,) = memory.graph.causal_search(QUERY, 1, namespace="ada")
     assert hit.successors == hit.predecessors == ()
 
 
 def test_causal_hits_are_the_most_similar_ones(memory, others):
     """In order, each of them."""
-    assert [hit.node.id for hit in memory.causal_search(QUERY, 4)] == others[:4]
+    assert [hit.node.id for hit in memory.graph.causal_search(QUERY, 4)] == others[:4]
 
 
-SEARCHES = ["graph_search", "bayesian_search", "causal_search"]
+SEARCHES = ["search", "bayesian_search", "causal_search"]
 
 
 @pytest.mark.parametrize("name", SEARCHES)
@@ -192,20 +192,20 @@ SEARCHES = ["graph_search", "bayesian_search", "causal_search"]
 def test_k_is_a_whole_number_from_one_on(memory, name, k):
     """In every search."""
     with pytest.raises(InvalidInputError, match="k must be"):
-        getattr(memory, name)(QUERY, k)
+        getattr(memory.graph, name)(QUERY, k)
 
 
 @pytest.mark.parametrize("context", [0, 1.5, None])
 def test_the_context_is_a_whole_number_from_one_on(memory, context):
     """As hops are."""
     with pytest.raises(InvalidInputError, match="temporal_context"):
-        memory.causal_search(QUERY, 3, context)
+        memory.graph.causal_search(QUERY, 3, context)
 
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_vector_asks_as_its_text_does(memory, name):
     """Of any length but zero; one of another dimension is refused."""
-    search = getattr(memory, name)
+    search = getattr(memory.graph, name)
     vector = memory.embedder.query(QUERY)
     listed = [hit.node.id for hit in search(3 * vector, 4)]
     assert listed == [hit.node.id for hit in search(QUERY, 4)]
@@ -220,15 +220,15 @@ def test_a_vector_asks_as_its_text_does(memory, name):
 @pytest.mark.parametrize("text", ["", "🦀 ﷽", "x" * 50_000])
 def test_odd_texts_are_asked_as_any(memory, name, text):
     """Empty, unicode, huge."""
-    assert len(getattr(memory, name)(text, 2)) == 2
+    assert len(getattr(memory.graph, name)(text, 2)) == 2
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-async def test_searches_have_a_twin_and_record_no_turn(memory, name):
+async def test_searches_have_an_async_form_and_record_no_turn(memory, name):
     """The same answer; the clock stays."""
     before = memory.store.walk.clock("default")
-    found = [hit.node.id for hit in await getattr(memory, f"a{name}")(QUERY, 3)]
-    assert found == [hit.node.id for hit in getattr(memory, name)(QUERY, 3)]
+    found = [hit.node.id for hit in await getattr(memory.aio.graph, name)(QUERY, 3)]
+    assert found == [hit.node.id for hit in getattr(memory.graph, name)(QUERY, 3)]
     memory.store.settle()
     assert memory.store.walk.clock("default") == before
 

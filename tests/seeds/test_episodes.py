@@ -19,14 +19,14 @@ def learn(memory, namespace, query="what is it?"):
     """A success that used one document; its vector is searchable at once."""
     answer = memory.retrieve(query, k=3, namespace=namespace)
     memory.record(Feedback(answer.turn.id, 1.0, used=["b"]))
-    memory._episodes.catch_up()
+    memory._services.episodes.catch_up()
 
 
 def near(memory, namespace, query="what is it?"):
     """Ids of the episodes that a query recalls."""
     clock = memory.store.walk.clock(namespace)
     vector = memory.embedder.query(query)
-    return [found.episode.id for found in memory._episodes.near(vector, clock.key)]
+    return [found.episode.id for found in memory._services.episodes.near(vector, clock.key)]
 
 
 def test_the_vectors_of_a_forgotten_namespace_are_gone(memory):
@@ -53,7 +53,7 @@ def test_forgetting_a_namespace_that_never_learned(memory):
     """There is nothing to delete, and nothing is made to delete it."""
     memory.retrieve("what is it?", namespace="ann")
     memory.forget(namespace="ann")
-    assert not memory._episodes._collections.open_namespaces
+    assert not memory._services.episodes._collections.open_namespaces
 
 
 @pytest.mark.parametrize("how", ["undo", "forget"])
@@ -62,7 +62,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
     """No vector of it stays, whoever is faster."""
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
-    indexed = getattr(memory, f"_{kind}")
+    indexed = getattr(memory._services, kind)
     key, upsert = memory.store.walk.clock("ann").key, indexed._collections.upsert
 
     def take_back_first(entries):
@@ -80,7 +80,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
 
 def searched(memory, monkeypatch):
     """How often the index of episodes was searched."""
-    index = memory._episodes._collections.of(memory.store.walk.clock("default").key)
+    index = memory._services.episodes._collections.of(memory.store.walk.clock("default").key)
     asked, search = [], index.search
 
     def counted(*given):
@@ -119,4 +119,4 @@ def test_few_queries_are_kept_at_hand(memory, monkeypatch):
     learn(memory, "default")
     for number in range(5):
         memory.retrieve(f"question {number}?")
-    assert len(memory._episodes._nearest_ids) == 2
+    assert len(memory._services.episodes._nearest_ids) == 2

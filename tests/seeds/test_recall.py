@@ -40,7 +40,7 @@ def recalls(tmp_path, told):
         def _recalls(text, cosine, idf=None):
             words = Information.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
             question = Question(text, towards(base, cosine), words)
-            return memory._episodes.recall(question, memory.store.walk.clock("default"))
+            return memory._services.episodes.recall(question, memory.store.walk.clock("default"))
 
         yield _recalls
 

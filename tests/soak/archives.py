@@ -81,9 +81,9 @@ def exported(place: Path) -> tuple[Members, Members]:
             for n in range(10):
                 turn = memory.retrieve(f"word{n}", namespace=name).turn.id
                 memory.record(Feedback(turn, 1.0, used=[f"d{n}"], correction=f"right {n}"))
-            memory.snapshot(name, "before")
-        memory.export(place / "whole.crabpath")
-        memory.export(place / "mind.crabpath", namespace="alice")
+            memory.namespaces.snapshot(name, "before")
+        memory.transfer.export(place / "whole.crabpath")
+        memory.transfer.export(place / "mind.crabpath", namespace="alice")
     return members(place / "whole.crabpath"), members(place / "mind.crabpath")
 
 
@@ -172,7 +172,7 @@ class _Importing:
         write(odd, held, agreeing=agreeing)
         memory, name = (self.empty, "alice") if whole else (self.filled, f"n{run}")
         options = {} if whole else {"rename": name}
-        if self._tried("import", lambda: memory.import_archive(odd, **options)):
+        if self._tried("import", lambda: memory.transfer.import_archive(odd, **options)):
             self.accepted += 1
             for what, call in _uses(memory, name).items():
                 self._tried(f"{what} after the import", call)
@@ -230,10 +230,10 @@ def _uses(memory: CrabPath, name: str) -> dict[str, Callable[[], Any]]:
     return {
         "retrieve": lambda: memory.retrieve("word3 secret?", namespace=name, k=9),
         "record": record,
-        "health": lambda: memory.health(name),
-        "snapshots": lambda: memory.snapshots(name),
-        "graph_search": lambda: memory.graph_search("word3", 5, namespace=name),
-        "knobs": lambda: memory.knobs(name),
+        "health": lambda: memory.maintenance.health(name),
+        "snapshots": lambda: memory.namespaces.snapshots(name),
+        "graph_search": lambda: memory.graph.search("word3", 5, namespace=name),
+        "knobs": lambda: memory.maintenance.knobs(name),
         "info": memory.info,
         "forget": lambda: memory.forget(namespace=name),
     }
@@ -265,7 +265,7 @@ def _swallow(say: Callable[[Any], None], base: str) -> None:
         memory.info()
         before = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         with suppress(CrabPathError):
-            memory.import_archive(Path(base, "bomb.crabpath"))
+            memory.transfer.import_archive(Path(base, "bomb.crabpath"))
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     say((most - before) / 2**20)
 

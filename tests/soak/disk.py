@@ -115,7 +115,7 @@ class Small:
     def _compare(self, memory: CrabPath) -> None:
         self.add(memory, 10**6)
         self.record(memory, "afterwards")
-        memory.learn_waiting()
+        memory.learning.learn_waiting()
         known, held = set(memory.store.catalog.documents(self.documents)), memory.index
         vectors = held.held(self.documents)  # type: ignore[attr-defined]
         for name in self.documents:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +25,18 @@ from figures import Budget, Row
 from langchain_core.documents import Document
 from stores import Hashed
 
-from crabpath_retrievers import CrabPath, CrabPathError, CrabPathRetriever, Feedback
+from crabpath_retrievers import (
+    CrabPath,
+    CrabPathError,
+    CrabPathRetriever,
+    Feedback,
+    MemoryGraph,
+    MemoryLearning,
+    MemoryMaintenance,
+    MemoryNamespaces,
+    MemoryRegions,
+    MemoryTransfer,
+)
 from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.doctor.examine import examine
 from crabpath_retrievers.query import Query
@@ -118,22 +130,23 @@ _OPERATORS = (
     *("$nope", "n", "t", "#document", "$where", "source", ""),
 )
 _LEFT_OUT = {  # what reads and writes files is for the archives; closing is not an input
-    *("close", "open", "adopt", "copy_from", "export", "import_archive", "replay", "sync"),
+    *("close", "open", "sync", "learning.replay", "maintenance.runner", "as_retriever"),
+    *("transfer.copy_from", "transfer.export", "transfer.import_archive"),
 }
 _SHARES = {  # what looks at everything is called seldom, or nothing else would be
-    "find_influence": 0.05,
-    "run_maintenance": 0.03,
-    "tune": 0.05,
-    "reindex": 0.05,
-    "health": 0.3,
-    "learn_waiting": 0.2,
-    "transition_model": 0.3,
-    "region_models": 0.1,
+    "graph.find_influence": 0.05,
+    "maintenance.run": 0.03,
+    "maintenance.tune": 0.05,
+    "maintenance.reindex": 0.05,
+    "maintenance.health": 0.3,
+    "learning.learn_waiting": 0.2,
+    "regions.mdp": 0.3,
+    "regions.models": 0.1,
     "retrieve": 8.0,
     "record": 5.0,
     "add_documents": 2.0,
     "forget": 2.0,
-    "learn_episode": 2.0,
+    "regions.learn_episode": 2.0,
 }
 
 
@@ -261,22 +274,24 @@ class Inputs:
 
 
 def methods() -> dict[str, inspect.Signature]:
-    """Every public method of a memory; of an asynchronous one only its twin."""
-    found = dict(inspect.getmembers(CrabPath, inspect.isfunction))
+    """Every public method of a memory and of its components, which stand before a dot."""
+    places = {"": CrabPath, "graph.": MemoryGraph, "learning.": MemoryLearning}
+    places |= {"maintenance.": MemoryMaintenance, "namespaces.": MemoryNamespaces}
+    places |= {"regions.": MemoryRegions, "transfer.": MemoryTransfer}
     return {
-        name: inspect.signature(found[name])
-        for name in sorted(found)
-        if not name.startswith("_")
-        and not (name[0] == "a" and name[1:] in found)
-        and name not in _LEFT_OUT
+        f"{place}{name}": inspect.signature(method)
+        for place, of in places.items()
+        for name, method in inspect.getmembers(of, inspect.isfunction)
+        if not name.startswith("_") and f"{place}{name}" not in _LEFT_OUT
     }
 
 
 _OPTIONS = {  # what ``**options`` stand for
     "retrieve": [f.name for f in fields(Query)[1:]],
-    "evidence": [f.name for f in fields(Query)[1:]],
-    "set_knobs": list(Knobs.model_fields),
+    "learning.evidence": [f.name for f in fields(Query)[1:]],
+    "maintenance.set_knobs": list(Knobs.model_fields),
     "correct": ["title", "related", "id"],
+    "teach": ["title", "related", "id"],
 }
 
 
@@ -326,7 +341,7 @@ class _Fuzzing:
             name, call, given = "open", *self._opened()
         else:
             (name,) = self.rng.choices(list(self.methods), self.weights)
-            call, given = getattr(self.memory, name), None
+            call, given = attrgetter(name)(self.memory), None
         self._call(name, call, given)
 
     def _invoked(self) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -378,7 +393,7 @@ class _Fuzzing:
             given.setdefault("cleanup", None)
             if given["cleanup"] == "full":
                 given["cleanup"] = None
-        if name == "restore" and self.rng.random() < 0.5:
+        if name == "namespaces.restore" and self.rng.random() < 0.5:
             given["snapshot"] = "x"
         return given
 

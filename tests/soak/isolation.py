@@ -162,7 +162,7 @@ class Isolation:
     def tell(self, name: str, other: str) -> None:
         """A note; sometimes under, or about, the id of another namespace's note."""
         rng = self.rng
-        how = rng.choice(["teach", "direct", "correct"])
+        how = rng.choice(["teaching", "directive", "correct"])
         about = [f"d{rng.randrange(_PAGES)}"]
         if rng.random() < 0.2 and self.notes[other]:
             about = [rng.choice(self.notes[other])]
@@ -172,7 +172,10 @@ class Isolation:
         more["title"] = self.canary(name) if rng.random() < 0.5 else ""
         more["query"] = f"{self.word()}? {self.canary(name)}"
         said = f"{self.word()} {self.canary(name)}"
-        note = getattr(self.memory, how)(said, namespace=name, **more)
+        if how == "correct":
+            note = self.memory.correct(said, namespace=name, **more)
+        else:
+            note = self.memory.teach(said, kind=how, namespace=name, **more)
         # An id that a restore or an import had set free is ours now, and was refused otherwise.
         for former in _NAMESPACES:
             self.notes[former] = [kept for kept in self.notes[former] if kept != note]
@@ -194,24 +197,24 @@ class Isolation:
 
     def search(self, name: str, _: str) -> None:
         """Searches that record no turn."""
-        how = self.rng.choice(["graph_search", "bayesian_search", "causal_search"])
-        self.see(name, how, getattr(self.memory, how)(self.word(), 10, namespace=name))
+        how = self.rng.choice(["search", "bayesian_search", "causal_search"])
+        self.see(name, how, getattr(self.memory.graph, how)(self.word(), 10, namespace=name))
 
     def keep_snapshot(self, name: str, _: str) -> None:
         """A snapshot, and the list of them."""
         if self.turns[name]:
-            kept = self.memory.snapshot(name, self.canary(name))
+            kept = self.memory.namespaces.snapshot(name, self.canary(name))
             self.snapshots[name] = [*self.snapshots[name][-4:], kept]
-        self.see(name, "snapshots", self.memory.snapshots(name))
+        self.see(name, "snapshots", self.memory.namespaces.snapshots(name))
 
     def restore(self, name: str, other: str) -> None:
         """An own snapshot is restored; another's is not found."""
         if self.snapshots[name]:
-            self.memory.restore(self.rng.choice(self.snapshots[name]), namespace=name)
+            self.memory.namespaces.restore(self.rng.choice(self.snapshots[name]), namespace=name)
         if self.snapshots[other]:
             self._refused(
                 "a snapshot of another namespace was restored",
-                lambda: self.memory.restore(self.snapshots[other][-1], namespace=name),
+                lambda: self.memory.namespaces.restore(self.snapshots[other][-1], namespace=name),
             )
 
     def undo(self, name: str, other: str) -> None:
@@ -229,14 +232,14 @@ class Isolation:
         """What a namespace has learned is archived, and sometimes read in again."""
         path = self.base / f"{name}.crabpath"
         if self.turns[name]:
-            self.memory.export(path, namespace=name)
+            self.memory.transfer.export(path, namespace=name)
             with zipfile.ZipFile(path) as file:
                 texts = [file.read(one).decode("utf-8", "replace") for one in file.namelist()]
             self.see(name, "an archive", "\n".join(texts))
             self.archives.append((name, path))
         if self.archives:
             owner, path = self.rng.choice(self.archives)
-            self.memory.import_archive(path, rename=owner, replace=True)
+            self.memory.transfer.import_archive(path, rename=owner, replace=True)
             for kept in (self.given, self.snapshots):
                 kept[owner].clear()
 
@@ -248,15 +251,15 @@ class Isolation:
 
     def look(self, name: str, _: str) -> None:
         """Reports about a namespace, and about all."""
-        self.see(name, "health", self.memory.health(name))
+        self.see(name, "health", self.memory.maintenance.health(name))
         about = {k: v for k, v in self.memory.info().items() if k != "namespaces"}
         self.see("", "info", about)
-        self.see(name, "evidence", self.memory.evidence(self.word(), namespace=name))
+        self.see(name, "evidence", self.memory.learning.evidence(self.word(), namespace=name))
 
     def plan(self, name: str, _: str) -> None:
         """What is learned of regions."""
-        model = self.memory.transition_model(namespace=name)
-        region = self.memory.assign_region(self.word())
+        model = self.memory.regions.mdp(namespace=name)
+        region = self.memory.regions.assign(self.word())
         seen = [model.best_action(region, None), model.strategy_for(region, None)]
         self.see(name, "a plan", [*seen, repr(vars(model))[:100_000]])
 
@@ -265,17 +268,17 @@ class Isolation:
         texts, actions = [f"{self.word()} {self.canary(name)}", "x"], [self.canary(name)] * 2
         more = {"task_type": self.canary(name), "namespace": name}
         reward = self.rng.choice([1.0, -1.0])
-        self.memory.learn_episode(texts=texts, actions=actions, reward=reward, **more)
+        self.memory.regions.learn_episode(texts=texts, actions=actions, reward=reward, **more)
 
     def neighbours(self, name: str, other: str) -> None:
         """Typed edges of documents, and of another namespace's note."""
         for kind in ("caused_success", "correction", "co_use", "inhibitory"):
             node = f"d{self.rng.randrange(_PAGES)}"
-            found = self.memory.typed_neighbors(node, kind, namespace=name)
+            found = self.memory.graph.neighbors(node, kind, namespace=name)
             self.see(name, "neighbours", found)
         if self.notes[other]:
             note = self.rng.choice(self.notes[other])
-            found = self.memory.typed_neighbors(note, "caused_success", namespace=name)
+            found = self.memory.graph.neighbors(note, "caused_success", namespace=name)
             self.see(name, "neighbours of another's note", found)
 
     def anchor(self, name: str, other: str) -> None:
@@ -284,7 +287,7 @@ class Isolation:
             note = self.rng.choice(self.notes[other])
             self._refused(
                 "a note of another namespace was anchored",
-                lambda: self.memory.anchor([note], namespace=name),
+                lambda: self.memory.learning.anchor([note], namespace=name),
             )
 
     def forget_note(self, name: str, _: str) -> None:
@@ -299,7 +302,7 @@ class Isolation:
 
     def maintain(self, _: str, __: str) -> None:
         """Maintenance of all."""
-        self.see("", "maintenance", self.memory.run_maintenance())
+        self.see("", "maintenance", self.memory.maintenance.run())
 
     def everything(self) -> None:
         """At the end: all that each namespace can find."""

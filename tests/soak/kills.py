@@ -203,7 +203,7 @@ def reconcile(say: Say, place: Place, said: list[Any]) -> None:
             found["lost"].append(name)
         elif now != "applied" and status == ["applied"]:
             found["other"].append(f"feedback was applied and is now {now}")
-    memory.learn_waiting()
+    memory.learning.learn_waiting()
     applied = store.learned.tally()["applied"]
     learned = sum(store.walk.clock(name).learned for name in _NAMESPACES)
     if learned != applied:

@@ -42,7 +42,7 @@ def check_orphans(budget: Budget, seed: int) -> Row:
                 found = len(memory.retrieve(question, k=4).documents)
                 if found != 4:
                     row.blame("other", f"{found} documents instead of 4")
-            memory.reindex()
+            memory.maintenance.reindex()
             if (vectors := memory.index.count()) != _KEPT:
                 row.blame("other", f"{vectors} vectors of {_KEPT} documents after reindex")
         for one in examine(place, embeddings=Words()).findings:

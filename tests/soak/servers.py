@@ -186,7 +186,7 @@ def _waited(row: Row, what: str, call: Callable[[], Any], limit: float) -> tuple
 
 def _compare(row: Row, memory: CrabPath, acknowledged: list[str]) -> None:
     row.acknowledged += len(acknowledged)
-    memory.learn_waiting()
+    memory.learning.learn_waiting()
     for name in acknowledged:
         status = status_of(memory, name)
         if status is None:

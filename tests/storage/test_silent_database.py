@@ -103,7 +103,7 @@ def test_calls_of_a_memory_fail_in_time_and_work_again(far):
     proxy.silent.set()
     # The driver takes 2 seconds at least to give up a new connection.
     for call in (
-        lambda: asyncio.run(memory.aretrieve("sky")),
+        lambda: asyncio.run(memory.aio.retrieve("sky")),
         lambda: memory.record(Feedback(turn, 1.0, feedback_id="one")),
     ):
         with within(3.5), pytest.raises(StoreUnavailableError):

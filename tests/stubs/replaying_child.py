@@ -27,7 +27,7 @@ def main(place, sessions, checkpoint, step):
                     os.kill(os.getpid(), signal.SIGKILL)
 
         memory.store.apply = memory.store._recorder._write = applied
-        memory.replay(sessions, checkpoint=checkpoint or None)
+        memory.learning.replay(sessions, checkpoint=checkpoint or None)
 
 
 if __name__ == "__main__":

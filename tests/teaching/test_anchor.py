@@ -24,10 +24,10 @@ def ranks(memory):
 def test_documents_and_notes_are_anchored(memory, ranks):
     """And let go again."""
     note = memory.teach("A rule.", namespace="ann")
-    assert memory.anchor(["a", note], namespace="ann") == 2
+    assert memory.learning.anchor(["a", note], namespace="ann") == 2
     assert ranks("a", "b", note) == [2, 0, 2]
-    assert memory.anchor("a", "canonical") == 1
-    assert memory.anchor("a", "overlay") == 1
+    assert memory.learning.anchor("a", "canonical") == 1
+    assert memory.learning.anchor("a", "overlay") == 1
     assert ranks("a", note) == [0, 2]
 
 
@@ -35,7 +35,7 @@ def test_a_whole_document_is_anchored(memory, ranks):
     """All of its chunks."""
     text = "# One\n\nFirst part.\n\n# Two\n\nSecond part.\n"
     memory.add_documents([Document(text, id="guide.md")])
-    assert memory.anchor("guide.md") == 2
+    assert memory.learning.anchor("guide.md") == 2
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_whole_document_is_anchored(memory, ranks):
 def test_what_cannot_be_anchored_is_refused(memory, ranks, ids, authority, error):
     """And none of it is."""
     with pytest.raises(error):
-        memory.anchor(ids, authority)
+        memory.learning.anchor(ids, authority)
     assert ranks("a") == [0]
 
 
@@ -68,7 +68,7 @@ def test_metadata_names_an_authority(memory, ranks):
 
 def test_an_anchor_outlives_an_update(memory, ranks):
     """Unless the document itself says something else."""
-    memory.anchor(["a", "b"])
+    memory.learning.anchor(["a", "b"])
     memory.add_documents([Document("Apples may be green.", id="a")])
     memory.add_documents([Document("Dusk.", id="b", metadata={"authority": "overlay"})])
     assert ranks("a", "b") == [2, 0]

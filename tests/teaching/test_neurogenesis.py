@@ -107,7 +107,7 @@ def test_probation_ends_without_use(young, indexed):
     """Three turns after its birth nothing finds it, not even the seeds that point at it."""
     answered(young)
     if indexed:
-        young._notes.catch_up()
+        young._services.notes.catch_up()
     assert [found(young) for _ in range(5)] == [True, True, True, False, False]
 
 

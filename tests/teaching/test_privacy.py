@@ -42,7 +42,7 @@ def test_nothing_shared_holds_a_note(memory, pupil):
     """Term statistics, names, edges, ids and the index of documents stay as they were."""
     before, vectors = corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
     note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
-    memory._notes.catch_up()
+    memory._services.notes.catch_up()
     assert corpus(memory) == before
     assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
     assert pupil.found("ci hotfixes", "ann").count(note) == 1
@@ -55,8 +55,8 @@ def test_nothing_shared_holds_a_note(memory, pupil):
 def test_another_namespace_never_finds_it(memory, pupil, secret, asked, indexed):
     """Neither by its words, nor by its question, name, id or metadata."""
     if indexed:
-        memory._notes.catch_up()
-        memory._episodes.catch_up()
+        memory._services.notes.catch_up()
+        memory._services.episodes.catch_up()
     memory.teach("Something else.", namespace="bob")
     for namespace in ("bob", "never seen"):
         found = pupil.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
@@ -91,7 +91,7 @@ def test_an_overlay_edge_to_a_foreign_note_is_no_pointer(memory, secret):
     [
         lambda memory, note: memory.teach("t", related=[note], namespace="bob"),
         lambda memory, note: memory.correct("t", wrong=[note], namespace="bob"),
-        lambda memory, note: memory.anchor(note, namespace="bob"),
+        lambda memory, note: memory.learning.anchor(note, namespace="bob"),
     ],
 )
 def test_a_foreign_note_cannot_be_named(memory, secret, tell):
@@ -122,7 +122,7 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, pupil):
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
     node = replace(node, vector=memory.embedder.query("Public text."))
     memory.store.apply([StageNodes((node,))])
-    memory._ingest.recover()
+    memory._services.ingest.recover()
     assert memory.store.notes.facts([secret]) == []
     assert pupil.ask("Public text.", "bob").documents[0].node.content == "Public text."
     assert memory.store.walk.frequencies(["hotfixes", "public"])[0] == {"public": 1}
@@ -145,14 +145,14 @@ def test_statistics_count_notes_apart(memory, secret):
 def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
     """Rows and vectors; those of others stay."""
     kept = memory.teach(TEXT, namespace="bob")
-    memory._notes.catch_up()
+    memory._services.notes.catch_up()
     key = memory.store.walk.clock("ann").key
     memory.forget(namespace="ann")
     assert memory.store.notes.facts([secret]) == []
     assert memory.store.catalog.documents([secret], namespace=key) == {}
     assert pupil.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
-    if memory._notes._collections.available:
+    if memory._services.notes._collections.available:
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
     assert memory.store.walk.clock("ann").notes == 1
@@ -172,7 +172,7 @@ def test_a_filter_hides_notes(memory, pupil):
     note = memory.teach(TEXT, query=QUESTION)
     condition = (
         {"lang": "en"}
-        if memory._notes._collections.available
+        if memory._services.notes._collections.available
         else lambda d: d.metadata.get("lang") == "en"
     )
     assert pupil.found(QUESTION, filter=condition) == ["t"]

@@ -45,7 +45,7 @@ def test_a_note_is_recalled_by_the_question_that_it_answers(memory, pupil):
 def test_notes_are_found_when_their_vectors_are_indexed(memory, pupil, opens):
     """Behind the host, or at the next open, they move from the rows into the index."""
     note = memory.teach(TEXT)
-    memory._notes.catch_up()
+    memory._services.notes.catch_up()
     assert memory.store.notes.pile() == 0
     assert pupil.found(TEXT)[0] == note
     memory.close()
@@ -59,11 +59,11 @@ def test_only_the_nearest_notes_are_found(memory):
     clock = memory.store.walk.clock("default")
     vector = memory.embedder.query("Fact number 3.")
     for _ in range(2):
-        near = memory._notes.near(vector, clock)
+        near = memory._services.notes.near(vector, clock)
         assert len(near) == memory.settings.note.neighbours == 8
         assert next(iter(near)) == notes[3]
         assert list(near.values()) == sorted(near.values(), reverse=True)
-        memory._notes.catch_up()
+        memory._services.notes.catch_up()
 
 
 def test_the_id_follows_from_namespace_and_text(memory):
@@ -73,14 +73,14 @@ def test_the_id_follows_from_namespace_and_text(memory):
     assert memory.teach(f"  {TEXT} ", query=QUESTION, related=["a"]) == note
     assert memory.store.turns.journal() == before
     assert memory.teach(TEXT, namespace="ann") != note
-    assert memory.direct(TEXT) != note
+    assert memory.teach(TEXT, kind="directive") != note
 
 
 def test_the_same_id_replaces_a_note(memory, pupil):
     """Text, edges and the question that recalled it are those of the new one."""
     memory.teach("Old words.", id="n", related=["a"], query=QUESTION)
-    memory._notes.catch_up()
-    memory._episodes.catch_up()
+    memory._services.notes.catch_up()
+    memory._services.episodes.catch_up()
     memory.teach(TEXT, id="n", related=["b"])
     assert pupil.ask(TEXT).documents[0].node.content == TEXT
     assert pupil.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
@@ -101,7 +101,7 @@ def test_the_same_text_may_answer_several_questions(memory, pupil):
 def test_the_journal_tells_what_was_taught(memory):
     """By id and kind; neither text nor question stand there, so that both can be forgotten."""
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
-    memory.anchor(note)
+    memory.learning.anchor(note)
     memory.forget(ids=note)
     entries = memory.store.turns.journal(3)
     assert [e["change"] for e in entries] == ["remove_notes", "authority", "note"]
@@ -134,8 +134,8 @@ def test_a_directive_is_canonical_and_a_teaching_is_not(memory, pupil):
     """Unless it is said otherwise."""
     notes = [
         memory.teach("one"),
-        memory.direct("two"),
-        memory.direct("three", authority="constitutional"),
+        memory.teach("two", kind="directive"),
+        memory.teach("three", authority="constitutional", kind="directive"),
     ]
     assert [pupil.facts(note).kind for note in notes] == ["teaching", "directive", "directive"]
     assert [authority(memory, note) for note in notes] == [0, 1, 2]
@@ -194,7 +194,7 @@ def test_odd_but_valid_texts(memory, pupil):
 def test_a_frozen_namespace_refuses(memory, pupil):
     """Nothing is kept there; others learn on."""
     memory.store.apply([Freeze("ann", frozen=True)])
-    for tell in (memory.teach, memory.direct, memory.correct):
+    for tell in (memory.teach, memory.teach, memory.correct):
         with pytest.raises(InvalidInputError, match="'ann' is frozen"):
             tell(TEXT, namespace="ann")
     memory.teach(TEXT)
@@ -205,18 +205,18 @@ def test_a_note_can_be_forgotten(memory, pupil):
     """With its contents, its vector, its edges and the question that recalled it."""
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     other = memory.teach("Another.")
-    memory._notes.catch_up()
-    memory._episodes.catch_up()
+    memory._services.notes.catch_up()
+    memory._services.episodes.catch_up()
     assert memory.forget(ids=[note, "never seen"]) == 1
     assert note not in pupil.found(TEXT)
     assert pupil.facts(note) is None
     clock = memory.store.walk.clock("default")
     assert clock.notes == 1
     assert memory.store.learned.latest_episodes(clock.key, 10) == []
-    if memory._notes._collections.available:
-        assert memory._notes._collections.of(clock.key).search(memory.embedder.query(TEXT), 5) == [
-            other
-        ]
+    if memory._services.notes._collections.available:
+        assert memory._services.notes._collections.of(clock.key).search(
+            memory.embedder.query(TEXT), 5
+        ) == [other]
 
 
 def test_a_question_that_others_answered_too_stays_without_the_note(memory):
@@ -240,10 +240,10 @@ def test_documents_and_notes_of_one_forget(memory, pupil):
 
 async def test_the_async_forms(memory):
     """Each does what the blocking one does."""
-    taught = await memory.ateach(TEXT, query=QUESTION)
-    directed = await memory.adirect("Be brief.")
-    corrected = await memory.acorrect("Red is a colour.", wrong=["a"])
-    assert await memory.aanchor([taught, "b"], "canonical") == 2
+    taught = await memory.aio.teach(TEXT, query=QUESTION)
+    directed = await memory.aio.teach("Be brief.", kind="directive")
+    corrected = await memory.aio.correct("Red is a colour.", wrong=["a"])
+    assert await memory.aio.learning.anchor([taught, "b"], "canonical") == 2
     facts = memory.store.notes.facts([taught, directed, corrected])
     assert {fact.kind for fact in facts} == {"teaching", "directive", "correction"}
     assert authority(memory, taught) == authority(memory, "b") == 1
@@ -262,7 +262,7 @@ def test_an_empty_memory_can_be_taught(tmp_path):
 def test_a_closed_memory_says_so(memory):
     """As every other method does."""
     memory.close()
-    for tell in (memory.teach, memory.direct, memory.correct, memory.anchor):
+    for tell in (memory.teach, memory.teach, memory.correct, memory.learning.anchor):
         with pytest.raises(StoreUnavailableError, match="was closed"):
             tell("a")
 

@@ -32,7 +32,7 @@ def test_the_note_of_a_correction_goes(memory, pupil):
     """With all that came with it: edges, episode, vectors; the answer is as it was."""
     before = pupil.found()
     feedback = corrected(memory)
-    memory._recorder._index_waiting(1)
+    memory._services.recorder._index_waiting(1)
     assert NOTE in pupil.found()
     assert memory.undo(feedback).status == "undone"
     assert pupil.found() == before
@@ -40,15 +40,15 @@ def test_the_note_of_a_correction_goes(memory, pupil):
     assert told(memory) == []
     clock = memory.store.walk.clock("default")
     assert clock.notes == 0
-    if memory._notes._collections.available:
-        for side in (memory._notes._collections, memory._episodes._collections):
+    if memory._services.notes._collections.available:
+        for side in (memory._services.notes._collections, memory._services.episodes._collections):
             assert side.of(clock.key).search(memory.embedder.query(RIGHT), 9) == []
 
 
 def test_undone_beside_the_process_that_has_the_index(memory, pupil):
     """The vector of a note that is gone finds nothing."""
     feedback = corrected(memory)
-    memory._recorder._index_waiting(1)
+    memory._services.recorder._index_waiting(1)
     assert Outside(memory.store).undoing.undo(feedback, None, None).status == "undone"
     assert NOTE not in pupil.found()
     assert memory.info()["notes"] == 0
@@ -144,13 +144,13 @@ def test_a_restored_snapshot_has_the_notes_of_then(memory, pupil):
     """Later ones go, with all that came with them; those that were undone since come back."""
     memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
     feedback = corrected(memory)
-    memory._recorder._index_waiting(1)
-    known, kept = pupil.found(), memory.snapshot()
+    memory._services.recorder._index_waiting(1)
+    known, kept = pupil.found(), memory.namespaces.snapshot()
     memory.undo(feedback)
     memory.teach("Limes are green.", id="new", query="Which fruit is green?", related=["b"])
     memory.teach("Cherries are black.", id="old", query=QUESTION)
-    memory._recorder._index_waiting(1)
-    memory.restore(kept)
+    memory._services.recorder._index_waiting(1)
+    memory.namespaces.restore(kept)
     assert pupil.found() == known
     assert "new" not in pupil.found("Limes are green.")
     assert pupil.facts("new") is None
@@ -166,9 +166,9 @@ def test_what_was_forgotten_does_not_come_back(memory, pupil):
     """No snapshot keeps it, and nobody else's note is touched."""
     memory.teach("Cherries are red.", id="old", query=QUESTION, related=["a"])
     memory.teach("Plums are blue.", id="other", namespace="ann")
-    kept = memory.snapshot()
+    kept = memory.namespaces.snapshot()
     memory.forget(ids=["old"])
-    memory.restore(kept)
+    memory.namespaces.restore(kept)
     assert pupil.weights() == {}
     assert "old" not in pupil.found()
     assert "other" in pupil.found(namespace="ann")
@@ -177,12 +177,12 @@ def test_what_was_forgotten_does_not_come_back(memory, pupil):
 def test_an_id_that_somebody_else_has_now_stays_theirs(memory, pupil):
     """A note comes back only under an id that is free."""
     memory.teach("Cherries are red.", id="x")
-    kept = memory.snapshot()
+    kept = memory.namespaces.snapshot()
     with memory.store._engine.begin() as connection:  # as maintenance does: no forgetting
         writer = Writer(connection, memory.store._fulltext)
-        writer._notes._remove(nodes.c.id == "x")
+        writer._services.notes._remove(nodes.c.id == "x")
     memory.teach("Plums are blue.", id="x", namespace="ann")
-    memory.restore(kept)
+    memory.namespaces.restore(kept)
     assert "x" in pupil.found(namespace="ann")
     assert "x" not in pupil.found()
 

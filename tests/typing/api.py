@@ -1,7 +1,6 @@
 """What type checkers must see of the public interface; checked by tests/test_typing.py."""
 
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from langchain_core.documents import Document
@@ -11,10 +10,28 @@ from langchain_core.runnables import Runnable
 from langchain_core.vectorstores import VectorStore
 from typing_extensions import assert_type
 
-from crabpath_retrievers import CrabPath, CrabPathError, CrabPathRetriever, NotFoundError, Settings
-from crabpath_retrievers.explanation import Explanation
-from crabpath_retrievers.ingest.pipeline import IngestReport
-from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers import (
+    Answer,
+    BoostedHit,
+    CrabPath,
+    CrabPathError,
+    CrabPathRetriever,
+    Explanation,
+    Exported,
+    FeedbackRecord,
+    HealthReport,
+    IngestReport,
+    MaintenanceReport,
+    MemoryInfo,
+    Neighbour,
+    NotFoundError,
+    Reached,
+    Receipt,
+    RegionMDP,
+    Settings,
+    Snapshot,
+    SyncPlan,
+)
 
 
 def asked(runnable: Runnable[str, list[Document]]) -> list[Document]:
@@ -45,17 +62,42 @@ async def answers(retriever: CrabPathRetriever) -> None:
 async def without_framework(memory: CrabPath) -> None:
     """The memory itself."""
     assert_type(memory.retrieve("question", k=2), Answer)
-    assert_type(await memory.aretrieve("question"), Answer)
+    assert_type(await memory.aio.retrieve("question"), Answer)
+    assert_type(memory.as_retriever(k=2), CrabPathRetriever)
+    assert_type(memory.get(["a"]), list[Document])
     assert_type(memory.add_documents([Document("a")]), IngestReport)
-    assert_type(await memory.aadd_documents([Document("a")]), IngestReport)
+    assert_type(await memory.aio.add_documents([Document("a")]), IngestReport)
     assert_type(memory.explain("turn"), Explanation)
     assert_type(memory.explain(uuid4(), namespace="ada"), Explanation)
     assert_type(memory.forget(ids="a"), int)
     assert_type(memory.teach("text", query="question", related=["a"]), str)
-    assert_type(await memory.adirect("text", namespace="ada"), str)
+    assert_type(await memory.aio.teach("text", namespace="ada", kind="directive"), str)
     assert_type(memory.correct("text", turn_id="turn", wrong=["a"], title="t", id="n"), str)
-    assert_type(memory.anchor(["a"], "canonical"), int)
-    assert_type(memory.info(), dict[str, Any])
+    assert_type(memory.learning.anchor(["a"], "canonical"), int)
+    assert_type(memory.info(), MemoryInfo)
+    assert_type(memory.undo("f"), Receipt)
+    assert_type(memory.sync(["docs"]), SyncPlan)
+    assert_type(await memory.aio.sync(["docs"]), SyncPlan)
+
+
+async def components(memory: CrabPath) -> None:
+    """What is needed less often, and its asynchronous form under the same name."""
+    assert_type(memory.namespaces.snapshot("ada", "monday"), str)
+    assert_type(await memory.aio.namespaces.snapshot("ada", "monday"), str)
+    assert_type(memory.namespaces.restore("monday", namespace="ada"), Snapshot)
+    assert_type(memory.graph.neighbors("a", "temporal", direction="in"), list[Neighbour])
+    assert_type(await memory.aio.graph.traverse("a", ["temporal"], max_hops=2), list[Reached])
+    assert_type(memory.graph.search("question", k=2), list[BoostedHit])
+    assert_type(memory.regions.mdp(namespace="ada"), RegionMDP)
+    assert_type(await memory.aio.regions.learn_episode(texts=["a"], reward=1.0), Receipt)
+    assert_type(memory.maintenance.run(["fade"], dry_run=True), MaintenanceReport)
+    assert_type(await memory.aio.maintenance.health("ada", record=False), HealthReport)
+    assert_type(await memory.aio.maintenance.set_knobs("ada", half_life=500), str)
+    assert_type(memory.learning.undo_all(user="eve"), list[Receipt])
+    assert_type(await memory.aio.learning.feedback(limit=3), list[FeedbackRecord])
+    assert_type(memory.transfer.export("all.crabpath", namespace="ada"), Exported)
+    async with memory as same:
+        assert_type(same, CrabPath)
 
 
 def opens(settings: Settings) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
     EvaluationCorpus,
@@ -11,7 +12,6 @@ from crabpath_retrievers.evaluation.methods.base import (
     RetrievedChunk,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.routing.policy import Router
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     EvaluationCorpus,
     Method,
@@ -14,7 +15,6 @@ from crabpath_retrievers.evaluation.methods.base import (
 )
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.settings import RouterSettings
 from crabpath_retrievers.usage import Usage

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     ReturnedChunk,
     SimulatedFeedback,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.trajectory import Turn

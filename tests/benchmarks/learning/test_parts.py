@@ -13,8 +13,8 @@ from benchmarks.learning.plan import LearningPlan
 from benchmarks.learning.study import measure_learning
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config import LearningSettings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
-from crabpath_retrievers.memory import CrabPath
 
 ONE = {"parts": ("grid",), "noise": (0.0,), "orders": 1}
 

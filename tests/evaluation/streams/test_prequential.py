@@ -5,6 +5,7 @@ from typing import ClassVar
 import pytest
 
 from crabpath_retrievers import Feedback
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
     CrabPathLearner,
@@ -15,7 +16,6 @@ from crabpath_retrievers.evaluation.streams.learners import (
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.evaluation.streams.stream import Stream
-from crabpath_retrievers.memory import CrabPath
 
 
 @pytest.fixture(scope="module")

@@ -272,5 +272,5 @@ def test_who_said_so_is_kept(retriever, question, user, known):
     turn = retriever.invoke(question, namespace="team")[0].metadata["crabpath"]["turn_id"]
     node = crabpath_feedback(retriever, namespace="team")
     node.invoke({"turn_id": turn, "outcome": 1}, {"configurable": {"user_id": user}})
-    (given,) = retriever.memory.feedback(namespace="team")
+    (given,) = retriever.memory.learning.feedback(namespace="team")
     assert (given.user, given.turn_id) == (known, turn)

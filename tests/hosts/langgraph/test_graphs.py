@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from crabpath_retrievers import CrabPathRetriever, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.memory import CrabPath
+from crabpath_retrievers.crabpath import CrabPath
 from langgraph_crabpath.serving import served_model, served_retriever
 
 GRAPHS = Path(__file__).parents[3] / "graphs"

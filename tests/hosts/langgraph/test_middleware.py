@@ -277,7 +277,7 @@ async def test_two_users_two_minds(retriever, question, called, model):
     his = await called(built, said(question), bob)
     assert CORRECTION in [d.page_content for d in hers["crabpath_documents"]]
     assert CORRECTION not in [d.page_content for d in his["crabpath_documents"]]
-    assert {given.user for given in retriever.memory.feedback(source="human")} == {"ann"}
+    assert {given.user for given in retriever.memory.learning.feedback(source="human")} == {"ann"}
     stolen = {"configurable": {"thread_id": "1", "user_id": "bob"}}
     receipts = (await called(built, said("x", crabpath_feedback="up"), stolen))["crabpath_receipts"]
     assert [receipt["status"] for receipt in receipts] == ["refused"]

@@ -37,7 +37,7 @@ def asked(shared, embeddings, question):
             lambda: shared.retrieve(bundle),
         ),
         "async": (
-            awaited(lambda: memory.aretrieve(question, k=4, vector=vector)),
+            awaited(lambda: memory.aio.retrieve(question, k=4, vector=vector)),
             awaited(lambda: shared.aretrieve(bundle)),
         ),
     }

@@ -7,8 +7,8 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.config import LinkSettings, Settings
+from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.memory import CrabPath
 
 Pairs = set[tuple[str, str]]
 

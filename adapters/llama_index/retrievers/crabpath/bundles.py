@@ -31,7 +31,7 @@ def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps
     given: QueryOptions = {**options, "vector": vector}
     answer = yield from perform_either(
         lambda: memory.retrieve(bundle.query_str, **given),
-        lambda: memory.aretrieve(bundle.query_str, **given),
+        lambda: memory.aio.retrieve(bundle.query_str, **given),
     )
     return answer
 

@@ -1,0 +1,352 @@
+"""Commands that teach: ``feedback``, ``teach``, ``correct``, ``undo``, ``learn`` and ``replay``."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.markup import escape
+
+from crabpath_retrievers.cli.options import (
+    DEFAULT_STORE,
+    AsJson,
+    Memory,
+    Store,
+    Vectors,
+    Within,
+    errors,
+    existing_store,
+    handled,
+    out,
+)
+from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.outcome import Feedback
+
+_LONGEST_POLL = 3600  # seconds
+
+Authority = Annotated[
+    str | None,
+    typer.Option(
+        help="overlay, canonical or constitutional: how slowly weights that lead to it decay."
+    ),
+]
+Related = Annotated[list[str] | None, typer.Option(help="A document that it leads to.")]
+Title = Annotated[str, typer.Option(help="Title of the note.")]
+NoteId = Annotated[str | None, typer.Option("--id", help="Its id; the same one replaces it.")]
+
+
+@handled
+def run_feedback(  # noqa: PLR0913  each is an option of the command
+    turn: Annotated[
+        str | None,
+        typer.Argument(help="Turn id or run id; without one, the last turns of the namespace."),
+    ] = None,
+    *,
+    outcome: Annotated[float, typer.Option(help="From -1 (failure) to 1 (success).")],
+    used: Annotated[
+        list[str] | None, typer.Option(help="Id of a document that the answer used.")
+    ] = None,
+    unused: Annotated[list[str] | None, typer.Option(help="Id of one that it did not use.")] = None,
+    answer: Annotated[str | None, typer.Option(help="What was answered.")] = None,
+    correction: Annotated[str | None, typer.Option(help="What would have been right.")] = None,
+    source: Annotated[str, typer.Option(help="human, self, harvested or teacher.")] = "human",
+    feedback_id: Annotated[
+        str | None, typer.Option("--id", help="The same id again changes nothing.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who gave it.")] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="The namespace of the turn.")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Record the outcome of a turn, and learn from it."""
+    fields: dict[str, Any] = {"source": source, "answer": answer, "correction": correction}
+    fields["user"] = user
+    if feedback_id is not None:
+        fields["feedback_id"] = feedback_id
+    feedback = Feedback(
+        turn, outcome, used=used or None, unused=unused or None, namespace=namespace, **fields
+    )
+    with existing_store(store) as opened:
+        receipt = Outside(opened).record(feedback)
+    if as_json:
+        typer.echo(json.dumps(receipt._asdict()))
+    elif receipt.status != "refused":
+        out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
+    if receipt.status == "refused":
+        errors.print(f"[red]Refused:[/red] {escape(str(receipt.note))}")
+        raise typer.Exit(2)
+
+
+@handled
+def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
+    text: Annotated[str, typer.Argument(help="The note: something that the documents do not say.")],
+    query: Annotated[str | None, typer.Option(help="A question that it answers.")] = None,
+    related: Related = None,
+    kind: Annotated[str, typer.Option(help="teaching or directive.")] = "teaching",
+    authority: Authority = None,
+    title: Title = "",
+    note_id: NoteId = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="The namespace of the note.")
+    ] = "default",
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a note to a namespace; its queries find it as they find documents."""
+    if kind not in {"teaching", "directive"}:
+        msg = f"--kind must be teaching or directive, not {kind!r}: for corrections use correct"
+        raise InvalidInputError(msg)
+    fields = _note_fields(related, title, note_id, authority)
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        note = memory.teach(
+            text, kind=cast("Any", kind), query=query, namespace=namespace, **fields
+        )
+    _show_note(note, as_json)
+
+
+@handled
+def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
+    text: Annotated[str, typer.Argument(help="What is right.")],
+    turn: Annotated[str | None, typer.Option(help="Turn id, or run id, that was wrong.")] = None,
+    wrong: Annotated[
+        list[str] | None, typer.Option(help="A document that is wrong; none: the best of --turn.")
+    ] = None,
+    query: Annotated[str | None, typer.Option(help="A question that it answers.")] = None,
+    related: Related = None,
+    authority: Authority = None,
+    title: Title = "",
+    note_id: NoteId = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", help="The namespace of the note; none: that of the turn."
+        ),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a note that says what would have been right; wrong documents are ranked lower."""
+    fields = _note_fields(related, title, note_id, authority)
+    with CrabPath.open(store, vectors=vectors, create=False) as memory:
+        note = memory.correct(
+            text, turn_id=turn, wrong=wrong or None, query=query, namespace=namespace, **fields
+        )
+    _show_note(note, as_json)
+
+
+def _note_fields(
+    related: list[str] | None, title: str, note_id: str | None, authority: str | None
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {"related": related or (), "title": title, "id": note_id}
+    return fields if authority is None else {**fields, "authority": authority}
+
+
+def _show_note(note: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"id": note}))
+    else:
+        out.print(f"Kept as {escape(note)}")
+
+
+@handled
+def run_undo(
+    feedback_id: Annotated[str | None, typer.Argument(help="Id of the feedback.")] = None,
+    *,
+    turn: Annotated[
+        str | None, typer.Option(help="Instead: turn or run id that it was about.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Instead: all feedback of this user.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Instead, or with --user: human, self, harvested, teacher.")
+    ] = None,
+    namespace: Within = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Undo all that was learned from one feedback, or from all feedback of a user."""
+    if user is not None or source is not None:
+        if feedback_id is not None or turn is not None:
+            msg = "give a feedback id, --turn, or --user and --source: one of the three"
+            raise InvalidInputError(msg)
+        _undo_all(user, source, namespace, store, as_json=as_json)
+        return
+    with existing_store(store) as opened:
+        receipt = Outside(opened).undoing.undo(feedback_id, turn, namespace)
+    if as_json:
+        typer.echo(json.dumps(receipt._asdict()))
+    elif receipt.status == "undone":
+        out.print(": ".join(filter(None, (receipt.status, escape(receipt.note or "")))))
+    if receipt.status != "undone":
+        errors.print(f"[red]Not undone:[/red] {escape(str(receipt.note))}")
+        raise typer.Exit(2)
+
+
+def _undo_all(
+    user: str | None, source: str | None, namespace: str | None, store: str, *, as_json: bool
+) -> None:
+    with existing_store(store) as opened:
+        receipts = Outside(opened).undoing.undo_all(user, source, namespace)
+    left = [receipt for receipt in receipts if receipt.status != "undone"]
+    if as_json:
+        typer.echo(json.dumps([receipt._asdict() for receipt in receipts]))
+    else:
+        out.print(f"{len(receipts) - len(left)} undone")
+    for receipt in left:
+        reason = escape(f"{receipt.feedback_id}: {receipt.note}")
+        errors.print(f"[red]Not undone:[/red] {reason}")
+    if left:
+        raise typer.Exit(2)
+
+
+@handled
+def run_learn(
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Go on with new feedback, until SIGTERM or Ctrl-C.")
+    ] = False,
+    poll: Annotated[float, typer.Option(help="Seconds between checks of a worker.")] = 1.0,
+    from_langsmith: Annotated[
+        str | None,
+        typer.Option(metavar="PROJECT", help="Pull the feedback of a LangSmith project first."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only feedback given in LangSmith since this ISO 8601 time.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A key of LangSmith feedback that counts.")
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", help="Only turns of this namespace learn from LangSmith."
+        ),
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from the feedback that waits, while another process serves the memory."""
+    if not 0 < poll <= _LONGEST_POLL:
+        msg = f"--poll must be above 0 and at most {_LONGEST_POLL} seconds, not {poll:g}"
+        raise InvalidInputError(msg)
+    if from_langsmith is None and (since or key or namespace):
+        msg = "--since, --key and --namespace are about LangSmith: give --from-langsmith PROJECT"
+        raise InvalidInputError(msg)
+    langsmith = None
+    with existing_store(store) as opened, _catch_signals() as end:
+        outside = Outside(opened)
+        if from_langsmith is not None:
+            langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
+        if worker:
+            errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
+            tally = outside.serve(poll, end.is_asked)
+        else:
+            tally = outside.inbox.learn_waiting(ended=end.is_asked)
+        waiting = opened.learned.tally()["waiting"]
+    if as_json:
+        more = {} if langsmith is None else {"langsmith": langsmith}
+        typer.echo(json.dumps({**tally._asdict(), "waiting": waiting, **more}))
+    else:
+        if langsmith is not None:
+            counts = ", ".join(f"{number} {name}" for name, number in langsmith.items())
+            out.print(f"LangSmith: {counts}")
+        out.print(f"{tally.applied} applied, {tally.refused} refused, {waiting} waiting")
+    if tally.failed:
+        errors.print(f"[red]Error:[/red] {tally.failed} could not be learned from; they wait")
+        raise typer.Exit(1)
+
+
+def _pull_langsmith(
+    outside: Outside,
+    project: str,
+    since: datetime | None,
+    keys: list[str] | None,
+    namespace: str | None,
+) -> dict[str, int]:
+    """Record the feedback of a LangSmith project; counts by result."""
+    from crabpath_retrievers.callbacks.langsmith_pull import connected, pull
+    from crabpath_retrievers.outcome_policy import OutcomePolicy
+
+    policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
+    client = connected()
+    pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
+    return pulled._asdict()
+
+
+def _parse_time(since: str | None) -> datetime | None:
+    if since is None:
+        return None
+    try:
+        return datetime.fromisoformat(since.replace("Z", "+00:00"))
+    except ValueError as error:
+        msg = f"--since must be a time such as 2026-11-01 or 2026-11-01T08:00, not {since!r}"
+        raise InvalidInputError(msg) from error
+
+
+class _End:
+    """Whether a signal asked the process to end."""
+
+    asked = False
+
+    def is_asked(self) -> bool:
+        """Whether the process should end."""
+        return self.asked
+
+
+@contextmanager
+def _catch_signals() -> Iterator[_End]:
+    """The first SIGTERM or SIGINT sets a flag, a second one ends the process."""
+    end = _End()
+    former: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
+
+    def ask(number: int, _frame: object) -> None:
+        end.asked = True
+        signal.signal(number, former[number])
+
+    for number in former:
+        signal.signal(number, ask)
+    try:
+        yield end
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@handled
+def run_replay(
+    path: Memory,
+    sessions: Annotated[Path, typer.Argument(help="File of JSON lines, one per question.")],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="The namespace that learns.")
+    ] = "default",
+    k: Annotated[int, typer.Option("-k", help="Documents to retrieve.")] = 4,
+    checkpoint: Annotated[Path | None, typer.Option(help="File that saves the progress.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip unusable lines.")] = False,
+    vectors: Vectors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the questions of recorded sessions again, and learn from their outcomes."""
+    with CrabPath.open(path, vectors=vectors, create=False) as memory:
+        done = memory.learning.replay(
+            sessions, namespace=namespace, k=k, checkpoint=checkpoint, skip_bad=skip_bad
+        )
+    if as_json:
+        plain: dict[str, Any] = done._asdict()
+        troubles = {name: [t._asdict() for t in plain[name]] for name in ("refused", "bad")}
+        typer.echo(json.dumps({**plain, **troubles}))
+        return
+    for name, lines in (("Unusable", done.bad), ("Refused", done.refused)):
+        for line, why in lines:
+            errors.print(f"[yellow]{name}[/yellow] line {line}: {escape(why)}")
+    out.print(
+        f"{done.asked} asked, {done.learned} learned from, {done.waiting} waiting, "
+        f"{done.before} replayed before"
+    )

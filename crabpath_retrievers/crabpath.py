@@ -1,0 +1,618 @@
+"""``CrabPath``: a memory of documents that is searched, walked and learns from outcomes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_text_splitters import TextSplitter
+from typing_extensions import Self, Unpack
+
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.driver import arun, run
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.explanation import Explanation, explain_turn
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.ingest.linkers import Linker
+from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
+from crabpath_retrievers.ingest.sync_plan import SyncPlan
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.documents import (
+    SourcePath,
+    forget_documents,
+    ingest_documents,
+    read_documents,
+    refresh_wrapped,
+    sync_sources,
+)
+from crabpath_retrievers.memory.graph import AsyncMemoryGraph, MemoryGraph
+from crabpath_retrievers.memory.learning import AsyncMemoryLearning, MemoryLearning
+from crabpath_retrievers.memory.maintenance import AsyncMemoryMaintenance, MemoryMaintenance
+from crabpath_retrievers.memory.namespaces import AsyncMemoryNamespaces, MemoryNamespaces
+from crabpath_retrievers.memory.notes import NoteFields, correct_turn, teach_note
+from crabpath_retrievers.memory.queries import retrieve_steps
+from crabpath_retrievers.memory.regions import AsyncMemoryRegions, MemoryRegions
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.memory.transfer import AsyncMemoryTransfer, MemoryTransfer
+from crabpath_retrievers.opening import MemoryInfo, describe
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.query import QueryOptions
+from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.routing.policy import Router
+from crabpath_retrievers.text import shown
+from crabpath_retrievers.time_limit import limited, within_limit
+
+if TYPE_CHECKING:
+    from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
+
+
+class CrabPath:
+    """A memory: documents as a graph, search and walks over it, and a record of every turn.
+
+    Open one with :meth:`open`. Thread-safe; one process per embedded directory. What is needed
+    less often is grouped under :attr:`namespaces`, :attr:`regions`, :attr:`graph`,
+    :attr:`maintenance`, :attr:`learning` and :attr:`transfer`. :attr:`aio` has the asynchronous
+    form of every method, under the same name.
+
+    Attributes:
+        store: The graph store: documents, edges, turns and all that was learned.
+        index: The vector index.
+        embedder: Turns texts into unit vectors.
+        settings: The settings it was opened with.
+    """
+
+    def __init__(self, services: Services) -> None:
+        """Wrap open services; :meth:`open` opens them."""
+        self._services = services
+        self.store, self.index = services.store, services.index
+        self.embedder, self.settings = services.embedder, services.settings
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        vectors: Any = None,
+        settings: Settings | None = None,
+        router: Router | BaseChatModel | None = None,
+        linkers: Sequence[Linker] | None = None,
+        create: bool = True,
+        reindex: bool = False,
+    ) -> Self:
+        """Open a memory, or create it.
+
+        An embedded index that is damaged or has lost vectors is filled again from the graph store.
+
+        Args:
+            path: A directory; or an SQLAlchemy URL (``postgresql+psycopg://…``), then ``vectors``
+                is required; None for a temporary memory that is deleted when it is closed.
+            embeddings: Any LangChain embedder; None for all-MiniLM-L6-v2.
+            vectors: Where vectors are searched: None for an embedded Chroma in the directory; a
+                directory; the URL of a Chroma server (``http://host:8000``, with a path for another
+                collection than ``crabpath``); a Chroma client; a LangChain ``VectorStore``; or a
+                ``VectorIndex``.
+            settings: Settings of the mechanisms, and how long a call may wait for servers.
+            router: Decides ambiguous edges: a chat model, a ``ChatModelRouter`` over one, or any
+                ``Router``; None for the softmax policy.
+            linkers: Create edges from the text; None for the built-in ones.
+            create: False refuses to create a memory where there is none.
+            reindex: True rebuilds the vector index from the graph store first: for an index that
+                is new, or a server that has lost its data; see :meth:`MemoryMaintenance.reindex`.
+
+        Raises:
+            NotFoundError: There is no memory, and ``create`` is False.
+            StoreReadOnlyError: The directory cannot be written.
+            StoreLockedError: Another process uses the directory.
+            StoreUnavailableError: A database or server cannot be reached.
+            ConfigurationError: The arguments do not fit together; the vectors are not those of this
+                memory; or it wraps a vector store, and ``vectors`` is missing.
+            InvalidInputError: An argument has the wrong type; or the database is empty, and the
+                vectors are not.
+            StoreError: The database was lost, and the vectors beside it were not.
+        """
+        services = Services.open(
+            path,
+            embeddings=embeddings,
+            vectors=vectors,
+            settings=settings,
+            router=router,
+            linkers=linkers,
+            create=create,
+            reindex=reindex,
+        )
+        return cls(services)
+
+    def close(self) -> None:
+        """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        self._services.close()
+
+    def __enter__(self) -> Self:
+        """Use the memory in a ``with`` block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Use the memory in an ``async with`` block."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it, off the event loop."""
+        await self.aio.close()
+
+    def as_retriever(self, **fields: Unpack["RetrieverFields"]) -> "CrabPathRetriever":
+        """A LangChain retriever over this memory.
+
+        Args:
+            fields: Fields of :class:`CrabPathRetriever`, such as ``k`` and ``namespace``.
+        """
+        from crabpath_retrievers.retriever import CrabPathRetriever
+
+        return CrabPathRetriever(memory=self, **fields)
+
+    # Components.
+
+    @property
+    def namespaces(self) -> MemoryNamespaces:
+        """Snapshots of what a namespace has learned; freezing it."""
+        return MemoryNamespaces(self._services)
+
+    @property
+    def regions(self) -> MemoryRegions:
+        """Regions of the embedding space, episodes of agents, and the region MDP."""
+        return MemoryRegions(self._services)
+
+    @property
+    def graph(self) -> MemoryGraph:
+        """Typed edges, their neighbours and paths, and three searches that use them."""
+        return MemoryGraph(self._services)
+
+    @property
+    def maintenance(self) -> MemoryMaintenance:
+        """Maintenance runs, health reports, tuned parameters, and the vector index."""
+        return MemoryMaintenance(self._services)
+
+    @property
+    def learning(self) -> MemoryLearning:
+        """Feedback that waits or was given, its undo by user, replays, anchored nodes."""
+        return MemoryLearning(self._services)
+
+    @property
+    def transfer(self) -> MemoryTransfer:
+        """Archives of the memory or of one namespace."""
+        return MemoryTransfer(self._services)
+
+    @property
+    def aio(self) -> "AsyncCrabPath":
+        """Every method in its asynchronous form: ``await memory.aio.retrieve("question")``."""
+        return AsyncCrabPath(self, self._services)
+
+    # Documents.
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        *,
+        ids: Sequence[str] | None = None,
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+        vectors: Mapping[str, Sequence[float]] | None = None,
+        cleanup: Cleanup = None,
+        progress: Progress | None = bar,
+    ) -> IngestReport:
+        """Add documents; documents that the memory holds already stay.
+
+        A document with an id replaces everything that was added under that id before. Documents
+        without an id are identified by source, text and metadata: an identical one changes
+        nothing, any other one is added. Documents without text are left out, with one warning.
+
+        Args:
+            documents: LangChain documents; ``metadata["title"]`` and ``["aliases"]`` are used, and
+                ``["task_type"]``: the types of tasks it is for, a text or a list of them. It is
+                not blamed for failures of other tasks.
+            ids: One id per document, instead of ``Document.id``.
+            splitter: Your own splitter; None splits Markdown by heading and the rest by size.
+            split: False when the documents are chunks already.
+            vectors: Embeddings that are known already, by id of a document that is one chunk: it
+                is not embedded again. They must come from the memory's own embedder.
+            cleanup: None only adds. ``"incremental"`` replaces everything of the sources that
+                occur in ``documents``: give whole sources in one call. ``"full"`` also removes
+                every document that is not given. The names are those of LangChain's ``index``.
+            progress: Shows progress; by default a bar on a terminal when it takes long.
+
+        Raises:
+            InvalidInputError: A document cannot be used; nothing was changed.
+            EmbeddingMismatchError: The memory was built with another embedder, or a vector has
+                another dimension.
+            StoreError: A store failed; the next ingest finishes what was interrupted.
+        """
+        return ingest_documents(
+            self._services,
+            documents,
+            ids=ids,
+            splitter=splitter,
+            split=split,
+            vectors=vectors,
+            cleanup=cleanup,
+            progress=progress,
+        )
+
+    def sync(
+        self,
+        sources: SourcePath | Iterable[SourcePath] | Iterable[Document],
+        *,
+        roots: Sequence[str] = (),
+        splitter: TextSplitter | None = None,
+        split: bool = True,
+        allow_empty: bool = False,
+        dry_run: bool = False,
+    ) -> SyncPlan:
+        """Update the memory to what its sources hold now, and keep what was learned about them.
+
+        A section that was edited or moved to another file, or whose file was renamed, keeps its id
+        and with it weights, counts, use, episodes and notes, in every namespace. A section that
+        was deleted is retired: no query returns it, but what was learned about it counts again
+        once a sync finds its text again; :meth:`forget` deletes it for good. Documents from other
+        sources stay. Nothing is written or embedded where nothing changed. Files and documents
+        without text are skipped, with one warning that names them.
+
+        Args:
+            sources: Files and directories, or LangChain documents from a loader. Of a directory,
+                every section that it no longer contains is retired; of documents, sections of the
+                same documents.
+            roots: With documents: prefixes of sources, such as ``"https://docs.example.com/"``,
+                of which these are all documents; sections of other documents there are retired.
+            splitter: Your own splitter; use the one that the documents were added with.
+            split: False when the documents are chunks already.
+            allow_empty: Allow a source without documents, and retire everything of it.
+            dry_run: Only plan; nothing is written.
+
+        Returns:
+            What was changed, or with ``dry_run`` would be.
+
+        Raises:
+            InvalidInputError: A path does not exist, cannot be read or holds no documents, or a
+                document cannot be used; nothing was changed.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; the next ingest finishes what was interrupted.
+        """
+        return sync_sources(
+            self._services,
+            sources,
+            roots=roots,
+            splitter=splitter,
+            split=split,
+            allow_empty=allow_empty,
+            dry_run=dry_run,
+        )
+
+    def refresh(self, documents: Iterable[Document] | None = None) -> IngestReport:
+        """Update the memory to what the vector store that it wraps holds now.
+
+        Only new and changed documents are embedded, and nothing is written to the store. What was
+        learned about documents that are still there stays.
+
+        Args:
+            documents: Documents of the store with their ids, where it cannot list them: the new and
+                changed ones, or all of them. Others stay as long as the store holds them; where it
+                cannot look up ids either, give all of them.
+
+        Returns:
+            What was added, updated and removed.
+
+        Raises:
+            ConfigurationError: The memory wraps no store, or the store cannot list its documents,
+                or a document has no id.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreError: A store failed; the next call finishes what was interrupted.
+        """
+        return refresh_wrapped(self._services, documents)
+
+    def forget(
+        self,
+        ids: Sequence[str] | str | None = None,
+        *,
+        source: str | None = None,
+        namespace: str | None = None,
+    ) -> int:
+        """Delete documents, or all that a namespace has learned. Give exactly one argument.
+
+        Args:
+            ids: Ids of chunks or notes, or of whole documents that were given ids. Parts that
+                maintenance has split off are deleted with their document.
+            source: Every chunk of this source.
+            namespace: Its learned weights, notes, turns and clock; documents stay.
+
+        Returns:
+            How many chunks and notes were deleted.
+
+        Raises:
+            InvalidInputError: None or several arguments were given.
+        """
+        return forget_documents(self._services, ids, source, namespace)
+
+    def get(
+        self, ids: Sequence[str] | str, *, namespace: str = DEFAULT_NAMESPACE
+    ) -> list[Document]:
+        """Read chunks and notes by id; no turn is recorded.
+
+        Args:
+            ids: Ids of chunks or notes; or of whole documents, for all their chunks in order.
+            namespace: The namespace whose notes may be among them.
+
+        Returns:
+            Each once, in the order of ``ids``; unknown ids are left out.
+        """
+        return read_documents(self._services, ids, namespace)
+
+    def info(self) -> MemoryInfo:
+        """What the memory holds, and where."""
+        self._services.require_open()
+        return describe(self.store, self.index.description)
+
+    # Queries.
+
+    @within_limit
+    def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
+        """Find the documents that answer a question, and record the turn.
+
+        Args:
+            text: The question.
+            options: Keys of :class:`~crabpath_retrievers.query.QueryOptions`.
+
+        Raises:
+            InvalidInputError: An option cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
+            StoreUnavailableError: A server is away, or silent for ``settings.time_limit`` seconds.
+        """
+        return run(retrieve_steps(self._services, text, options))
+
+    @within_limit
+    def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
+        """Why each document of a turn was returned: seed or path, weights, tiers, feedback.
+
+        Args:
+            turn_id: Id of the turn, or of the host's run that asked.
+            namespace: Look only among turns of this namespace; None looks in all.
+
+        Raises:
+            NotFoundError: There is no such turn in that namespace.
+        """
+        self._services.require_open()
+        return explain_turn(self.store, self._services.ranker, turn_id, namespace=namespace)
+
+    # Feedback.
+
+    @within_limit
+    def record(self, feedback: Feedback) -> Receipt:
+        """Learn from the outcome of a turn, now or a week later.
+
+        The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
+        once: recording the same ``feedback_id`` again changes nothing and returns its status. Each
+        turn is learned from once, by the first feedback about it.
+
+        Args:
+            feedback: The feedback. Without a turn id it is shared among the last turns of its
+                namespace, later ones more.
+
+        Returns:
+            ``applied``; ``waiting`` until it is learned from; ``refused`` with the reason in
+            ``note``, when there is no such turn in that namespace, another feedback consumed it,
+            or its namespace is frozen; or ``undone``, see :meth:`undo`.
+
+        Raises:
+            StoreError: It could not be saved; :class:`StoreUnavailableError` also where a server is
+                silent for ``settings.time_limit`` seconds.
+        """
+        self._services.require_open()
+        if not isinstance(feedback, Feedback):
+            msg = f"record takes a Feedback(turn_id, outcome), not {shown(feedback)}"
+            raise InvalidInputError(msg)
+        return self._services.recorder.record(feedback)
+
+    @within_limit
+    def teach(
+        self,
+        text: str,
+        *,
+        kind: Literal["teaching", "directive"] = "teaching",
+        query: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        authority: str | None = None,
+        **fields: Unpack[NoteFields],
+    ) -> str:
+        """Add a note to a namespace: something that its documents do not say.
+
+        From now on its queries find the note as they find documents; other namespaces never see
+        it. The same note again changes nothing; the same id with other content replaces the note.
+
+        Args:
+            text: The note, returned as a whole: at most 20,000 characters.
+            kind: ``teaching``, or ``directive`` for an instruction.
+            query: A question that it answers; similar ones will recall it.
+            namespace: The namespace that the note belongs to.
+            authority: ``overlay``; ``canonical``: weights of edges that lead to it decay at a
+                quarter of the speed; or ``constitutional``: they never decay. None is ``overlay``
+                for a teaching and ``canonical`` for a directive.
+            fields: ``title``; ``related``: ids of documents, chunks or notes to which it leads;
+                ``metadata``: returned with it, such as ``source`` (missing ``source``, ``title``
+                and keys that all documents have are filled in); and ``id``: None derives one from
+                namespace and text.
+
+        Returns:
+            The id of the note.
+
+        Raises:
+            InvalidInputError: An argument cannot be used, the id exists already elsewhere, or the
+                namespace is frozen.
+            NotFoundError: A related id does not exist in this namespace.
+        """
+        return teach_note(
+            self._services,
+            text,
+            kind,
+            query=query,
+            namespace=namespace,
+            authority=authority,
+            fields=fields,
+        )
+
+    @within_limit
+    def correct(
+        self,
+        text: str,
+        *,
+        turn_id: str | None = None,
+        wrong: Sequence[str] | str | None = None,
+        query: str | None = None,
+        namespace: str | None = None,
+        authority: str = "overlay",
+        **fields: Unpack[NoteFields],
+    ) -> str:
+        """Add a note that says what would have been right, and lowers what was wrong.
+
+        Inhibitory edges lead to the wrong documents from the note and from the node by which the
+        turn reached them. They lower a document where the note, or that node, is found; they never
+        remove it.
+
+        Args:
+            text: What is right.
+            turn_id: The turn, or the host's run, that was wrong; its question recalls the note.
+            wrong: Ids of wrong documents; None is the best document of the turn, if one is given.
+            query: A question that the note answers, instead of that of the turn.
+            namespace: The namespace of the note; None for that of the turn, or "default" without
+                one.
+            authority: As for :meth:`teach`.
+            fields: ``title``, ``related``, ``id`` and ``metadata`` of :meth:`teach`.
+
+        Returns:
+            The id of the note.
+
+        Raises:
+            InvalidInputError: As for :meth:`teach`.
+            NotFoundError: There is no such turn in that namespace, or no such id.
+        """
+        return correct_turn(
+            self._services,
+            text,
+            turn_id=turn_id,
+            wrong=wrong,
+            query=query,
+            namespace=namespace,
+            authority=authority,
+            fields=fields,
+        )
+
+    @within_limit
+    def undo(
+        self,
+        feedback_id: str | None = None,
+        *,
+        turn_id: str | None = None,
+        namespace: str | None = None,
+    ) -> Receipt:
+        """Undo all that was learned from one feedback; its turns may get other feedback then.
+
+        Right after the feedback was learned, undoing it restores the namespace exactly. What was
+        learned in between stays: what decay has left of its weight changes is subtracted, and the
+        ranker's posterior loses its evidence. Works on frozen namespaces too. A note that the
+        feedback created is deleted, unless :meth:`correct` or other feedback that still counts
+        says the same; a note on probation that it used counts one use less, and its probation
+        keeps its end. :meth:`MemoryLearning.undo_all` undoes all feedback of a user.
+
+        Args:
+            feedback_id: The feedback.
+            turn_id: Instead: a turn, or the host's run, that it was about. Feedback about several
+                turns is undone as a whole.
+            namespace: Look only among feedback of this namespace; None looks in all.
+
+        Returns:
+            ``undone``; waiting feedback is then never learned from. Otherwise nothing was changed,
+            and ``note`` says why: it was undone before, it was refused, or its effects are not
+            known any more (``applied``).
+
+        Raises:
+            NotFoundError: There is no such feedback or turn, or nothing was learned from it.
+            InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
+                of them cannot be used.
+        """
+        self._services.require_open()
+        return self._services.undoing.undo(feedback_id, turn_id, namespace)
+
+
+class AsyncCrabPath(AsyncView[CrabPath]):
+    """``memory.aio``: the methods of :class:`CrabPath`, awaited.
+
+    They run in worker threads; a query awaits its router natively.
+    """
+
+    def __init__(self, blocking: CrabPath, services: Services) -> None:
+        """The asynchronous view of ``blocking``, which has these services."""
+        super().__init__(blocking)
+        self._services = services
+
+    close = off_loop(CrabPath.close)
+    add_documents = off_loop(CrabPath.add_documents)
+    sync = off_loop(CrabPath.sync)
+    refresh = off_loop(CrabPath.refresh)
+    forget = off_loop(CrabPath.forget)
+    get = off_loop(CrabPath.get)
+    info = off_loop(CrabPath.info)
+    explain = off_loop(CrabPath.explain)
+    record = off_loop(CrabPath.record)
+    teach = off_loop(CrabPath.teach)
+    correct = off_loop(CrabPath.correct)
+    undo = off_loop(CrabPath.undo)
+
+    async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
+        """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
+        with limited(self._services.settings.time_limit):
+            return await arun(retrieve_steps(self._services, text, options))
+
+    @property
+    def namespaces(self) -> AsyncMemoryNamespaces:
+        """As :attr:`CrabPath.namespaces`."""
+        return AsyncMemoryNamespaces(self._blocking.namespaces)
+
+    @property
+    def regions(self) -> AsyncMemoryRegions:
+        """As :attr:`CrabPath.regions`."""
+        return AsyncMemoryRegions(self._blocking.regions)
+
+    @property
+    def graph(self) -> AsyncMemoryGraph:
+        """As :attr:`CrabPath.graph`."""
+        return AsyncMemoryGraph(self._blocking.graph)
+
+    @property
+    def maintenance(self) -> AsyncMemoryMaintenance:
+        """As :attr:`CrabPath.maintenance`."""
+        return AsyncMemoryMaintenance(self._blocking.maintenance)
+
+    @property
+    def learning(self) -> AsyncMemoryLearning:
+        """As :attr:`CrabPath.learning`."""
+        return AsyncMemoryLearning(self._blocking.learning)
+
+    @property
+    def transfer(self) -> AsyncMemoryTransfer:
+        """As :attr:`CrabPath.transfer`."""
+        return AsyncMemoryTransfer(self._blocking.transfer)

@@ -1,0 +1,318 @@
+"""``memory.graph``: typed edges, their traversal, and searches that use them."""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.feedback.set_edges import EdgeSetter
+from crabpath_retrievers.graph import EdgeKind
+from crabpath_retrievers.learning.influence import Influence, influences, series_of
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
+from crabpath_retrievers.query import require_flags, text_of
+from crabpath_retrievers.searches.bayesian import (
+    DEFAULT_WEIGHTS,
+    BayesianHit,
+    bayesian_search,
+    weights_of,
+)
+from crabpath_retrievers.searches.boosted import BoostedHit, graph_search
+from crabpath_retrievers.searches.causal import CausalHit, causal_search
+from crabpath_retrievers.searches.following import Neighbour, Reached, neighbours, traverse
+from crabpath_retrievers.searches.kinds import LEARNED_TYPES, kind_of, kinds_of, number, whole
+from crabpath_retrievers.searches.scope import Scope
+from crabpath_retrievers.storage.typed_queries import Direction
+from crabpath_retrievers.text import shown
+
+QueryInput = str | Sequence[float]
+"""A text, or a vector of shape ``[d]`` from the memory's own embedder."""
+
+_LAST_TURNS = 5_000  # turns from which influence is estimated
+_BOOST: Mapping[str, float] = {"caused_success": 0.3}
+
+
+class MemoryGraph:
+    """Read and set typed edges, and search along them.
+
+    The three searches record no turn, and nothing is learned from them.
+    """
+
+    def __init__(self, services: Services) -> None:
+        """Work on the graph of a memory."""
+        self._services = services
+
+    def add_edge(
+        self,
+        source: str,
+        target: str,
+        edge_type: str,
+        weight: float,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        edge_id: str | None = None,
+    ) -> Receipt:
+        """Set the weight of a typed edge; learning goes on from there, and it decays as usual.
+
+        Only types that come from outcomes can be set: edges of the text are read from the text,
+        and ``inhibits`` and ``co_used`` are left to learning.
+
+        Args:
+            source: Id of the document or note where the edge begins.
+            target: Id of the one where it ends.
+            edge_type: ``caused_success``, ``caused_failure``, ``irrelevant``, ``temporal``,
+                ``same_action``, ``region_transition`` or ``granger_causal``.
+            weight: In [-1, 1]; below 0 it lowers the target, 0 removes the edge.
+            namespace: The namespace that learns it.
+            edge_id: The same id again changes nothing; ``CrabPath.undo`` takes it.
+
+        Returns:
+            ``applied``; ``refused`` where the namespace is frozen.
+
+        Raises:
+            InvalidInputError: An unknown type, a weight out of range, or an edge from a node to
+                itself.
+            NotFoundError: There is no such node in the namespace.
+        """
+        self._services.require_open()
+        kind, value = kind_of(edge_type, LEARNED_TYPES), number("weight", weight, -1.0, 1.0)
+        scope = self._services.scope(namespace)
+        edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
+        if edge[0] == edge[1]:
+            msg = f"an edge leads from one node to another, not from {shown(source)} to itself"
+            raise InvalidInputError(msg)
+        name = uuid.uuid4().hex if edge_id is None else edge_id
+        feedback = Feedback(None, value, feedback_id=name, namespace=scope.namespace)
+        return self._edge_setter().put(feedback, {edge: value})
+
+    def neighbors(
+        self,
+        node_id: str,
+        edge_type: str | Iterable[str] | None = None,
+        min_weight: float | None = None,
+        direction: Direction = "out",
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[Neighbour]:
+        """The nodes at the other end of a node's edges, strongest first.
+
+        Args:
+            node_id: Id of a document or note.
+            edge_type: One or several types; None for all, including those read from the text.
+            min_weight: Least absolute weight, in [0, 1]; None for any.
+            direction: ``out`` for outgoing edges, ``in`` for incoming ones.
+            namespace: The namespace whose weights and notes count.
+
+        Raises:
+            InvalidInputError: An unknown type or direction, or a weight out of range.
+            NotFoundError: There is no such node in the namespace.
+        """
+        self._services.require_open()
+        kinds = kinds_of(edge_type)
+        least = 0.0 if min_weight is None else number("min_weight", min_weight, 0.0, 1.0)
+        if not isinstance(direction, str) or direction not in ("out", "in"):
+            msg = f"direction must be 'out' or 'in', not {shown(direction)}"
+            raise InvalidInputError(msg)
+        scope = self._services.scope(namespace)
+        return neighbours(scope, text_of("node_id", node_id), kinds, least, direction)
+
+    def traverse(
+        self,
+        start: str,
+        edge_types: str | Iterable[str],
+        max_hops: int = 3,
+        min_weight: float = 0.0,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[Reached]:
+        """All nodes that can be reached along edges of some types: nearest first, 500 at most.
+
+        Args:
+            start: Id of a document or note.
+            edge_types: One or several types.
+            max_hops: Longest path, in edges.
+            min_weight: Least absolute weight of every edge, in [0, 1].
+            namespace: The namespace whose weights and notes count.
+
+        Returns:
+            Every node once, with its fewest hops and the strongest of the paths with so many;
+            within a hop the strongest first. The start is not among them.
+
+        Raises:
+            InvalidInputError: An unknown type, or a number out of range.
+            NotFoundError: There is no such node in the namespace.
+        """
+        self._services.require_open()
+        kinds = kinds_of([] if edge_types is None else edge_types)
+        hops, least = whole("max_hops", max_hops), number("min_weight", min_weight, 0.0, 1.0)
+        scope = self._services.scope(namespace)
+        return traverse(scope, text_of("start", start), kinds, hops, least)
+
+    def search(
+        self,
+        query: QueryInput,
+        k: int = 5,
+        edge_boost: Mapping[str, float] | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[BoostedHit]:
+        """The documents that are similar to a query, or that edges lead to from similar ones.
+
+        A score is the cosine with the query plus, for every type, ``boost · w · cosine`` of the
+        strongest edge from a similar document; edges of a weight below 0 lower it.
+
+        Args:
+            query: A text or a vector.
+            k: How many documents.
+            edge_boost: Factor by edge type; None for ``caused_success`` with 0.3.
+            namespace: The namespace whose weights and notes count.
+
+        Returns:
+            At most k, best first, each with the edges that changed its score.
+
+        Raises:
+            InvalidInputError: An unknown type, or a number or vector that cannot be used.
+            EmbeddingMismatchError: The vector has another dimension.
+        """
+        self._services.require_open()
+        boosts = _BOOST if edge_boost is None else edge_boost
+        if not isinstance(boosts, Mapping):
+            msg = f"edge_boost must map edge types to numbers, not {shown(edge_boost)}"
+            raise InvalidInputError(msg)
+        checked = {kind_of(name): number(f"the boost of {name}", v) for name, v in boosts.items()}
+        wanted, scope = whole("k", k), self._services.scope(namespace)
+        return graph_search(scope, self._services.query_vector(query), wanted, checked)
+
+    def bayesian_search(
+        self,
+        query: QueryInput,
+        k: int = 5,
+        weights: Sequence[float] = DEFAULT_WEIGHTS,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[BayesianHit]:
+        """The most similar documents, re-ranked by five factors ([CVX RFC-013], part C).
+
+        Args:
+            query: A text or a vector.
+            k: How many documents.
+            weights: Of similarity, recency, reward, region match and success in use.
+            namespace: The namespace whose experience counts.
+
+        Returns:
+            At most k, best first, each with its factors.
+
+        Raises:
+            InvalidInputError: Weights that are not five finite numbers, or a number or vector that
+                cannot be used.
+            EmbeddingMismatchError: The vector has another dimension.
+        """
+        services = self._services
+        services.require_open()
+        checked, wanted = weights_of(weights), whole("k", k)
+        prior = services.settings.learning.usage_prior
+        vector, scope = services.query_vector(query), services.scope(namespace)
+        return bayesian_search(scope, services.regions, vector, wanted, checked, prior)
+
+    def causal_search(
+        self,
+        query: QueryInput,
+        k: int = 5,
+        temporal_context: int = 5,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> list[CausalHit]:
+        """The most similar documents, each with what was used before and after it.
+
+        Args:
+            query: A text or a vector.
+            k: How many documents.
+            temporal_context: How many documents before, and after, at most.
+            namespace: The namespace whose experience counts.
+
+        Returns:
+            At most k, most similar first.
+
+        Raises:
+            InvalidInputError: A number or vector that cannot be used.
+            EmbeddingMismatchError: The vector has another dimension.
+        """
+        self._services.require_open()
+        wanted, context = whole("k", k), whole("temporal_context", temporal_context)
+        scope = self._services.scope(namespace)
+        return causal_search(scope, self._services.query_vector(query), wanted, context)
+
+    def find_influence(
+        self,
+        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        window: int = 1,
+        lags: int = 2,
+        level: float = 0.05,
+        dry_run: bool = False,
+    ) -> list[Influence]:
+        """Find sources whose use predicts the use of others; for maintenance, not for a request.
+
+        Estimated from the last 5,000 turns: the reward of every source in each window, success in
+        use less the share of failures. Granger tests (Granger 1969) of all pairs of the 20 most
+        used sources, with a controlled false discovery rate (Benjamini & Hochberg 1995). The
+        results become ``granger_causal`` edges between the first chunks of both sources, and
+        replace those of an earlier run.
+
+        Args:
+            namespace: The namespace whose turns are read.
+            window: Turns in a window.
+            lags: How many windows the tests look back.
+            level: False discovery rate, in (0, 1).
+            dry_run: Only report; no edge is written.
+
+        Returns:
+            Pairs of sources, by source, strongest first.
+
+        Raises:
+            ConfigurationError: ``settings.learning.influence`` is off, and this is no dry run.
+            MissingExtraError: statsmodels is not installed.
+        """
+        services = self._services
+        services.require_open()
+        require_flags(dry_run=dry_run)
+        if not (dry_run or services.settings.learning.influence):
+            msg = (
+                "influence is switched off: open the memory with "
+                "Settings(learning=LearningSettings(influence=True)), or pass dry_run=True"
+            )
+            raise ConfigurationError(msg)
+        scope = services.scope(namespace)
+        uses = services.store.typed.uses(scope.clock, _LAST_TURNS)
+        series = series_of(uses, whole("window", window))
+        rate = number("level", level, 0.0, 1.0)
+        pairs = influences(series, lags=whole("lags", lags), level=rate)
+        if not dry_run:
+            self._write_influence(scope, pairs)
+        return pairs
+
+    def _write_influence(self, scope: Scope, pairs: Iterable[Influence]) -> None:
+        """Write edges in place of those of an earlier run; unchanged ones are not touched."""
+        kind, typed = EdgeKind.GRANGER_CAUSAL, self._services.store.typed
+        weights = {(*edge, kind): 0.0 for edge in typed.standing(scope.clock, kind)}
+        rows = list(pairs)
+        first = typed.first_chunks({name for row in rows for name in row[:2]})
+        weights |= {(first[row.source], first[row.target], kind): row.weight for row in rows}
+        if weights:
+            self._edge_setter().put(Feedback(None, 0.0, namespace=scope.namespace), weights)
+
+    def _edge_setter(self) -> EdgeSetter:
+        return EdgeSetter(self._services.store, self._services.undoing.prior)
+
+
+class AsyncMemoryGraph(AsyncView[MemoryGraph]):
+    """``memory.aio.graph``: :class:`MemoryGraph`, awaited."""
+
+    add_edge = off_loop(MemoryGraph.add_edge)
+    neighbors = off_loop(MemoryGraph.neighbors)
+    traverse = off_loop(MemoryGraph.traverse)
+    search = off_loop(MemoryGraph.search)
+    bayesian_search = off_loop(MemoryGraph.bayesian_search)
+    causal_search = off_loop(MemoryGraph.causal_search)
+    find_influence = off_loop(MemoryGraph.find_influence)

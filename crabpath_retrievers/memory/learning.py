@@ -1,0 +1,322 @@
+"""``memory.learning``: feedback that waits or was given, its undo, replays, and anchored nodes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from crabpath_retrievers.changes.notes import SetAuthority
+from crabpath_retrievers.checkpoint import Checkpoint
+from crabpath_retrievers.driver import run
+from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers.feedback.inbox import Tally
+from crabpath_retrievers.feedback.receipt import Receipt
+from crabpath_retrievers.graph import Authority
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.notes import resolve_nodes
+from crabpath_retrievers.memory.queries import retrieve_steps, validate_query
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, RewardSource
+from crabpath_retrievers.query import (
+    QueryOptions,
+    namespace_of,
+    path_of,
+    require_count,
+    require_flags,
+    texts_of,
+)
+from crabpath_retrievers.rerank.features import Evidence
+from crabpath_retrievers.sessions import (
+    Line,
+    Past,
+    Trouble,
+    lines_of,
+    past_of,
+    summed,
+    troubles,
+)
+from crabpath_retrievers.storage.history_queries import FeedbackRecord, Giver
+from crabpath_retrievers.time_limit import limited
+
+
+class ReplayReport(NamedTuple):
+    """What a replay did, in numbers of lines.
+
+    Attributes:
+        asked: Asked in this run.
+        learned: Learned from in this run.
+        waiting: Their feedback waits to be learned from.
+        before: Replayed in an earlier run, and skipped now.
+        refused: Nothing was learned from them, each with the reason.
+        bad: They cannot be replayed, each with the reason.
+    """
+
+    asked: int
+    learned: int
+    waiting: int
+    before: int
+    refused: tuple[Trouble, ...]
+    bad: tuple[Trouble, ...]
+
+
+class MemoryLearning:
+    """Learn from waiting feedback, list and undo feedback, replay sessions, anchor nodes."""
+
+    def __init__(self, services: Services) -> None:
+        """Look after what a memory learns."""
+        self._services = services
+
+    def learn_waiting(self) -> Tally:
+        """Learn from the feedback that waits, and index what was learned elsewhere.
+
+        For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
+        was away. What another process has learned, such as ``crabpath learn``, is read from the
+        graph store until this has indexed it.
+
+        Returns:
+            How much was applied, refused, or cannot be learned from.
+
+        Raises:
+            StoreError: A store failed; the rest goes on waiting.
+        """
+        self._services.require_open()
+        return self._services.recorder.learn_waiting()
+
+    def feedback(
+        self,
+        *,
+        user: str | None = None,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+        limit: int = 100,
+    ) -> list[FeedbackRecord]:
+        """List the recorded feedback with its status, newest first.
+
+        Args:
+            user: Only feedback of this user.
+            source: Only feedback of this source: ``human``, ``self``, ``harvested`` or ``teacher``.
+            namespace: Only feedback of this namespace.
+            limit: How many at most, at least 1.
+
+        Raises:
+            InvalidInputError: An argument cannot be used.
+        """
+        with limited(self._services.settings.time_limit):
+            self._services.require_open()
+            require_count("limit", limit)
+            giver = Giver.of(user=user, source=source, namespace=namespace)
+            return self._services.store.history.given(giver, limit)
+
+    def undo_all(
+        self,
+        *,
+        user: str | None = None,
+        source: RewardSource | None = None,
+        namespace: str | None = None,
+    ) -> list[Receipt]:
+        """Undo all feedback of one user or one source, the latest first.
+
+        Each feedback is undone as by ``CrabPath.undo``, in a transaction of its own; so are the
+        notes that its corrections created.
+
+        Args:
+            user: The user whose feedback is undone.
+            source: Instead, or with ``user``: ``human``, ``self``, ``harvested`` or ``teacher``.
+            namespace: Only feedback of this namespace; None for all.
+
+        Returns:
+            One receipt for each feedback.
+
+        Raises:
+            InvalidInputError: Neither user nor source was given, or one cannot be used.
+        """
+        self._services.require_open()
+        return self._services.undoing.undo_all(user, source, namespace)
+
+    def anchor(
+        self,
+        ids: Sequence[str] | str,
+        authority: str = "constitutional",
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> int:
+        """Set the authority of nodes: how slowly the weights of edges that lead to them decay.
+
+        Documents keep their authority when they are updated. Learned weights do not change now.
+
+        Args:
+            ids: Ids of chunks or notes, or of whole documents.
+            authority: ``overlay``, ``canonical`` or ``constitutional``, as for ``CrabPath.teach``.
+            namespace: The namespace that may find the notes among them.
+
+        Returns:
+            How many nodes were set.
+
+        Raises:
+            InvalidInputError: There is no such authority.
+            NotFoundError: An id does not exist in this namespace.
+        """
+        self._services.require_open()
+        rank = Authority.of(authority)
+        keys = resolve_nodes(self._services.store, texts_of(ids), namespace_of(namespace))
+        self._services.store.apply([SetAuthority(tuple(keys.values()), rank)])
+        return len(keys)
+
+    def evidence(self, /, text: str, **options: Unpack[QueryOptions]) -> Evidence:
+        """All candidates of a query with their feature values, for fitting and analysis.
+
+        No turn is recorded.
+
+        Args:
+            text: The question.
+            options: Fields of :class:`~crabpath_retrievers.query.Query`.
+        """
+        return run(self._services.retrieval.evidence(validate_query(text, options)))
+
+    def replay(
+        self,
+        sessions: str | Path,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        k: int = 4,
+        checkpoint: str | Path | None = None,
+        skip_bad: bool = False,
+    ) -> ReplayReport:
+        """Ask the questions of recorded sessions again, in order, and learn from their outcomes.
+
+        Each line of the file is an object with ``query`` and optionally ``outcome`` in [-1, 1],
+        ``answer``, ``used`` (ids), ``correction`` and ``task_type``; ``session`` and ``time`` are
+        checked and otherwise ignored. A line without an outcome is only asked. No line is asked or
+        learned from twice, however often the same file is replayed into a namespace, also after
+        the process was killed; lines that were added to the file since are replayed.
+
+        Args:
+            sessions: The file.
+            namespace: The namespace that learns.
+            k: Documents to retrieve.
+            checkpoint: A file that saves the progress; without it every line is looked up in the
+                memory.
+            skip_bad: Skip lines that cannot be replayed, and report them.
+
+        Raises:
+            InvalidInputError: A line cannot be replayed, and nothing was learned from any; or the
+                checkpoint belongs to something else.
+            StoreError: A store failed; replay the same file to go on.
+        """
+        self._services.require_open()
+        require_flags(skip_bad=skip_bad)
+        path, name = path_of("sessions", sessions), namespace_of(namespace)
+        bad = () if skip_bad else tuple(troubles(path))
+        if bad:
+            msg = f"line {bad[0].line} of {path}: {bad[0].why}; nothing was learned"
+            raise InvalidInputError(msg)
+        replay = _Replay(self._services, name, k)
+        progress_file = None if checkpoint is None else path_of("checkpoint", checkpoint)
+        done = Checkpoint()
+        if progress_file is not None:
+            done = replay.read_checkpoint(progress_file, path)
+        for line, digest in summed(lines_of(path)):
+            if line.number <= done.line:
+                replay.before += 1
+                continue
+            replay.add_line(line)
+            if progress_file is not None:
+                self._services.store.settle()
+                done = Checkpoint(line.number, digest, replay.last or done.name)
+                done.write(progress_file)
+        return replay.report()
+
+
+class AsyncMemoryLearning(AsyncView[MemoryLearning]):
+    """``memory.aio.learning``: :class:`MemoryLearning`, awaited."""
+
+    learn_waiting = off_loop(MemoryLearning.learn_waiting)
+    feedback = off_loop(MemoryLearning.feedback)
+    undo_all = off_loop(MemoryLearning.undo_all)
+    anchor = off_loop(MemoryLearning.anchor)
+    evidence = off_loop(MemoryLearning.evidence)
+    replay = off_loop(MemoryLearning.replay)
+
+
+class _Replay:
+    """Replays lines into one namespace, and counts what they led to."""
+
+    def __init__(self, services: Services, namespace: str, k: int) -> None:
+        self._services, self._namespace, self._k = services, namespace, k
+        self.asked = self.learned = self.waiting = self.before = 0
+        self._refused: list[Trouble] = []
+        self._bad: list[Trouble] = []
+        self.last = ""
+
+    def read_checkpoint(self, file: Path, sessions: Path) -> Checkpoint:
+        """The progress that was saved.
+
+        Raises:
+            InvalidInputError: It belongs to other sessions, another memory or another namespace.
+        """
+        done = Checkpoint.read(file)
+        digests = (
+            digest for line, digest in summed(lines_of(sessions)) if line.number == done.line
+        )
+        same = not done.line or next(digests, None) == done.digest
+        if not (same and (not done.name or self._is_known(done.name))):
+            msg = (
+                f"the checkpoint {file} belongs to other sessions, another memory or another "
+                "namespace: delete it to begin anew; no line is learned from twice"
+            )
+            raise InvalidInputError(msg)
+        return done
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a line was replayed before."""
+        state = self._services.store.history.feedback(name)
+        if state is not None:
+            return state.namespace == self._namespace
+        return self._services.store.turns.find(name, namespace=self._namespace) is not None
+
+    def add_line(self, line: Line) -> None:
+        """Replay one line, unless it was replayed before or cannot be."""
+        try:
+            past = past_of(line)
+        except InvalidInputError as error:
+            self._bad.append(Trouble(line.number, str(error)))
+            return
+        self.last = name = line.name(self._namespace)
+        if past.said is not None and self._services.store.history.feedback(name) is not None:
+            self.before += 1
+            return
+        turn = self._ask(past, name)
+        if past.said is not None:
+            self._record(
+                line, Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
+            )
+
+    def _ask(self, past: Past, name: str) -> str:
+        """Id of the turn; a line that was asked and then interrupted is not asked again."""
+        asked = self._services.store.turns.find(name, namespace=self._namespace)
+        if asked is not None:
+            self.before += past.said is None
+            return asked.turn.id
+        self.asked += 1
+        steps = retrieve_steps(
+            self._services,
+            past.query,
+            k=self._k,
+            namespace=self._namespace,
+            task_type=past.task_type,
+            run_id=name,
+        )
+        with limited(self._services.settings.time_limit):
+            return run(steps).turn.id
+
+    def _record(self, line: Line, feedback: Feedback) -> None:
+        with limited(self._services.settings.time_limit):
+            receipt = self._services.recorder.record(feedback)
+        self.learned += receipt.status == "applied"
+        self.waiting += receipt.status == "waiting"
+        if receipt.status == "refused":
+            self._refused.append(Trouble(line.number, str(receipt.note)))
+
+    def report(self) -> ReplayReport:
+        """What was done."""
+        counts = (self.asked, self.learned, self.waiting, self.before)
+        return ReplayReport(*counts, tuple(self._refused), tuple(self._bad))

@@ -1,0 +1,189 @@
+"""``memory.maintenance``: maintenance runs, health reports, tuned parameters, the vector index."""
+
+from collections.abc import Sequence
+
+from crabpath_retrievers.autotune import Autotuner, TuneReport
+from crabpath_retrievers.config.autotune import Knobs
+from crabpath_retrievers.health.checkup import checkup, past_reports
+from crabpath_retrievers.health.report import HealthReport
+from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
+from crabpath_retrievers.maintenance.splitting import Splitting
+from crabpath_retrievers.maintenance.topics import ModelTopics, no_topics
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.query import namespace_of, require_count, require_flags, text_of
+
+
+class MemoryMaintenance:
+    """Keep a memory small and healthy; call :meth:`run` from any scheduler."""
+
+    def __init__(self, services: Services) -> None:
+        """Maintain a memory."""
+        self._services = services
+
+    def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
+        """Remove what has faded, connect isolated nodes, bound the logs; in all namespaces.
+
+        Queries, learners and other processes may go on meanwhile. A run that was killed is
+        finished by the next one.
+
+        Args:
+            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
+                ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
+                decayed back to their prior), ``prune`` (faded edges that learning alone had
+                created; notes on probation that no later feedback supported), ``merge`` (documents
+                that say the same), ``split`` (documents that cover too much; only where
+                ``settings.maintenance.split``, or it is the only step), ``connect`` (nodes without
+                incoming edges, with their nearest neighbours) and ``compact`` (records of turns
+                and rows of the journal beyond those that are kept). They run in this order.
+            dry_run: Only report what would change.
+
+        Raises:
+            InvalidInputError: There is no such step.
+            StoreLockedError: Maintenance, or an ingest, is running already.
+        """
+        self._services.require_open()
+        require_flags(dry_run=dry_run)
+        return self.runner().run(steps, dry_run=dry_run)
+
+    def undo(self, run: str) -> None:
+        """Undo what one maintenance run changed; what was learned since stays.
+
+        Records of turns and notes that it deleted do not come back.
+
+        Args:
+            run: The ``run`` of its report.
+
+        Raises:
+            NotFoundError: The journal has no such run.
+        """
+        self._services.require_open()
+        self.runner().undo(text_of("run", run))
+
+    def runner(self) -> Upkeep:
+        """The maintenance runner, with the services of this memory."""
+        services = self._services
+        model = getattr(services.retrieval.router, "model", None)
+        return Upkeep(
+            services.store,
+            services.settings,
+            services.notes,
+            getattr(services.index, "held", None),
+            services.ingest.recover,
+            Splitting(services.ingest, no_topics if model is None else ModelTopics(model)),
+        )
+
+    def health(self, namespace: str = DEFAULT_NAMESPACE, *, record: bool = True) -> HealthReport:
+        """Measure the eight health metrics of a namespace, from counters and bounded samples.
+
+        Args:
+            namespace: The namespace; of one that was never used only the text is measured.
+            record: Whether the report is saved for :meth:`health_history`.
+        """
+        self._services.require_open()
+        require_flags(record=record)
+        name, held = namespace_of(namespace), getattr(self._services.index, "held", None)
+        return checkup(self._services.store, name, self._services.settings, held, record=record)
+
+    def health_history(
+        self, namespace: str = DEFAULT_NAMESPACE, *, limit: int = 100
+    ) -> list[HealthReport]:
+        """The latest saved reports of a namespace, oldest first.
+
+        Raises:
+            InvalidInputError: The limit is below 1.
+        """
+        self._services.require_open()
+        require_count("limit", limit)
+        return past_reports(self._services.store, namespace_of(namespace), limit)
+
+    def tune(self, namespace: str = DEFAULT_NAMESPACE, *, dry_run: bool = False) -> TuneReport:
+        """Measure the health of a namespace, and move at most two of its four knobs by one step.
+
+        With ``settings.autotune.enabled`` this happens by itself, after every 25 lessons and in
+        maintenance.
+
+        Args:
+            namespace: The namespace.
+            dry_run: Only report what would change.
+
+        Returns:
+            What was changed, and why; :meth:`undo` takes its ``run``.
+
+        Raises:
+            InvalidInputError: The settings that the knobs start from are outside their limits.
+            StoreError: The stored knobs are damaged, or were changed by somebody else meanwhile.
+        """
+        self._services.require_open()
+        return self._tuner().look(namespace_of(namespace), dry_run=dry_run)
+
+    def knobs(self, namespace: str = DEFAULT_NAMESPACE) -> Knobs:
+        """The current knobs of a namespace.
+
+        Raises:
+            StoreError: They are damaged.
+        """
+        self._services.require_open()
+        return self._tuner().knobs(namespace_of(namespace))
+
+    def set_knobs(self, /, namespace: str = DEFAULT_NAMESPACE, **values: float) -> str:
+        """Set knobs of a namespace by hand.
+
+        Args:
+            namespace: The namespace.
+            values: By name; knobs that are not named do not change.
+
+        Returns:
+            The run id that :meth:`undo` takes.
+
+        Raises:
+            InvalidInputError: There is no such knob, or a value is outside its limits.
+            StoreError: The other knobs are damaged, or were changed by somebody else meanwhile.
+        """
+        self._services.require_open()
+        return self._tuner().set(namespace_of(namespace), values)
+
+    def reset_knobs(self, namespace: str = DEFAULT_NAMESPACE) -> str:
+        """Let the knobs of a namespace follow the settings again, and delete their history.
+
+        Returns:
+            The run id that :meth:`undo` takes.
+        """
+        self._services.require_open()
+        return self._tuner().reset(namespace_of(namespace))
+
+    def reindex(self) -> int:
+        """Rebuild the vector index from the graph store.
+
+        Vectors that belong to no document, episode or note are deleted, but never from a
+        ``VectorStore`` of yours. An interrupted rebuild is finished by the next open.
+
+        Returns:
+            How many vectors of documents it holds; -1 where the index does not say.
+
+        Raises:
+            ConfigurationError: The index holds vectors, and none of this memory.
+            StoreError: A store failed.
+        """
+        self._services.require_open()
+        self._services.reindexing.everything()
+        self._services.save_vectors_place()
+        return self._services.index.count()
+
+    def _tuner(self) -> Autotuner:
+        return Autotuner(self._services.store, self._services.settings)
+
+
+class AsyncMemoryMaintenance(AsyncView[MemoryMaintenance]):
+    """``memory.aio.maintenance``: :class:`MemoryMaintenance`, awaited."""
+
+    run = off_loop(MemoryMaintenance.run)
+    undo = off_loop(MemoryMaintenance.undo)
+    health = off_loop(MemoryMaintenance.health)
+    health_history = off_loop(MemoryMaintenance.health_history)
+    tune = off_loop(MemoryMaintenance.tune)
+    knobs = off_loop(MemoryMaintenance.knobs)
+    set_knobs = off_loop(MemoryMaintenance.set_knobs)
+    reset_knobs = off_loop(MemoryMaintenance.reset_knobs)
+    reindex = off_loop(MemoryMaintenance.reindex)

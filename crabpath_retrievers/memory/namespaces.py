@@ -1,0 +1,94 @@
+"""``memory.namespaces``: snapshots of what a namespace has learned, and whether it learns."""
+
+from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
+from crabpath_retrievers.query import namespace_of
+from crabpath_retrievers.storage.history_queries import Snapshot
+
+
+class MemoryNamespaces:
+    """Take, restore and delete snapshots of namespaces; freeze and unfreeze their learning."""
+
+    def __init__(self, services: Services) -> None:
+        """Work on the namespaces of a memory."""
+        self._services = services
+
+    def snapshot(self, namespace: str = DEFAULT_NAMESPACE, name: str | None = None) -> str:
+        """Save all that a namespace has learned up to now.
+
+        Args:
+            namespace: The namespace.
+            name: A name to find the snapshot by; unique within the namespace.
+
+        Returns:
+            The id of the snapshot.
+
+        Raises:
+            NotFoundError: There is no such namespace.
+            InvalidInputError: The name exists already or cannot be used.
+        """
+        self._services.require_open()
+        return self._services.undoing.snapshot(namespace, name)
+
+    def snapshots(self, namespace: str | None = DEFAULT_NAMESPACE) -> list[Snapshot]:
+        """List the snapshots of a namespace, or with None of all, newest first."""
+        self._services.require_open()
+        scope = None if namespace is None else namespace_of(namespace)
+        return self._services.store.history.snapshots(scope)
+
+    def restore(self, snapshot: str, *, namespace: str | None = None) -> Snapshot:
+        """Reset what a namespace has learned to what it was at a snapshot.
+
+        Documents do not change; documents deleted since are ignored. Feedback recorded after the
+        snapshot stays applied and its turns consumed, so that it is not learned from again.
+        Feedback undone after the snapshot counts again and cannot be undone a second time. Turns
+        and the frozen state do not change. Notes created later are deleted; notes that were
+        deleted with undone feedback come back; what ``forget`` deleted stays deleted.
+
+        Args:
+            snapshot: Its id, or its name within ``namespace``.
+            namespace: Look only among snapshots of this namespace; with None ids are looked up in
+                all namespaces, names in the default one.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        self._services.require_open()
+        return self._services.undoing.restore(snapshot, namespace)
+
+    def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
+        """Delete a snapshot, looked up as by :meth:`restore`.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        self._services.require_open()
+        self._services.undoing.delete(snapshot, namespace)
+
+    def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Stop a namespace from learning: its feedback is refused from now on.
+
+        Queries go on using what it has learned; ``undo`` and :meth:`restore` still work.
+        """
+        self._set_frozen(namespace, frozen=True)
+
+    def unfreeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """Let a frozen namespace learn again, from feedback recorded from now on."""
+        self._set_frozen(namespace, frozen=False)
+
+    def _set_frozen(self, namespace: str, *, frozen: bool) -> None:
+        self._services.require_open()
+        self._services.store.apply([Freeze(namespace_of(namespace), frozen=frozen)])
+
+
+class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):
+    """``memory.aio.namespaces``: :class:`MemoryNamespaces`, awaited."""
+
+    snapshot = off_loop(MemoryNamespaces.snapshot)
+    snapshots = off_loop(MemoryNamespaces.snapshots)
+    restore = off_loop(MemoryNamespaces.restore)
+    delete_snapshot = off_loop(MemoryNamespaces.delete_snapshot)
+    freeze = off_loop(MemoryNamespaces.freeze)
+    unfreeze = off_loop(MemoryNamespaces.unfreeze)

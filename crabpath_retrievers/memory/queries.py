@@ -1,0 +1,56 @@
+"""Queries to a memory: the steps of one, its feature values, and its explanation."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from crabpath_retrievers.driver import Steps, perform
+from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.query import Query, QueryOptions
+from crabpath_retrievers.retrieval import Answer
+from crabpath_retrievers.seeds.embedder import unit
+
+
+def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Steps[Answer]:
+    """Steps of one query, for either driver of :mod:`crabpath_retrievers.driver`.
+
+    Args:
+        services: Of the memory.
+        text: The question.
+        options: Of the query.
+    """
+    services.require_open()
+    query = validate_query(text, options)
+    if not services.identity.fits(query.vector):
+        yield from perform(services.identity.verify, query.vector)
+    if query.candidate_ids or query.seed_ids:
+        query = yield from perform(_resolve_ids, services, query)
+    random = None if query.explore is False else _generator(query.explore)
+    answer = yield from services.retrieval.steps(query, explore=random)
+    if services.recorder.overdue():
+        yield from perform(services.recorder.look)
+    return answer
+
+
+def validate_query(text: str, options: QueryOptions) -> Query:
+    """The query with valid options, its vector scaled to length 1."""
+    if (vector := options.get("vector")) is not None:
+        options = {**options, "vector": unit(vector)}
+    return Query.validated(text, **options)
+
+
+def _resolve_ids(services: Services, query: Query) -> Query:
+    """The query with ids of merged documents replaced by the ids of those that answer for them."""
+    aliases = services.store.catalog.answering((*(query.candidate_ids or ()), *query.seed_ids))
+    if not aliases:
+        return query
+    seeds = tuple(aliases.get(node, node) for node in query.seed_ids)
+    candidates = query.candidate_ids
+    if candidates is not None:
+        candidates = list(dict.fromkeys(aliases.get(node, node) for node in candidates))
+    return replace(query, seed_ids=seeds, candidate_ids=candidates)
+
+
+def _generator(seed: int) -> np.random.Generator:
+    """Random numbers for exploration; True takes a new seed every time."""
+    return np.random.default_rng(None if seed is True else seed)

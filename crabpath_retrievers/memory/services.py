@@ -1,0 +1,250 @@
+"""What a memory consists of: its stores and the services over them, opened and closed together."""
+
+import logging
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from typing_extensions import Self
+
+from crabpath_retrievers.changes import PutMeta
+from crabpath_retrievers.config import Settings
+from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
+from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.feedback.published import publish
+from crabpath_retrievers.feedback.recorder import Recorder
+from crabpath_retrievers.feedback.undoing import Undoing
+from crabpath_retrievers.graph import Vector
+from crabpath_retrievers.ingest.linkers import Linker, default_linkers
+from crabpath_retrievers.ingest.pipeline import Ingest
+from crabpath_retrievers.ingest.reindexing import Reindexing
+from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
+from crabpath_retrievers.mind import Minds
+from crabpath_retrievers.opening import (
+    OWN,
+    close_all,
+    open_index,
+    place_of,
+    require_existing,
+    require_graph,
+    require_vectors,
+    router_of,
+    vectors_place,
+    wrapped_store,
+)
+from crabpath_retrievers.progress import bar
+from crabpath_retrievers.query import listed, namespace_of, require_flags
+from crabpath_retrievers.regions.hubs import Regions
+from crabpath_retrievers.rerank.ranker import Ranker
+from crabpath_retrievers.retrieval import Retrieval
+from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
+from crabpath_retrievers.searches.scope import Scope
+from crabpath_retrievers.seeds.embedder import Embedder, unit
+from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.identity import EmbedderIdentity
+from crabpath_retrievers.seeds.index import VectorIndex
+from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.search import nearest
+from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
+from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage.walk_queries import Clock
+from crabpath_retrievers.text import shown, storable
+from crabpath_retrievers.time_limit import limited
+
+_log = logging.getLogger(__name__)
+_REBUILDING = partial(bar, description="indexing again")
+
+
+class Services:
+    """The stores of a memory, and the services that read and write them.
+
+    ``CrabPath`` and its components share one of these.
+
+    Attributes:
+        store: Documents, edges, turns and all that was learned.
+        index: Vectors of documents, episodes and notes.
+        embedder: Turns texts into unit vectors.
+        settings: Of all mechanisms.
+    """
+
+    def __init__(
+        self,
+        store: GraphStore,
+        index: VectorIndex,
+        embedder: Embedder,
+        *,
+        settings: Settings,
+        router: Router | None = None,
+        linkers: Sequence[Linker] | None = None,
+        ranker: Ranker | None = None,
+        reindex: bool = False,
+    ) -> None:
+        """Build the services over two open stores; see :meth:`open` for the arguments."""
+        quiet_foreign_loggers()
+        self.store, self.index, self.embedder = store, index, embedder
+        self.settings = settings
+        self.identity = EmbedderIdentity(store, embedder)
+        if linkers is None:
+            linkers = default_linkers(settings.links, self._neighbours)
+        self.ingest = Ingest(store, index, embedder, tuple(linkers), settings.ingest.batch_size)
+        self.episodes = Episodes(store, index, settings.episode)
+        self.notes = Notes(store, index, settings.note)
+        self.ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
+        self.regions = Regions(store, settings.region)
+        minds = Minds(store, self.episodes, self.notes, self.regions, self.ranker, settings)
+        self.retrieval = Retrieval(
+            store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
+        )
+        learner = Learner(store, self.episodes, self.notes, self.regions, minds.prior, settings)
+        self.recorder = Recorder(store, learner, self.identity.embedded)
+        self.undoing = Undoing(store, self.episodes, self.notes, minds.prior)
+        # Hosts never close a retriever: at the latest this runs when the process ends.
+        self._release: weakref.finalize[..., Any] = weakref.finalize(
+            self, close_all, self.recorder, index, store
+        )
+        self.reindexing = Reindexing(
+            store, index, self.ingest, self.episodes, self.notes, _REBUILDING
+        )
+        if hasattr(index, "refill"):
+            index.refill = self.reindexing.refill
+        if reindex:
+            self.reindexing.everything()
+        else:
+            self.reindexing.check()
+        self.ingest.recover()
+        if settings.learning.apply == "external":
+            publish(store, settings)
+        self.recorder.resume()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None = None,
+        *,
+        embeddings: Embeddings | None = None,
+        vectors: Any = None,
+        settings: Settings | None = None,
+        router: Router | BaseChatModel | None = None,
+        linkers: Sequence[Linker] | None = None,
+        create: bool = True,
+        reindex: bool = False,
+    ) -> Self:
+        """Open both stores and build the services; arguments and errors as ``CrabPath.open``."""
+        begun = time.perf_counter()
+        settings = Settings() if settings is None else settings
+        if not isinstance(settings, Settings):
+            msg = f"settings must be Settings(...), not {shown(settings)}"
+            raise InvalidInputError(msg)
+        require_flags(create=create, reindex=reindex)
+        checked_linkers = None if linkers is None else listed("linkers", linkers)
+        chosen_router = None if router is None else router_of(router)
+        place = None if path is None else place_of(path)
+        if not create:
+            require_existing(place)
+        if place is not None and vectors is None:
+            require_graph(place)
+        with ExitStack() as undo:
+            if place is None:
+                place = tempfile.mkdtemp(prefix="crabpath-")
+                undo.callback(shutil.rmtree, place, ignore_errors=True)
+            limit = settings.time_limit
+            store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
+            with limited(limit):
+                meta = store.catalog.meta()
+                if vectors is None:
+                    require_vectors(meta, store.name if "://" in place else place)
+                index = undo.enter_context(closing(open_index(vectors, place)))
+            services = cls(
+                store,
+                index,
+                Embedder(embeddings),
+                settings=settings,
+                router=chosen_router,
+                linkers=checked_linkers,
+                reindex=reindex,
+            )
+            empty = int(meta.get("nodes", 0)) == 0
+            if empty or reindex or (wrapped_store(meta) and isinstance(index, VectorStoreIndex)):
+                services.save_vectors_place()
+            # From here on one finalizer closes everything, the temporary directory included.
+            services._release.detach()
+            undo.enter_context(closing(services.recorder))
+            services._release = weakref.finalize(services, _close_within, limit, undo.pop_all())
+        if _log.isEnabledFor(logging.INFO):
+            chunks = store.catalog.meta().get("nodes", 0)
+            _log.info("opened %s with %s chunks in %.0f ms", store.name, chunks, elapsed_ms(begun))
+        return services
+
+    def close(self) -> None:
+        """Release files and connections; a temporary memory is deleted. Safe to repeat."""
+        self._release()
+
+    def require_open(self) -> None:
+        """Refuse to work on a memory that was closed.
+
+        Raises:
+            StoreUnavailableError: It was closed.
+        """
+        if not self._release.alive:
+            msg = "this memory was closed: open it again with CrabPath.open or from_existing"
+            raise StoreUnavailableError(msg)
+
+    def scope(self, namespace: str) -> Scope:
+        """What one namespace sees of the memory."""
+        return Scope(self.store, self.index, self.notes, namespace_of(namespace))
+
+    def query_vector(self, query: str | Sequence[float]) -> Vector:
+        """Unit vector ``[d]`` of a text or a vector.
+
+        Raises:
+            InvalidInputError: The vector cannot be used.
+            EmbeddingMismatchError: The memory was built with another embedder.
+        """
+        if isinstance(query, str):
+            self.identity.verify()
+            return self.embedder.query(storable(query))
+        vector = unit(query)
+        if not self.identity.fits(vector):
+            self.identity.verify(vector)
+        return vector
+
+    def save_vectors_place(self) -> None:
+        """Write into the graph store where its vectors are kept."""
+        saved, place = self.store.catalog.meta().get("vectors", OWN), vectors_place(self.index)
+        if place != saved:
+            self.store.apply([PutMeta((("vectors", place),))])
+
+    def delete_namespace_vectors(self, clock: Clock) -> None:
+        """Delete vectors of a namespace's episodes and notes.
+
+        Args:
+            clock: Of the namespace before it was deleted from the graph store.
+        """
+        if clock.learned or clock.notes:
+            self.episodes.forget(clock.key)
+        if clock.notes:
+            self.notes.forget(clock.key)
+
+    def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
+        """Keys and cosines of a node's k nearest neighbours, nearest first."""
+        (own,) = self.store.walk.heads([node_id])
+        vector = np.asarray(own.vector, dtype=np.float32)
+        heads = nearest(self.store, self.index, vector, k + 1)
+        cosines = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
+        others = [(key, cosine) for key, cosine in cosines if key != own.key]
+        return sorted(others, key=lambda item: -item[1])[:k]
+
+
+def _close_within(seconds: float, stack: ExitStack) -> None:
+    """Close parts; all their waiting for servers takes no longer than a time limit."""
+    with limited(seconds):
+        stack.close()
