@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from typing_extensions import Unpack
+
 from crabpath_retrievers.changes.notes import SetAuthority
 from crabpath_retrievers.checkpoint import Checkpoint
 from crabpath_retrievers.driver import run
