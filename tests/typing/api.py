@@ -46,6 +46,7 @@ async def without_framework(memory: CrabPath) -> None:
     """The memory itself."""
     assert_type(memory.retrieve("question", k=2), Answer)
     assert_type(await memory.aretrieve("question"), Answer)
+    assert_type(memory.retrieve("question", candidate_ids=["a"], one_per_document=True), Answer)
     assert_type(memory.add_documents([Document("a")]), IngestReport)
     assert_type(await memory.aadd_documents([Document("a")]), IngestReport)
     assert_type(memory.explain("turn"), Explanation)
