@@ -334,14 +334,13 @@ class CrabPathRetriever(BaseRetriever):
         options: CallOptions,
     ) -> QueryOptions:
         """The retriever's fields, overridden by what one call gives."""
-        given: dict[str, Any] = {n: v for n, v in options.items() if v is not None}
-        given.pop("verbose", None)  # LangChain's own
-        if is_blank(given.get("namespace")):
-            given.pop("namespace", None)
-        if unknown := set(given) - set(_CALL_OPTIONS):
+        if unknown := set(options) - {*_CALL_OPTIONS, "verbose"}:  # that one is LangChain's
             usable = ", ".join(_CALL_OPTIONS)
             msg = f"unknown retriever arguments {sorted(unknown)}: use {usable}"
             raise TypeError(msg)
+        given = {n: v for n, v in options.items() if v is not None and n != "verbose"}
+        if is_blank(given.get("namespace")):
+            given.pop("namespace", None)
         merged: QueryOptions = {
             **{name: getattr(self, name) for name in _FIELDS},  # type: ignore[typeddict-item]
             **given,

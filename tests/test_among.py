@@ -1,9 +1,12 @@
-"""Ranking only nodes that the host names."""
+"""The options of a query, and ranking only the nodes that the host names."""
+
+from dataclasses import fields
 
 import pytest
 from langchain_core.documents import Document
 
-from crabpath_retrievers import Feedback, InvalidInputError
+from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
+from crabpath_retrievers.query import Query, QueryOptions, RetrieverOptions
 
 QUESTION = "Which fruit is red?"
 
@@ -11,6 +14,12 @@ QUESTION = "Which fruit is red?"
 def ids(answer):
     """Ids in order."""
     return [document.node.id for document in answer.documents]
+
+
+def test_options_are_declared_once():
+    """A query has the options and its text; a retriever has those that all retrievers have."""
+    assert {field.name for field in fields(Query)} == {"text", *QueryOptions.__annotations__}
+    assert set(RetrieverOptions.__annotations__) <= set(CrabPathRetriever.model_fields)
 
 
 def test_only_those_that_are_named(retriever):

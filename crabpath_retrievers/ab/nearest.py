@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval import Answer
 
 
-def nearest(
-    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
-) -> "Answer":
+def nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
     """Retrieve the k chunks with the nearest vectors, regardless of edges and learning.
 
     The walk runs, and is recorded, but can add nothing; so the latency is that of a full
@@ -23,32 +21,27 @@ def nearest(
     Args:
         memory: The memory to query.
         text: The query.
-        k: Number of documents to return, at least 1.
         options: As for :meth:`CrabPath.retrieve`, such as those of :meth:`Trial.options`;
             ``candidate_ids`` and ``vector`` are overridden.
 
     Raises:
         InvalidInputError: The query is not valid.
     """
-    return run(_retrieve_steps(memory, text, k, options))
+    return run(_retrieve_steps(memory, text, options))
 
 
-async def anearest(
-    memory: "CrabPath", text: str, *, k: int = 4, **options: Unpack[QueryOptions]
-) -> "Answer":
+async def anearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
     """As :func:`nearest`, off the event loop."""
-    return await arun(_retrieve_steps(memory, text, k, options))
+    return await arun(_retrieve_steps(memory, text, options))
 
 
-def _retrieve_steps(
-    memory: "CrabPath", text: str, k: int, options: QueryOptions
-) -> Steps["Answer"]:
-    query = Query.validated(text, k=k, filter=options.get("filter"))
+def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Steps["Answer"]:
+    query = Query.validated(text, k=options.get("k", 4), filter=options.get("filter"))
     embedder = memory.embedder
     vector = yield from perform_either(
         lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
     )
-    ids = yield from perform(memory.index.search, vector, k, query.filter)
-    options = {**options, "candidate_ids": ids, "vector": vector, "k": k}
+    ids = yield from perform(memory.index.search, vector, query.k, query.filter)
+    options = {**options, "candidate_ids": ids, "vector": vector, "k": query.k}
     answer: Answer = yield from perform(lambda: memory.retrieve(text, **options))
     return answer

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, PlainValidator
 
 from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
@@ -100,7 +100,7 @@ class AutotuneSettings(ValidatedSettings):
         default=25, ge=1, le=1_000_000, description="Feedbacks of a namespace between two runs."
     )
     rails: Annotated[
-        Mapping[str, Rail], BeforeValidator(complete_ranges("knob", OURS, _check_rail))
+        Mapping[str, Rail], PlainValidator(complete_ranges("knob", OURS, _check_rail))
     ] = Field(
         default_factory=lambda: OURS,
         description="Guard rails: least and greatest value by knob, in the unit of the knob. "

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field, PlainValidator
 
 from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
@@ -66,7 +66,7 @@ class HealthSettings(ValidatedSettings):
 
     ranges: Annotated[
         Mapping[str, Range],
-        BeforeValidator(complete_ranges("metric of health", OURS, _check_range)),
+        PlainValidator(complete_ranges("metric of health", OURS, _check_range)),
     ] = Field(
         default_factory=lambda: OURS,
         description="Least and greatest healthy value by metric, in the unit of the metric. "

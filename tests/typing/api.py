@@ -65,6 +65,7 @@ async def without_framework(memory: CrabPath) -> None:
     assert_type(await memory.aio.retrieve("question"), Answer)
     assert_type(memory.as_retriever(k=2), CrabPathRetriever)
     assert_type(memory.get(["a"]), list[Document])
+    assert_type(memory.retrieve("question", candidate_ids=["a"], one_per_document=True), Answer)
     assert_type(memory.add_documents([Document("a")]), IngestReport)
     assert_type(await memory.aio.add_documents([Document("a")]), IngestReport)
     assert_type(memory.explain("turn"), Explanation)
