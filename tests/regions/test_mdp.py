@@ -208,7 +208,10 @@ def test_namespaces_do_not_see_each_other(world):
         (lambda m, hub: m.region_quality(None), "there is no region None"),
         (lambda m, hub: m.strategy_for("x" * 999), "there is no region 'xxx"),
         (lambda m, hub: m.success_probability(hub, "fly"), "no step 'fly' was ever taken"),
-        (lambda m, hub: m.success_probability(hub, ""), "known actions are: find, put, take, throw"),
+        (
+            lambda m, hub: m.success_probability(hub, ""),
+            "known actions are: find, put, take, throw",
+        ),
         (lambda m, hub: m.transition_probability(hub, "fly", None), "no step 'fly'"),
         (lambda m, hub: m.transition_probability(hub, "find", "no"), "there is no region 'no'"),
     ],
