@@ -45,7 +45,8 @@ def serve(location, vectors, apply, step):
     memory = CrabPath.open(location, embeddings=embeddings, vectors=vectors, settings=settings)
     name, _, number = step.partition(":")
     if name in STEPS:
-        recorder._PILE, recorder._LOOK = 1, 0.0  # index each episode as soon as possible
+        # Index each episode as soon as possible.
+        recorder._INDEX_BATCH, recorder._CHECK_INTERVAL = 1, 0.0
         die_after(memory, STEPS[name], int(number))
     for done in count(1):
         turn = memory.retrieve(f"Which fruit is red? {done % 7}").turn.id

@@ -83,7 +83,7 @@ def test_mentions_are_advised_where_they_work(taught):
     good, bad = advised(ask(taught, GOOD)), advised(ask(taught, BAD))
     assert good["mention"] > 0.3 > -0.3 > bad["mention"]
     assert good["search"] < good["mention"]
-    counted = taught.model()._counted
+    counted = taught.model()._region_counts
     keys = dict(zip(counted_hubs(taught).ids, counted_hubs(taught).keys, strict=True))
     for place, found in ((GOOD, good), (BAD, bad)):
         here, any_ = (
