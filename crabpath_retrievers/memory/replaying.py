@@ -96,7 +96,7 @@ class Replaying(Asking, Outcomes):
 
     def _begun(self, kept: Path, path: Path, namespace: str) -> Checkpoint:
         """How far a replay is, of which a checkpoint tells."""
-        done = Checkpoint.read(kept)
+        done = Checkpoint.load(kept)
         sums = (digest for line, digest in summed(lines_of(path)) if line.number == done.line)
         same = not done.line or next(sums, None) == done.digest
         if not (same and (not done.name or self._is_known(done.name, namespace))):
