@@ -56,5 +56,3 @@ class Checkpoint(NamedTuple):
             msg = f"{path} is not a checkpoint of a replay: give another file, or delete it"
             raise InvalidInputError(msg) from error
         return found
-
-    read = load  # until every caller uses the new name

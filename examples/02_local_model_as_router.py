@@ -1,4 +1,4 @@
-"""Let a local model decide which pointers to follow: any OpenAI-compatible server will do.
+"""Let a local model decide which edges to follow: any OpenAI-compatible server will do.
 
     pip install 'crabpath-retrievers[local]' langchain-openai
     export OPENAI_BASE_URL=http://localhost:11434/v1 OPENAI_API_KEY=x CHAT_MODEL=llama3.2

@@ -98,12 +98,12 @@ def drift(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 def orphans(store: ReadOnlyStore) -> Iterator[Finding]:
-    """Chunks that only a search finds."""
+    """List isolated chunks, which only search finds."""
     if count := store.checks.isolated():
         yield Finding(
             "orphans",
             "info",
-            f"{count} chunks have no pointer of the text in or out: search alone finds them",
+            f"{count} chunks have no text edges: only search finds them",
             "nothing needs to be done; titles, links and aliases in the documents would join them",
         )
 

@@ -137,7 +137,7 @@ def _measure_fired(measured: Measured) -> _Value:
     if not number:
         return _Value(None, 0, "no turn yet")
     mean = sum(turn.fired for turn in measured.turns) / number
-    return _Value(mean, number, f"entered by a pointer, in the last {number} turns")
+    return _Value(mean, number, f"entered by an edge, in the last {number} turns")
 
 
 def _measure_cross_file(measured: Measured) -> _Value:

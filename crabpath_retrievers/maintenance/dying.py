@@ -1,4 +1,4 @@
-"""Selects automatic notes to remove after their probation ([CrabPath] in docs/bibliography.md)."""
+"""Selects automatic notes to remove after their probation (CrabPath v2 specification)."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -31,8 +31,8 @@ class Candidate(NamedTuple):
 def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
-    The score of [CrabPath] (docs/bibliography.md) subtracts the success rate, which would remove
-    successful notes first; here it is added. Age is in units of ``settings.min_age_turns`` turns.
+    The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
+    remove successful notes first; here it is added. Age is in units of ``settings.min_age_turns`` turns.
     """
     tried = note.uses + note.passes
     rate = note.uses / tried if tried else 0.0

@@ -1,4 +1,4 @@
-"""Finds learned weights that decay has reduced to nothing ([CrabPath] in docs/bibliography.md)."""
+"""Finds learned weights that decay has reduced to nothing (CrabPath v2 specification)."""
 
 import math
 from collections.abc import Iterable

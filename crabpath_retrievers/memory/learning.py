@@ -255,7 +255,7 @@ class _Replay:
         Raises:
             InvalidInputError: It belongs to other sessions, another memory or another namespace.
         """
-        done = Checkpoint.read(file)
+        done = Checkpoint.load(file)
         digests = (
             digest for line, digest in summed(lines_of(sessions)) if line.number == done.line
         )

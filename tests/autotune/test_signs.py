@@ -108,7 +108,7 @@ def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
 
 
 def test_the_half_life_rises_as_in_the_paper():
-    """The half-lives in [CrabPath]: 20, 30, 40, 53."""
+    """The half-lives in the CrabPath paper: 20, 30, 40, 53."""
     rules, value, seen = AutotuneSettings.preset("paper"), 20.0, []
     while value is not None:
         seen.append(round(value))

@@ -40,7 +40,7 @@ AUTOTUNE = AutotuneSettings(enabled=True)
 
 
 def test_brain_death_is_seen_before_it_comes(opens):
-    """A half-life of 20 makes a memory dormant ([CrabPath]); the autotuner prevents it.
+    """A half-life of 20 makes a memory dormant (CrabPath paper); the autotuner prevents it.
 
     Answers are never worse than plain search.
     """

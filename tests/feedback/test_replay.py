@@ -76,7 +76,7 @@ BAD = {
     "outcome out of range": ('{"query": "x", "outcome": 3}', "outcome must be a number from -1"),
     "outcome not a number": ('{"query": "x", "outcome": NaN}', "outcome must be a number from -1"),
     "outcome as text": ('{"query": "x", "outcome": "good"}', "outcome must be a number from -1"),
-    "misspelt": ('{"query": "x", "outcom": 1}', "an unknown field 'outcom': use session, query"),
+    "misspelt": ('{"query": "x", "outcom": 1}', "it has an unknown field 'outcom': use"),
     "used without outcome": (
         '{"query": "x", "used": ["a"]}',
         "it has used or correction, but no outcome",

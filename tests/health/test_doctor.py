@@ -230,7 +230,7 @@ class TestDatabase:
         """They are no fault."""
         with place.open() as memory:
             memory.add_documents([Document("Zebra.", id="z")], cleanup=None, progress=None)
-        assert only(place, "orphans", "info").message.startswith("1 chunks have no pointer")
+        assert only(place, "orphans", "info").message.startswith("1 chunks have no text edges")
 
     def test_frozen_namespaces(self, place):
         """By name."""

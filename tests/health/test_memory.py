@@ -56,7 +56,7 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
 
 
 def test_a_memory_that_forgets_too_fast_is_ill(tmp_path):
-    """With a half-life of one turn all learned edges are dormant ([CrabPath])."""
+    """With a half-life of one turn all learned edges are dormant (CrabPath paper)."""
     learning = LearningSettings(half_life=1.0)
     settings = Settings(learning=learning, health=HealthSettings(min_observations=2))
     documents = [Document(f"Text {n}.", id=f"d{n}") for n in range(12)]

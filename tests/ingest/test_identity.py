@@ -115,7 +115,7 @@ def test_what_is_no_document_is_refused():
 def test_a_splitter_that_leaves_nothing_is_refused():
     """A document must not vanish because its splitter returns no piece."""
     chunking = Chunking(IngestSettings(), CharacterTextSplitter(separator="x"))
-    with pytest.raises(InvalidInputError, match="leaves nothing"):
+    with pytest.raises(InvalidInputError, match="returned no text"):
         chunking.nodes([Document("xxx")])
 
 
