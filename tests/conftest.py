@@ -38,6 +38,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(fixture, ["sqlite", postgres], indirect=True, scope=scope)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests come first, so that no worker is left with one alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """New stores of this process are copies of an empty one."""

@@ -5,6 +5,8 @@ import pytest
 from crabpath_retrievers import CrabPath, Feedback, migrate
 from crabpath_retrievers.demo import sample
 
+pytestmark = pytest.mark.slow
+
 ASKED = 30  # questions whose passages are held; the others miss theirs
 
 

@@ -13,6 +13,8 @@ from crabpath_retrievers.changes.archive import FillStore
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_it_answers_as_before(learned, archive, opens, location):
     """Every row comes back, through each database; results are the same, to the last bit."""

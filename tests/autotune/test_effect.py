@@ -5,6 +5,7 @@ import math
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
@@ -13,7 +14,6 @@ from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.knobs import _own, knobs_of, tuned
-from crabpath_retrievers.storage import schema as s
 
 
 def together(memory, number, namespace="ann"):

@@ -2,13 +2,13 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.maintenance import Upkeep
-from crabpath_retrievers.storage import schema as s
 
 TOPICS = 14
 

@@ -17,6 +17,8 @@ from crabpath_retrievers.evaluation.methods import METHODS
 from crabpath_retrievers.evaluation.results import by_document
 from crabpath_retrievers.evaluation.scoring.measures import measured
 
+pytestmark = pytest.mark.slow
+
 LABEL = "zzsecretzz"
 ALLOWED = {"title", "url"}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -13,7 +14,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.mind import Mind
-from crabpath_retrievers.storage import schema as s
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 

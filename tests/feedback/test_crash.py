@@ -15,6 +15,8 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.slow
+
 CHILD = Path(__file__).parent / "serving_child.py"
 LEARN = [sys.executable, "-m", "crabpath_retrievers.cli", "learn"]
 

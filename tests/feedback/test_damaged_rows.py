@@ -4,11 +4,11 @@ import json
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback, StoreError
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.inbox import Inbox
-from crabpath_retrievers.storage import schema as s
 
 
 def damage(memory, table: sa.Table, **values) -> None:

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import titled
 
 

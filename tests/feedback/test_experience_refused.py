@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import (
     EmbeddingMismatchError,
@@ -9,7 +10,6 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.storage import schema as s
 
 ONE = ["d1"]
 BAD = [

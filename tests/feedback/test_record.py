@@ -11,6 +11,8 @@ from crabpath_retrievers.changes import Freeze
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_a_success_is_learned_from(memory, host):
     """What was used counts as a win, what was returned beside it as a pass."""

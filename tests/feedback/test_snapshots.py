@@ -11,6 +11,8 @@ from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.errors import ConflictError
 
+pytestmark = pytest.mark.both_databases
+
 
 def learn(memory, host, used, namespace="default", outcome=1.0):
     """Feedback on a turn of its own; returns its id."""

@@ -9,6 +9,8 @@ from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
 
+pytestmark = pytest.mark.both_databases
+
 PLAIN = DeterministicFakeEmbedding(size=16)
 
 

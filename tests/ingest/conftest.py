@@ -8,12 +8,12 @@ import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from tables import edges, nodes
 
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.seeds.embedder import _PROBE
-from crabpath_retrievers.storage.schema import edges, nodes
 from crabpath_retrievers.text import tokens
 
 

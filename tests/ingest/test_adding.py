@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -13,7 +14,6 @@ from langchain_text_splitters import CharacterTextSplitter
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage import schema as s
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 PAGES = [

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import Feedback, Settings
@@ -19,7 +20,8 @@ from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 CO_USED, INHIBITS = EdgeKind.CO_USED, EdgeKind.INHIBITS
 QUESTION = "how do I deploy the service to the cluster?"

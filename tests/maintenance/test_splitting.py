@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 
@@ -12,7 +13,6 @@ from crabpath_retrievers.changes import AdjustWeights, CountUse, KeepEpisode, We
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import Upkeep
-from crabpath_retrievers.storage import schema as s
 
 RULES = MaintenanceSettings(broad=600, part=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "

@@ -2,10 +2,12 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.graph import TYPED_KINDS
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 TYPED = [kind.value for kind in TYPED_KINDS]
 

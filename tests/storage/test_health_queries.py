@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -16,7 +17,6 @@ from crabpath_retrievers.changes import (
 from crabpath_retrievers.changes.notes import KeepNote
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.health_edges import EdgeRow, Joint
 from crabpath_retrievers.storage.health_queries import Corpus, Sampled, TurnFacts
 from crabpath_retrievers.storage.migrations import VERSION, stored_version

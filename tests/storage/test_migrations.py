@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from tables import feedback, taught
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -28,7 +29,6 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.fulltext import full_text
 from crabpath_retrievers.storage.history_queries import Giver
 from crabpath_retrievers.storage.migrations import VERSION, prepare, stored_version
-from crabpath_retrievers.storage.schema import feedback, taught
 
 OF_VERSION_3 = ["moves", "taught", "snapshots", "notes"]
 TABLES = ["feedback", "consumed", "counts", "usage", "episodes", *OF_VERSION_3]

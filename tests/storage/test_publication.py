@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+from tables import overlay
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -17,7 +18,6 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.graph import LEARNED, Edge, EdgeKind
-from crabpath_retrievers.storage.schema import overlay
 
 
 def test_staged_nodes_are_invisible_until_published(store, make):

@@ -19,6 +19,8 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.time_limit import limited
 
+pytestmark = pytest.mark.slow
+
 SLEEP = HotSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
 
@@ -89,7 +91,6 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
     store.close()
 
 
-@pytest.mark.slow
 def test_calls_of_a_memory_fail_in_time_and_work_again(far):
     """An async query and feedback; then the server is back and all is as before."""
     url, proxy = far

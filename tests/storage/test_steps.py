@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers.changes import (
     ConsumeFeedback,
@@ -23,7 +24,6 @@ from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.migrations import VERSION, stored_version
 from crabpath_retrievers.storage.region_queries import _STEPS
 

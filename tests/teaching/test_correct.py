@@ -6,13 +6,13 @@ import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import turns
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.learning.blame import DEEPEST
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.schema import turns
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+import tables as schema
 from langchain_core.documents import Document
 
 from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, NotFoundError
@@ -11,7 +12,7 @@ from crabpath_retrievers.changes import AdjustWeights, StageNodes, WeightDelta
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.seeds.beside import Beside
-from crabpath_retrievers.storage import hot, schema
+from crabpath_retrievers.storage import hot
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"

@@ -4,11 +4,13 @@ import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import nodes
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.changes import Freeze
 from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
-from crabpath_retrievers.storage.schema import nodes
+
+pytestmark = pytest.mark.both_databases
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"

@@ -2,13 +2,13 @@
 
 import pytest
 import sqlalchemy as sa
+from tables import moves, nodes, overlay
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.learning.notes import note_id
 from crabpath_retrievers.storage.apply import Writer
-from crabpath_retrievers.storage.schema import moves, nodes, overlay
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"

@@ -13,6 +13,8 @@ from crabpath_retrievers.evaluation.experiments import (
     procedural,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def embeddings():

@@ -21,6 +21,8 @@ from crabpath_retrievers.evaluation.experiments import (
 from crabpath_retrievers.evaluation.experiments.every import EXPERIMENTS
 from crabpath_retrievers.evaluation.experiments.experiment import Word
 
+pytestmark = pytest.mark.slow
+
 SCENES = {
     "compression": (compression, {"turns": 24}),
     "cost": (cost, {"turns": 24}),

@@ -10,6 +10,8 @@ from crabpath_retrievers.evaluation.following.edits import Rates, edited, read_t
 from crabpath_retrievers.evaluation.following.measure import measure
 from crabpath_retrievers.text import tokens
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "jetty"]
 
 

@@ -22,6 +22,8 @@ from crabpath_retrievers.evaluation.learning.contamination import (
 from crabpath_retrievers.evaluation.learning.subject import READ, opened
 from crabpath_retrievers.evaluation.streams.signals import Judge, Signal
 
+pytestmark = pytest.mark.slow
+
 ALL = "all experience, blind decay"
 
 

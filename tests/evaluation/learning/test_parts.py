@@ -16,6 +16,8 @@ from crabpath_retrievers.evaluation.learning.subject import opened
 from crabpath_retrievers.evaluation.streams.signals import Judge
 from crabpath_retrievers.memory import CrabPath
 
+pytestmark = pytest.mark.slow
+
 ONE = {"parts": ("grid",), "noise": (0.0,), "orders": 1}
 
 

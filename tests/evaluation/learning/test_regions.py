@@ -11,6 +11,8 @@ from crabpath_retrievers.evaluation.learning.regions import ON, TOLD, VARIANTS, 
 from crabpath_retrievers.evaluation.learning.subject import opened
 from crabpath_retrievers.evaluation.streams.signals import Judge
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def rows(small, cached):

@@ -6,8 +6,9 @@ from crabpath_retrievers.demo import sample
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.speed.hosts import measure
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_all_figures_are_measured():
     """Each host beside the library call; calls one by one and at once."""
     data = sample()

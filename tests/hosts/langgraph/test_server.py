@@ -17,6 +17,8 @@ from langgraph_sdk import get_sync_client
 
 from crabpath_retrievers import CrabPathRetriever
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
@@ -103,7 +105,6 @@ def answers(address):
         return False
 
 
-@pytest.mark.slow
 def test_every_application_runs_under_the_development_server(
     tmp_path, cached, passages, question, chat_server
 ):
@@ -176,7 +177,6 @@ def test_every_application_runs_under_the_development_server(
         assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
 
 
-@pytest.mark.slow
 def test_an_authenticated_user_cannot_take_another_name(
     tmp_path, cached, passages, question, chat_server
 ):
