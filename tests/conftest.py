@@ -119,7 +119,7 @@ def atlas(
 
 
 @pytest.fixture
-def whose() -> str:
+def namespace() -> str:
     """A namespace that nobody has used yet."""
     return uuid.uuid4().hex
 

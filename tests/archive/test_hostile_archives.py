@@ -105,10 +105,10 @@ def live(memory, namespace):
     memory.info()
 
 
-def test_whatever_an_archive_says(sound, opens, location, tmp_path):
+def test_whatever_an_archive_says(sound, open_memory, location, tmp_path):
     """Reading it raises nothing of others' making, and neither does what follows."""
     rng, came, refused = random.Random(1), 0, []  # noqa: S311  no secret
-    target = opens(location)
+    target = open_memory(location)
     target.add_documents(corpus(), split=False)
     for number in range(MUTATIONS):
         kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
@@ -146,13 +146,13 @@ def test_whatever_an_archive_says(sound, opens, location, tmp_path):
         ("meta", "name", "schema"),
     ],
 )
-def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, value):
+def test_values_that_nobody_could_read(sound, open_memory, tmp_path, table, column, value):
     """The line is named, and nothing is half written."""
     held = dict(sound["whole"])
     first, rest = held[f"{table}.jsonl"].split(b"\n", 1)
     row = json.dumps({**json.loads(first), column: value}).encode()
     write(tmp_path / "archive", {**held, f"{table}.jsonl": row + b"\n" + rest})
-    memory = opens(tmp_path / "there")
+    memory = open_memory(tmp_path / "there")
     with pytest.raises(InvalidInputError, match=f"line 1 of {table}.jsonl in .* is no row of it"):
         memory.import_archive(tmp_path / "archive")
     assert memory.info()["nodes"] == 0
@@ -173,20 +173,20 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
     ],
     ids=str,
 )
-def test_manifests_that_nobody_writes(sound, opens, tmp_path, manifest):
+def test_manifests_that_nobody_writes(sound, open_memory, tmp_path, manifest):
     """They are refused before any member is read."""
     write(tmp_path / "archive", sound["whole"], **manifest)
     with pytest.raises(InvalidInputError, match=r"manifest\.json says cannot be"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": Infinity}', b"[1]", b"\xff"])
-def test_manifests_that_are_none(sound, opens, tmp_path, text):
+def test_manifests_that_are_none(sound, open_memory, tmp_path, text):
     """Also those that are deeper than Python can read."""
     with zipfile.ZipFile(tmp_path / "archive", "w") as file:
         file.writestr("manifest.json", text)
     with pytest.raises(InvalidInputError, match="is no archive of CrabPath"):
-        opens(tmp_path / "there").import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").import_archive(tmp_path / "archive")
 
 
 BOMB = 128 << 20
@@ -236,7 +236,7 @@ def without(data, *columns):
 
 
 @pytest.mark.parametrize("kind", ["whole", "mind"])
-def test_archives_of_the_release_before(sound, opens, tmp_path, kind):
+def test_archives_of_the_release_before(sound, open_memory, tmp_path, kind):
     """They have no columns for who gave feedback; what it says of that is found."""
     held, later = dict(sound[kind]), {"feedback": ("user", "source"), "episodes": ("voices",)}
     said = json.loads(held["manifest.json"])
@@ -247,7 +247,7 @@ def test_archives_of_the_release_before(sound, opens, tmp_path, kind):
         said["members"][name]["columns"] = kept
     held["manifest.json"] = json.dumps({**said, "schema": 7}).encode()
     write(tmp_path / "archive", held)
-    memory = opens(tmp_path / "there")
+    memory = open_memory(tmp_path / "there")
     if kind == "mind":
         memory.add_documents(corpus(), split=False)
     memory.import_archive(tmp_path / "archive")

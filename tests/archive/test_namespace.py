@@ -44,9 +44,9 @@ def mind(learned, tmp_path):
     return learned.export(tmp_path / "mind", namespace="default").path
 
 
-def test_into_the_same_corpus(learned, mind, opens, location):
+def test_into_the_same_corpus(learned, mind, open_memory, location):
     """Added elsewhere, with other keys: the same numbers and results, and none for others."""
-    there = opens(location)
+    there = open_memory(location)
     there.add_documents(corpus(3), split=False)
     there.forget(["d0", "d1", "d2"])
     there.add_documents(corpus(), split=False)
@@ -59,9 +59,9 @@ def test_into_the_same_corpus(learned, mind, opens, location):
     assert answered(there, "bob") == cold
 
 
-def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
+def test_it_goes_on_learning_alike(learned, mind, open_memory, tmp_path):
     """The same feedback afterwards, and the same one undone, come to the same numbers."""
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     there.import_archive(mind)
     for memory in (learned, there):
@@ -75,22 +75,22 @@ def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
     assert there.explain(old).to_dict() == learned.explain(old).to_dict()
 
 
-def test_feedback_that_waits_goes_along(learned, opens, tmp_path):
+def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     """It is learned from there."""
     from crabpath_retrievers.changes import KeepFeedback
 
     turn = learned.retrieve(QUESTIONS[1]).turn.id
     learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     there.import_archive(learned.export(tmp_path / "mind", namespace="default").path)
     assert there.learn_waiting().applied == 1
     assert there.store.walk.clock("default").learned == 21
 
 
-def test_documents_that_are_not_there(learned, mind, opens, location):
+def test_documents_that_are_not_there(learned, mind, open_memory, location):
     """What speaks of them is left out and counted; the rest is as it was."""
-    there = opens(location)
+    there = open_memory(location)
     there.add_documents(corpus(PAGES // 2), split=False)
     found = there.import_archive(mind)
     held = {f"d{n}" for n in range(PAGES // 2)}
@@ -107,7 +107,7 @@ def test_documents_that_are_not_there(learned, mind, opens, location):
     assert there.explain(there.store.turns.latest("default")).documents
 
 
-def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
+def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
     """It is replaced when told so, and its vectors with it; another name keeps both."""
     with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
         there.add_documents(corpus(), split=False)
@@ -188,14 +188,14 @@ def answered_by_text(memory, namespace):
     return [[(d.node.content, d.score) for d in answer.documents] for answer in answers]
 
 
-def test_one_of_a_whole_memory(learned, opens, tmp_path):
+def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
     """The archive of a whole memory gives any of its namespaces."""
     teach(learned, "alice", name="a", turns=5)
     whole = learned.export(tmp_path / "all").path
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     found = there.import_archive(whole, namespace="alice")
-    own = opens(tmp_path / "own")
+    own = open_memory(tmp_path / "own")
     own.add_documents(corpus(), split=False)
     alone = own.import_archive(learned.export(tmp_path / "a", namespace="alice").path)
     assert found == alone

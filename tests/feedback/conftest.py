@@ -103,19 +103,19 @@ def same(now: dict[str, dict], before: dict[str, dict], rtol: float = 1e-6) -> N
 
 
 @pytest.fixture
-def knows() -> Callable[..., dict[str, dict]]:
+def state_of() -> Callable[..., dict[str, dict]]:
     """Tells all that a namespace of a memory has learned."""
     return held
 
 
 @pytest.fixture
-def alike() -> Callable[..., None]:
+def assert_same() -> Callable[..., None]:
     """Compares what namespaces have learned."""
     return same
 
 
 @pytest.fixture
-def opens(location: str) -> Callable[..., CrabPath]:
+def open_memory(location: str) -> Callable[..., CrabPath]:
     """Opens the memory of the test with learning settings, as often as wanted."""
     vectors = DeterministicFakeEmbedding(size=16)
     index = InMemoryVectorStore(vectors)
@@ -130,9 +130,9 @@ def opens(location: str) -> Callable[..., CrabPath]:
 
 
 @pytest.fixture
-def memory(opens) -> Iterator[CrabPath]:
+def memory(open_memory) -> Iterator[CrabPath]:
     """Three documents, once on each database; feedback is learned from at once."""
-    with opens() as opened:
+    with open_memory() as opened:
         yield opened
 
 
@@ -143,6 +143,6 @@ def host(memory) -> Host:
 
 
 @pytest.fixture
-def hosting() -> type[Host]:
+def host_of() -> type[Host]:
     """Makes a host of another memory."""
     return Host

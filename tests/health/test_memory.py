@@ -34,15 +34,15 @@ def test_an_empty_memory(location, tmp_path):
         assert memory.info()["namespaces"] == {}
 
 
-def test_what_one_namespace_does_changes_no_other(atlas, whose):
+def test_what_one_namespace_does_changes_no_other(atlas, namespace):
     """Ann asks and learns; Bob has the same text, no turns and no learned edges."""
     for number in range(12):
-        turn = atlas.retrieve(f"Page {number}", k=2, namespace=whose).turn
+        turn = atlas.retrieve(f"Page {number}", k=2, namespace=namespace).turn
         used = [item.node for item in turn.returned]
         for _ in range(2):
-            again = atlas.retrieve(f"Page {number}", k=2, namespace=whose).turn
-            atlas.record(Feedback(again.id, 1.0, used=used, namespace=whose))
-    ann, bob = atlas.health(whose), atlas.health(f"{whose}-b")
+            again = atlas.retrieve(f"Page {number}", k=2, namespace=namespace).turn
+            atlas.record(Feedback(again.id, 1.0, used=used, namespace=namespace))
+    ann, bob = atlas.health(namespace), atlas.health(f"{namespace}-b")
     assert (ann.turn, bob.turn) == (36, 0)
     assert ann["avg_nodes_fired_per_query"].sampled == 36
     assert bob["avg_nodes_fired_per_query"].value is None
@@ -51,7 +51,7 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
     assert sum(ann.edges["learned"].values()) > sum(bob.edges["learned"].values()) == 0
     assert ann["dormant_pct"].in_range is True
     assert bob["cross_file_edge_pct"].value == 1.0
-    assert (len(atlas.health_history(whose)), atlas.health_history(f"{whose}-b")) == (1, [])
+    assert (len(atlas.health_history(namespace)), atlas.health_history(f"{namespace}-b")) == (1, [])
 
 
 def test_a_memory_that_forgets_too_fast_is_ill(tmp_path):

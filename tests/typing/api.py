@@ -58,7 +58,7 @@ async def without_framework(memory: CrabPath) -> None:
     assert_type(memory.info(), dict[str, Any])
 
 
-def opens(settings: Settings) -> None:
+def open_memory(settings: Settings) -> None:
     """A memory is a context manager of its own type."""
     with CrabPath.open("memory", settings=settings, create=False) as memory:
         assert_type(memory, CrabPath)
