@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import chromadb
 import hypothesis
+import minilm
 import pytest
 from chat_server import ChatServer
 from databases import EmptyStores, copy_of_chroma, copy_of_store, empty_schema
@@ -15,7 +16,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever
-from crabpath_retrievers.seeds.embedder import default_embeddings
+from crabpath_retrievers.seeds import embedder
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage import store as storage
 
@@ -45,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New stores of this process are copies of an empty one."""
+    """New stores of this process are copies of an empty one, and share one local model."""
     place = tmp_path_factory.mktemp("template")
     GraphStore(place / "store").close()
     settings = chromadb.Settings(anonymized_telemetry=False)
@@ -54,13 +55,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(storage, "open_engine", copy_of_store(place / "store" / "graph.sqlite"))
         chroma = copy_of_chroma(place / "chroma" / "chroma.sqlite3")
         patch.setattr(chromadb, "PersistentClient", chroma)
+        patch.setattr(embedder, "default_embeddings", minilm.shared)
         yield
 
 
 @pytest.fixture(scope="session")
 def embeddings() -> Embeddings:
     """all-MiniLM-L6-v2 from the packaged weights."""
-    return default_embeddings()
+    return minilm.shared()
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import minilm
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
-from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
-from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.seeds import embedder
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "hotpotqa_sample"
 
@@ -40,11 +40,8 @@ def questions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def retriever(embeddings, passages) -> Iterator[CrabPathRetriever]:
-    """A retriever over the passages; every text is embedded once."""
-    cached = CacheBackedEmbeddings.from_bytes_store(
-        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
-    )
-    made = CrabPathRetriever.from_documents(passages, cached)
+    """A retriever over the passages."""
+    made = CrabPathRetriever.from_documents(passages, embeddings)
     yield made
     made.memory.close()
 
@@ -100,9 +97,10 @@ async def test_explored_ainvoke_does_not_block(retriever, questions, unblocked):
 
 
 async def test_first_ainvoke_loads_the_model_off_the_loop(
-    retriever, passages, tmp_path, embeddings
+    retriever, passages, tmp_path, embeddings, monkeypatch
 ):
     """The first question to a reopened memory with the default model blocks nobody."""
+    monkeypatch.setattr(embedder, "default_embeddings", minilm.load)
     made = CrabPathRetriever.from_documents(passages[:3], embeddings, path=tmp_path)
     made.memory.close()
     again = CrabPathRetriever.from_existing(tmp_path, k=1)

@@ -204,6 +204,7 @@ except InvalidInputError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
     """A line of 128 MiB in an archive of one: little of it is ever held."""
     piece, total = b" " * (1 << 20), sha256()

@@ -174,6 +174,7 @@ def test_a_checkpoint_of_something_else(memory, open_memory, sessions, tmp_path)
         memory.replay(sessions, checkpoint=tmp_path / "no" / "folder")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "checkpoint"), [("RecordTurn:4", ""), ("ConsumeFeedback:3", "checkpoint")]
 )

@@ -45,6 +45,7 @@ def test_the_configuration_names_every_application():
     assert all(callable(load(name).graph) for name in NAMES)
 
 
+@pytest.mark.slow
 def test_the_configuration_is_valid():
     """``langgraph validate`` says so."""
     command = [sys.executable, "-m", "langgraph_cli", "validate", "-c", GRAPHS / "langgraph.json"]

@@ -8,18 +8,11 @@ from langchain_core.documents import Document as Passage
 from langchain_core.embeddings import Embeddings
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.schema import TextNode
-from llama_models import CountingEmbedding, HttpLLM, Remembering
+from llama_models import CountingEmbedding, HttpLLM
 
-from crabpath_retrievers.seeds.embedder import default_embeddings
 from llama_index.retrievers.crabpath import CrabPathRetriever
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
-
-
-@pytest.fixture(scope="session")
-def embeddings() -> Embeddings:
-    """all-MiniLM-L6-v2, which embeds each text once for all of these tests."""
-    return Remembering(default_embeddings())
 
 
 @pytest.fixture
