@@ -85,11 +85,6 @@ async def test_async_options_equal_sync_options(retriever, questions):
     assert shown(found) == shown(retriever.invoke(questions[0], **options))
 
 
-async def test_ainvoke_does_not_block(retriever, questions, unblocked):
-    """Ainvoke leaves the event loop free."""
-    assert len(await retriever.ainvoke(questions[0])) == 4
-
-
 async def test_explored_ainvoke_does_not_block(retriever, questions, unblocked):
     """Ainvoke with all its options leaves the event loop free."""
     options = {"explore": 1, "fill": False, "max_tokens": 100, "boost_tags": ["Ed Wood"]}
@@ -124,15 +119,6 @@ async def test_aadd_documents_does_not_block(passages):
         assert len(await fresh.aadd_documents(passages[:3])) == 3
         assert len(await fresh.ainvoke("Scott Derrickson", k=3)) == 3
     fresh.memory.close()
-
-
-async def test_fifty_at_once(retriever, questions):
-    """Fifty concurrent questions each get their own right answer and their own turn."""
-    asked = [questions[number % len(questions)] for number in range(50)]
-    right = {question: shown(retriever.invoke(question)) for question in set(asked)}
-    answers = await asyncio.gather(*(retriever.ainvoke(question) for question in asked))
-    assert [shown(answer) for answer in answers] == [right[question] for question in asked]
-    assert len({answer[0].metadata["crabpath"]["turn_id"] for answer in answers}) == 50
 
 
 async def test_questions_while_documents_are_added(embeddings, passages, questions):

@@ -43,7 +43,7 @@ def question() -> str:
     return QUESTION
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["async", pytest.param("sync", marks=pytest.mark.slow)])
 def called(request: pytest.FixtureRequest):
     """Calls a Runnable, once with invoke and once with ainvoke."""
 
