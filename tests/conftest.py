@@ -80,13 +80,19 @@ def postgres_stores() -> Iterator[EmptyStores]:
 
 
 @pytest.fixture
-def location(request: pytest.FixtureRequest, tmp_path) -> Iterator[str]:
+def postgres_store(postgres_stores: EmptyStores) -> Iterator[str]:
+    """URL of an empty store on PostgreSQL."""
+    with postgres_stores.lent() as url:
+        yield url
+
+
+@pytest.fixture
+def location(request: pytest.FixtureRequest, tmp_path) -> str:
     """Where a store may be made: a directory, or a PostgreSQL schema; see the hook above."""
     if request.param == "sqlite":
-        yield str(tmp_path / "memory")
-        return
-    with request.getfixturevalue("postgres_stores").lent() as url:
-        yield url
+        return str(tmp_path / "memory")
+    url: str = request.getfixturevalue("postgres_store")
+    return url
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import tables
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
@@ -11,15 +12,15 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.mind import Mind
 
 BY_ID = {
-    "overlay": "SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.mark FROM crabpath_overlay w "
-    "JOIN crabpath_nodes a ON a.key = w.source LEFT JOIN crabpath_nodes b ON b.key = w.target",
-    "counts": "SELECT a.id, b.id, w.kind, w.count FROM crabpath_counts w "
-    "JOIN crabpath_nodes a ON a.key = w.source JOIN crabpath_nodes b ON b.key = w.target",
-    "usage": "SELECT a.id, w.wins, w.losses, w.decay FROM crabpath_usage w "
-    "JOIN crabpath_nodes a ON a.key = w.node",
+    "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.mark FROM {tables.overlay} w "
+    f"JOIN {tables.nodes} a ON a.key = w.source LEFT JOIN {tables.nodes} b ON b.key = w.target",
+    "counts": f"SELECT a.id, b.id, w.kind, w.count FROM {tables.counts} w "
+    f"JOIN {tables.nodes} a ON a.key = w.source JOIN {tables.nodes} b ON b.key = w.target",
+    "usage": f"SELECT a.id, w.wins, w.losses, w.decay FROM {tables.usage} w "
+    f"JOIN {tables.nodes} a ON a.key = w.node",
     "steps": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, w.wins "
-    "FROM crabpath_steps w LEFT JOIN crabpath_nodes a ON a.key = w.region "
-    "LEFT JOIN crabpath_nodes b ON b.key = w.next",
+    f"FROM {tables.steps} w LEFT JOIN {tables.nodes} a ON a.key = w.region "
+    f"LEFT JOIN {tables.nodes} b ON b.key = w.next",
 }
 """All numbers that a namespace has learned of nodes, whatever their keys."""
 
@@ -162,7 +163,7 @@ def _payload(memory, feedback):
 
 def _note_of(memory, namespace):
     owner = memory.store.walk.clock(namespace).key
-    query = f"SELECT id FROM crabpath_nodes WHERE owner = {owner}"
+    query = f"SELECT id FROM {tables.nodes} WHERE owner = {owner}"
     with memory.store.reading() as connection:
         return connection.exec_driver_sql(query).scalar_one()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tables
 from learned_memory import EMBEDDINGS, corpus
 from typer.testing import CliRunner
 
@@ -49,7 +50,7 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, ass
             said = {n: one[n] for n in ("used", "answer", "correction") if n in one}
             memory.record(Feedback(turn.id, one["outcome"], **said))
     past, host = (state_of(memory, name) for name in ("past", "host"))
-    for table in ("clock", "crabpath_usage", "mean", "precision", "baseline"):
+    for table in ("clock", tables.usage.name, "mean", "precision", "baseline"):
         assert_same({table: past[table]}, {table: host[table]})
     assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
 

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -90,7 +91,7 @@ def test_undoing_after_a_restore_leaves_what_came_back(memory, host, state_of, a
         memory.undo(feedback_id)
     memory.restore(snapshot)
     before = state_of(memory, "default")
-    assert before["crabpath_overlay"]
+    assert before[tables.overlay.name]
     memory.undo(learn(memory, host, ["a", "b"]))
     assert_same(state_of(memory, "default"), before)
 
@@ -277,7 +278,7 @@ def test_snapshots_while_others_learn(memory, host, state_of):
         memory.restore(snapshot)
         known = state_of(memory, "default")
         count = known["baseline"][()][1]
-        assert host.usage().get("a", (0.0, 0.0))[0] == count == len(known["crabpath_taught"])
+        assert host.usage().get("a", (0.0, 0.0))[0] == count == len(known[tables.taught.name])
 
 
 def test_a_snapshot_of_a_namespace_that_vanishes(memory, host):

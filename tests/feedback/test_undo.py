@@ -4,6 +4,7 @@ import threading
 import uuid
 
 import pytest
+import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -84,9 +85,9 @@ def test_the_pages_are_learned_in_all_ways(pages, state_of):
         learn(pages, "ann", {**one, "used": used})
     learn(pages, "ann", {**one, "outcome": -1.0, "used": ["b"]})
     found = state_of(pages, "ann")
-    kinds = [EdgeKind(kind) for _, _, kind in found["crabpath_overlay"]]
+    kinds = [EdgeKind(kind) for _, _, kind in found[tables.overlay.name]]
     assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
-    assert len(found["crabpath_moves"]) > len(kinds)
+    assert len(found[tables.moves.name]) > len(kinds)
 
 
 @QUICK

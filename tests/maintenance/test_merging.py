@@ -25,7 +25,7 @@ pytestmark = pytest.mark.both_databases
 
 CO_USED, INHIBITS = EdgeKind.CO_USED, EdgeKind.INHIBITS
 QUESTION = "how do I deploy the service to the cluster?"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash", "crabpath_health"}
+OF_ONE_STORE = {s.journal.name, s.staging.name, s.trash.name, s.health.name}
 
 
 def state(memory):
@@ -257,7 +257,7 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
     twins.undo_maintenance(second)
     assert state(twins) == with_third
     twins.forget(ids=["third"])
-    assert state(twins)["crabpath_overlay"] == between["crabpath_overlay"]
+    assert state(twins)[s.overlay.name] == between[s.overlay.name]
     twins.undo_maintenance(first)
     for table in ("overlay", "moves", "counts", "usage", "episodes", "contents"):
         assert state(twins)[f"crabpath_{table}"] == before[f"crabpath_{table}"]

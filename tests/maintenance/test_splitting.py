@@ -18,7 +18,7 @@ RULES = MaintenanceSettings(broad=600, part=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
 DOGS = "Dogs bark at strangers and fetch sticks from the cold river. "
 MANUAL = f"# Cats\n\n{CATS * 6}\n\n# Dogs\n\n{DOGS * 6}"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_trash"}
+OF_ONE_STORE = {s.journal.name, s.staging.name, s.trash.name}
 
 
 def state(memory):
@@ -30,7 +30,7 @@ def state(memory):
                 columns = [c for c in table.c if c is not s.namespaces.c.learned]
                 rows = connection.execute(sa.select(*columns))
                 found[table.name] = sorted(map(repr, rows))
-    found["crabpath_meta"] = [row for row in found["crabpath_meta"] if "'hubs'" not in row]
+    found[s.meta.name] = [row for row in found[s.meta.name] if "'hubs'" not in row]
     return found
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
+import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -76,7 +77,7 @@ def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_u
     store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
     store.apply([PutMeta((("a", "before"),))])
     with other.begin() as held:
-        held.exec_driver_sql("UPDATE crabpath_meta SET value = value")
+        held.exec_driver_sql(f"UPDATE {tables.meta} SET value = value")
         with within(2.0), limited(0.5), pytest.raises(StoreUnavailableError):
             store.apply([PutMeta((("a", "lost"),))])
     assert store.catalog.meta()["a"] == "before"

@@ -11,6 +11,7 @@ from pathlib import Path
 import chromadb
 import pytest
 import sqlalchemy as sa
+import tables
 from chromadb.api import ClientAPI
 
 from crabpath_retrievers.storage import GraphStore, store
@@ -58,9 +59,9 @@ class EmptyStore:
                 connection.execute(sa.text(f'SET search_path = "{self._schema}"'))
                 connection.execute(sa.text("SET LOCAL lock_timeout = '5s'"))
                 for table in connection.scalars(_TABLES, {"schema": self._schema}).all():
-                    if table != "crabpath_meta":
+                    if table != tables.meta.name:
                         connection.execute(sa.text(f'DELETE FROM "{table}"'))
-                connection.execute(sa.text("DELETE FROM crabpath_meta WHERE name <> 'schema'"))
+                connection.execute(sa.text(f"DELETE FROM {tables.meta} WHERE name <> 'schema'"))
                 for sequence in connection.scalars(_SEQUENCES, {"schema": self._schema}).all():
                     connection.execute(sa.text(f'ALTER SEQUENCE "{sequence}" RESTART'))
         except sa.exc.DBAPIError:
@@ -71,7 +72,7 @@ class EmptyStore:
         with self._engine.begin() as connection:
             given = {"schema": self._schema}
             rows = [*connection.execute(_COLUMNS, given), *connection.execute(_INDEXES, given)]
-            version = sa.text(f'SELECT value FROM "{self._schema}".crabpath_meta')
+            version = sa.text(f'SELECT value FROM "{self._schema}".{tables.meta}')
             return [tuple(row) for row in (*rows, *connection.execute(version))]
 
     def close(self) -> None:

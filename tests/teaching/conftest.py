@@ -49,11 +49,19 @@ class Asker:
         return next(iter(self.memory.store.notes.facts([node])), None)
 
 
-@pytest.fixture(params=["chroma", "sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With side collections in Chroma; without them where both databases are meant."""
+    if "open_memory" in metafunc.fixturenames:
+        slow = () if metafunc.definition.get_closest_marker("both_databases") else pytest.mark.slow
+        others = [pytest.param(name, marks=slow) for name in ("sqlite", "postgresql")]
+        metafunc.parametrize("open_memory", ["chroma", *others], indirect=True)
+
+
+@pytest.fixture
 def open_memory(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
     """Opens the memory of the test with settings, as often as wanted."""
     chroma, path = request.param == "chroma", str(tmp_path / "memory")
-    place = request.getfixturevalue("postgres_url") if request.param == "postgresql" else path
+    place = request.getfixturevalue("postgres_store") if request.param == "postgresql" else path
     index = None if chroma else InMemoryVectorStore(VECTORS)
 
     def open_memory(**settings) -> CrabPath:
