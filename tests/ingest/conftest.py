@@ -99,3 +99,9 @@ def document() -> Callable[..., Document]:
         return Document(page_content=text, id=id, metadata=metadata)
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def quiet_splitter(caplog) -> None:
+    """The splitter warns of every line that is longer than its chunk size of 1."""
+    caplog.set_level("ERROR", logger="langchain_text_splitters")

@@ -22,12 +22,6 @@ PAGES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def quiet_splitter(caplog):
-    """The splitter warns of every line that is longer than its chunk size of 1."""
-    caplog.set_level("ERROR", logger="langchain_text_splitters")
-
-
 @pytest.fixture
 def stored(held):
     """What a memory holds, as (text, metadata) in no order."""

@@ -106,11 +106,11 @@ def answers(address):
 
 
 def test_every_application_runs_under_the_development_server(
-    tmp_path, cached, passages, question, chat_server
+    tmp_path, embeddings, passages, question, chat_server
 ):
     """Each is asked over HTTP; the server notices what blocks its event loop, and they do not."""
     memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
     chat_server.says = lambda body: (
         {"outcome": 1, "used": ["h1"]} if "response_format" in body else "Yes."
     )
@@ -178,11 +178,11 @@ def test_every_application_runs_under_the_development_server(
 
 
 def test_an_authenticated_user_cannot_take_another_name(
-    tmp_path, cached, passages, question, chat_server
+    tmp_path, embeddings, passages, question, chat_server
 ):
     """Where the server knows who asks, what a client sends about it does not count."""
     memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
     folder = copied(tmp_path / "graphs", auth={"path": "./who.py:auth"})
     environment = {
         "CRABPATH_STORE": str(memory),

@@ -1,6 +1,7 @@
 """A retriever over real passages, as LlamaIndex users make one, and models of LlamaIndex."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
@@ -45,9 +46,9 @@ def shared(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPa
 
 
 @pytest.fixture
-def retriever(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPathRetriever]:
+def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
     """A retriever of the test's own, which it may teach."""
-    made = CrabPathRetriever.from_documents(documents, embeddings, similarity_top_k=4)
+    made = CrabPathRetriever.from_existing(place, embeddings, similarity_top_k=4)
     yield made
     made.memory.close()
 
