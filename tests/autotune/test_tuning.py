@@ -39,6 +39,7 @@ def looks(memory, namespace="ann"):
 AUTOTUNE = AutotuneSettings(enabled=True)
 
 
+@pytest.mark.slow
 def test_brain_death_is_seen_before_it_comes(open_memory):
     """Document 000 §5.4: a half-life of 20 kills a memory; this one never dies.
 
@@ -57,6 +58,7 @@ def test_brain_death_is_seen_before_it_comes(open_memory):
     assert all(ours >= plain for ours, plain in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 def test_a_dead_memory_comes_back_within_a_hundred_turns(open_memory):
     """Nobody looked while it died."""
     with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
@@ -70,6 +72,7 @@ def test_a_dead_memory_comes_back_within_a_hundred_turns(open_memory):
         assert memory.knobs("ann").half_life > 20.0
 
 
+@pytest.mark.slow
 def test_without_it_the_memory_stays_dead(open_memory):
     """What the test before has mended, does not mend itself."""
     with open_memory(learning=LearningSettings(half_life=20.0)) as memory:

@@ -242,6 +242,7 @@ def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
     assert all(before)
 
 
+@pytest.mark.slow
 def test_a_log_of_many_messages_is_added_in_batches(tmp_path, embedder, held, chained):
     """A source of many texts is no single batch: progress shows, and a kill costs little."""
     done = []
