@@ -1,20 +1,26 @@
-.PHONY: demo test check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior soak env clean
+.PHONY: demo test test-all check bench bench-hosts bench-regions bench-health bench-maintenance bench-sync experiments prior soak env clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 STAMP := $(VENV)/.complete
+# One more worker than cores: a third of the time tests wait for disks and servers.
+WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist loadfile --no-loadscope-reorder
 
 demo: $(STAMP)  ## index real passages and compare with plain Chroma
 	$(BIN)/crabpath demo
 
-test: $(STAMP)  ## all tests
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+test: $(STAMP)  ## what shows that a checkout works, in a few minutes
+	$(BIN)/pytest $(WORKERS) -m "not slow"
+
+test-all: $(STAMP)  ## all tests: kills, servers, examples, experiments, and both databases everywhere
+	$(BIN)/pytest $(WORKERS)
 
 check: $(STAMP)  ## lint, types, architecture, dependencies
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/typing/api.py
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 

@@ -1,85 +1,97 @@
 """Fixtures shared by all tests: a real embedder, both databases, small corpora."""
 
-import os
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
+import chromadb
 import hypothesis
+import minilm
 import pytest
-import sqlalchemy as sa
 from chat_server import ChatServer
+from databases import EmptyStores, copy_of_chroma, copy_of_store, empty_schema
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from pytest_httpserver import HTTPServer
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever
-from crabpath_retrievers.seeds.embedder import default_embeddings
+from crabpath_retrievers.seeds import embedder
 from crabpath_retrievers.storage import GraphStore
+from crabpath_retrievers.storage import store as storage
 
-POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
 hypothesis.settings.register_profile("shared", deadline=None)  # cores may be busy elsewhere
 hypothesis.settings.load_profile("shared")
 
 
-# Minutes each: what begins with them does not end with one worker alone.
-LONG = (
-    "feedback/test_crash.py",
-    "maintenance/test_replaced_killed.py",
-    "soak/test_soak.py",
-    "test_typing.py",
-    "feedback/test_undo.py",
-    "hosts/langgraph/test_server.py",
-    "benchmarks/learning/test_command.py",
-    "benchmarks/experiments/test_papers.py",
-    "examples/test_langchain_examples.py",
-    "test_demo.py",
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests of the database run on both; others on SQLite, and with ``make test-all`` on both.
+
+    Of the database are those in ``storage`` and those marked ``both_databases``.
+    """
+    test = metafunc.definition
+    both = test.path.parent.name == "storage" or test.get_closest_marker("both_databases")
+    postgres = pytest.param("postgresql", marks=() if both else pytest.mark.slow)
+    for fixture in {"location", "atlas"} & {*metafunc.fixturenames}:
+        scope = "session" if fixture == "atlas" else "function"
+        metafunc.parametrize(fixture, ["sqlite", postgres], indirect=True, scope=scope)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first, all others as they are."""
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    """Slow tests come first, so that no worker is left with one alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """New stores of this process are copies of an empty one, and share one local model."""
+    place = tmp_path_factory.mktemp("template")
+    GraphStore(place / "store").close()
+    settings = chromadb.Settings(anonymized_telemetry=False)
+    chromadb.PersistentClient(path=str(place / "chroma"), settings=settings).close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "open_engine", copy_of_store(place / "store" / "graph.sqlite"))
+        chroma = copy_of_chroma(place / "chroma" / "chroma.sqlite3")
+        patch.setattr(chromadb, "PersistentClient", chroma)
+        patch.setattr(embedder, "default_embeddings", minilm.shared)
+        yield
 
 
 @pytest.fixture(scope="session")
 def embeddings() -> Embeddings:
     """all-MiniLM-L6-v2 from the packaged weights."""
-    return default_embeddings()
-
-
-@contextmanager
-def schema_of_its_own() -> Iterator[str]:
-    """URL of a PostgreSQL schema that is dropped afterwards; skips where no server answers."""
-    engine = sa.create_engine(POSTGRES)
-    schema = f"crabpath_{uuid.uuid4().hex[:12]}"
-    try:
-        with engine.begin() as connection:
-            connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
-    except sa.exc.OperationalError:
-        pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
-    yield f"{POSTGRES}?options=-csearch_path%3D{schema}"
-    with engine.begin() as connection:
-        connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
-    engine.dispose()
+    return minilm.shared()
 
 
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
-    """A PostgreSQL schema of its own, dropped afterwards; skipped where no server answers."""
-    with schema_of_its_own() as url:
+    """A PostgreSQL schema without tables, dropped afterwards; skipped where no server answers."""
+    with empty_schema() as url:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def postgres_stores() -> Iterator[EmptyStores]:
+    """Stores on PostgreSQL that tests have used before, empty again."""
+    with ExitStack() as stack:
+        yield EmptyStores(stack)
+
+
+@pytest.fixture
+def postgres_store(postgres_stores: EmptyStores) -> Iterator[str]:
+    """URL of an empty store on PostgreSQL."""
+    with postgres_stores.lent() as url:
+        yield url
+
+
+@pytest.fixture
 def location(request: pytest.FixtureRequest, tmp_path) -> str:
-    """Where a store may be made: a directory, then a PostgreSQL schema."""
+    """Where a store may be made: a directory, or a PostgreSQL schema; see the hook above."""
     if request.param == "sqlite":
         return str(tmp_path / "memory")
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("postgres_store")
     return url
 
 
@@ -91,7 +103,7 @@ def store(location: str) -> Iterator[GraphStore]:
     opened.close()
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
 def atlas(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CrabPath]:
@@ -108,14 +120,14 @@ def atlas(
     with ExitStack() as stack:
         place: str = str(tmp_path_factory.mktemp("atlas"))
         if request.param == "postgresql":
-            place = stack.enter_context(schema_of_its_own())
+            place = stack.enter_context(empty_schema())
         memory = stack.enter_context(CrabPath.open(place, **given))
         memory.add_documents(pages, split=False)
         yield memory
 
 
 @pytest.fixture
-def whose() -> str:
+def namespace() -> str:
     """A namespace that nobody has used yet."""
     return uuid.uuid4().hex
 

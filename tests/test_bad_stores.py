@@ -200,6 +200,7 @@ with CrabPath.open(sys.argv[1], embeddings=DeterministicFakeEmbedding(size=16)) 
 """
 
 
+@pytest.mark.slow
 def test_locked_by_another_process(tmp_path):
     """A directory that another process has open is refused, and free when that process ends."""
     CrabPathRetriever.from_documents(DOCUMENTS, PLAIN, path=tmp_path).memory.close()

@@ -56,6 +56,7 @@ def test_a_temporary_memory_goes_when_nobody_uses_it():
     assert not place.exists()
 
 
+@pytest.mark.slow
 def test_a_temporary_memory_goes_when_the_process_ends():
     """A program that never closes its memory leaves nothing behind."""
     program = (

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import minilm
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
-from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
-from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers import CrabPathRetriever
+from crabpath_retrievers.seeds import embedder
 
 SAMPLE = Path(__file__).parents[1] / "examples" / "hotpotqa_sample"
 
@@ -40,11 +40,8 @@ def questions() -> list[str]:
 
 @pytest.fixture(scope="module")
 def retriever(embeddings, passages) -> Iterator[CrabPathRetriever]:
-    """A retriever over the passages; every text is embedded once."""
-    cached = CacheBackedEmbeddings.from_bytes_store(
-        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
-    )
-    made = CrabPathRetriever.from_documents(passages, cached)
+    """A retriever over the passages."""
+    made = CrabPathRetriever.from_documents(passages, embeddings)
     yield made
     made.memory.close()
 
@@ -88,11 +85,6 @@ async def test_async_options_equal_sync_options(retriever, questions):
     assert shown(found) == shown(retriever.invoke(questions[0], **options))
 
 
-async def test_ainvoke_does_not_block(retriever, questions, unblocked):
-    """Ainvoke leaves the event loop free."""
-    assert len(await retriever.ainvoke(questions[0])) == 4
-
-
 async def test_explored_ainvoke_does_not_block(retriever, questions, unblocked):
     """Ainvoke with all its options leaves the event loop free."""
     options = {"explore": 1, "fill": False, "max_tokens": 100, "boost_tags": ["Ed Wood"]}
@@ -100,9 +92,10 @@ async def test_explored_ainvoke_does_not_block(retriever, questions, unblocked):
 
 
 async def test_first_ainvoke_loads_the_model_off_the_loop(
-    retriever, passages, tmp_path, embeddings
+    retriever, passages, tmp_path, embeddings, monkeypatch
 ):
     """The first question to a reopened memory with the default model blocks nobody."""
+    monkeypatch.setattr(embedder, "default_embeddings", minilm.load)
     made = CrabPathRetriever.from_documents(passages[:3], embeddings, path=tmp_path)
     made.memory.close()
     again = CrabPathRetriever.from_existing(tmp_path, k=1)
@@ -126,15 +119,6 @@ async def test_aadd_documents_does_not_block(passages):
         assert len(await fresh.aadd_documents(passages[:3])) == 3
         assert len(await fresh.ainvoke("Scott Derrickson", k=3)) == 3
     fresh.memory.close()
-
-
-async def test_fifty_at_once(retriever, questions):
-    """Fifty concurrent questions each get their own right answer and their own turn."""
-    asked = [questions[number % len(questions)] for number in range(50)]
-    right = {question: shown(retriever.invoke(question)) for question in set(asked)}
-    answers = await asyncio.gather(*(retriever.ainvoke(question) for question in asked))
-    assert [shown(answer) for answer in answers] == [right[question] for question in asked]
-    assert len({answer[0].metadata["crabpath"]["turn_id"] for answer in answers}) == 50
 
 
 async def test_questions_while_documents_are_added(embeddings, passages, questions):

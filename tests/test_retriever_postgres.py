@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from langchain_classic.embeddings import CacheBackedEmbeddings
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
-from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever
 
@@ -19,14 +16,6 @@ def read(name, count):
     """The first rows of a file of the HotpotQA sample."""
     lines = (SAMPLE / name).read_text(encoding="utf-8").splitlines()[:count]
     return [json.loads(line) for line in lines]
-
-
-@pytest.fixture(scope="module")
-def embeddings(embeddings) -> Embeddings:
-    """The real embedder; every text is embedded once."""
-    return CacheBackedEmbeddings.from_bytes_store(
-        embeddings, InMemoryByteStore(), key_encoder="sha256"
-    )
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback, InvalidIn
 from crabpath_retrievers.ab import Trial, TrialSettings, anearest, nearest
 from crabpath_retrievers.cli import app
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "How do I restart {}?"
 THINGS = ("payroll", "billing", "search")
 SETTINGS = TrialSettings(

@@ -15,6 +15,8 @@ from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoun
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def trial(store):

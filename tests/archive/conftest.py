@@ -11,7 +11,7 @@ from crabpath_retrievers import CrabPath
 
 
 @pytest.fixture
-def opens() -> Iterator[Callable[..., CrabPath]]:
+def open_memory() -> Iterator[Callable[..., CrabPath]]:
     """Opens memories; each has vectors of its own beside the graph store."""
     opened: list[CrabPath] = []
 
@@ -27,9 +27,9 @@ def opens() -> Iterator[Callable[..., CrabPath]]:
 
 
 @pytest.fixture
-def learned(opens, tmp_path) -> CrabPath:
+def learned(open_memory, tmp_path) -> CrabPath:
     """A memory that has learned."""
-    memory = opens(tmp_path / "learned")
+    memory = open_memory(tmp_path / "learned")
     memory.add_documents(corpus(), split=False)
     teach(memory)
     return memory

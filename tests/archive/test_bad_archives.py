@@ -205,12 +205,12 @@ def sound(tmp_path_factory):
 @pytest.mark.parametrize(
     ("spoil", "error", "sentence"), CASES, ids=lambda case: getattr(case, "__name__", "")
 )
-def test_nothing_is_read_in(sound, opens, tmp_path, kind, spoil, error, sentence):
+def test_nothing_is_read_in(sound, open_memory, tmp_path, kind, spoil, error, sentence):
     """One sentence, and the memory is as it was."""
     path = tmp_path / "archive"
     shutil.copy(sound[kind].path, path)
     spoil(path)
-    memory = opens(tmp_path / "there")
+    memory = open_memory(tmp_path / "there")
     if kind == "mind":
         memory.add_documents(corpus(), split=False)
     before = memory.info()
@@ -221,11 +221,11 @@ def test_nothing_is_read_in(sound, opens, tmp_path, kind, spoil, error, sentence
     assert not memory.store.catalog.unfinished()
 
 
-def test_sound_ones_are_read(sound, opens, tmp_path):
+def test_sound_ones_are_read(sound, open_memory, tmp_path):
     """Written again by the helper of these tests, unchanged, they are archives."""
     path = tmp_path / "archive"
     write(path, members(sound["whole"].path))
-    assert opens(tmp_path / "there").transfer.import_archive(path).rows == sound["whole"].rows
+    assert open_memory(tmp_path / "there").transfer.import_archive(path).rows == sound["whole"].rows
 
 
 def test_the_command_makes_nothing_of_a_bad_one(tmp_path):

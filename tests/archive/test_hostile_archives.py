@@ -106,10 +106,10 @@ def live(memory, namespace):
     memory.info()
 
 
-def test_whatever_an_archive_says(sound, opens, location, tmp_path):
+def test_whatever_an_archive_says(sound, open_memory, location, tmp_path):
     """Reading it raises nothing of others' making, and neither does what follows."""
     rng, came, refused = random.Random(1), 0, []  # noqa: S311  no secret
-    target = opens(location)
+    target = open_memory(location)
     target.add_documents(corpus(), split=False)
     for number in range(MUTATIONS):
         kind, name = rng.choice(["whole", "mind"]), f"mind{number}"
@@ -147,13 +147,13 @@ def test_whatever_an_archive_says(sound, opens, location, tmp_path):
         ("meta", "name", "schema_version"),
     ],
 )
-def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, value):
+def test_values_that_nobody_could_read(sound, open_memory, tmp_path, table, column, value):
     """The line is named, and nothing is half written."""
     held = dict(sound["whole"])
     first, rest = held[f"{table}.jsonl"].split(b"\n", 1)
     row = json.dumps({**json.loads(first), column: value}).encode()
     write(tmp_path / "archive", {**held, f"{table}.jsonl": row + b"\n" + rest})
-    memory = opens(tmp_path / "there")
+    memory = open_memory(tmp_path / "there")
     with pytest.raises(
         InvalidInputError, match=f"line 1 of {table}.jsonl in .* is not a valid row"
     ):
@@ -176,20 +176,20 @@ def test_values_that_nobody_could_read(sound, opens, tmp_path, table, column, va
     ],
     ids=str,
 )
-def test_manifests_that_nobody_writes(sound, opens, tmp_path, manifest):
+def test_manifests_that_nobody_writes(sound, open_memory, tmp_path, manifest):
     """They are refused before any member is read."""
     write(tmp_path / "archive", sound["whole"], **manifest)
     with pytest.raises(InvalidInputError, match=r"its manifest\.json is invalid"):
-        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'{"format": Infinity}', b"[1]", b"\xff"])
-def test_manifests_that_are_none(sound, opens, tmp_path, text):
+def test_manifests_that_are_none(sound, open_memory, tmp_path, text):
     """Also those that are deeper than Python can read."""
     with zipfile.ZipFile(tmp_path / "archive", "w") as file:
         file.writestr("manifest.json", text)
     with pytest.raises(InvalidInputError, match="is not a CrabPath archive"):
-        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 BOMB = 128 << 20
@@ -207,6 +207,7 @@ except InvalidInputError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
     """A line of 128 MiB in an archive of one: little of it is ever held."""
     piece, total = b" " * (1 << 20), sha256()
@@ -233,7 +234,7 @@ def test_a_bomb_does_not_fill_the_memory(sound, tmp_path):
 
 @pytest.mark.parametrize("kind", ["whole", "mind"])
 @pytest.mark.parametrize("version", [1, 8])
-def test_archives_from_before_the_first_release(sound, opens, tmp_path, kind, version):
+def test_archives_from_before_the_first_release(sound, open_memory, tmp_path, kind, version):
     """They are refused with what to do, whatever their version of the schema was called."""
     held = dict(sound[kind])
     said = json.loads(held["manifest.json"])
@@ -242,11 +243,11 @@ def test_archives_from_before_the_first_release(sound, opens, tmp_path, kind, ve
     held["manifest.json"] = json.dumps(said).encode()
     write(tmp_path / "archive", held)
     with pytest.raises(SchemaVersionError, match=r"add the documents to a new store$"):
-        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("kind", ["whole", "mind"])
-def test_rows_without_a_column(sound, opens, tmp_path, kind):
+def test_rows_without_a_column(sound, open_memory, tmp_path, kind):
     """Every member lists all columns of its table."""
     held = dict(sound[kind])
     said = json.loads(held["manifest.json"])
@@ -254,4 +255,4 @@ def test_rows_without_a_column(sound, opens, tmp_path, kind):
     held["manifest.json"] = json.dumps(said).encode()
     write(tmp_path / "archive", held)
     with pytest.raises(InvalidInputError, match="lacks the column 'credit_by_user'"):
-        opens(tmp_path / "there").transfer.import_archive(tmp_path / "archive")
+        open_memory(tmp_path / "there").transfer.import_archive(tmp_path / "archive")

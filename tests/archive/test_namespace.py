@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import tables
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
@@ -11,17 +12,17 @@ from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.mind import Mind
 
 BY_ID = {
-    "overlay": "SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
-    "FROM crabpath_overlay w "
-    "JOIN crabpath_nodes a ON a.key = w.source LEFT JOIN crabpath_nodes b ON b.key = w.target",
-    "pair_counts": "SELECT a.id, b.id, w.kind, w.count FROM crabpath_pair_counts w "
-    "JOIN crabpath_nodes a ON a.key = w.source JOIN crabpath_nodes b ON b.key = w.target",
-    "usage": "SELECT a.id, w.wins, w.losses, w.decay FROM crabpath_usage w "
-    "JOIN crabpath_nodes a ON a.key = w.node",
+    "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
+    "FROM {tables.overlay} w "
+    f"JOIN {tables.nodes} a ON a.key = w.source LEFT JOIN {tables.nodes} b ON b.key = w.target",
+    "pair_counts": f"SELECT a.id, b.id, w.kind, w.count FROM {tables.pair_counts} w "
+    f"JOIN {tables.nodes} a ON a.key = w.source JOIN {tables.nodes} b ON b.key = w.target",
+    "usage": f"SELECT a.id, w.wins, w.losses, w.decay FROM {tables.usage} w "
+    f"JOIN {tables.nodes} a ON a.key = w.node",
     "transitions": "SELECT coalesce(a.id, ''), coalesce(b.id, ''), w.level, w.action, w.trials, "
     "w.wins "
-    "FROM crabpath_transitions w LEFT JOIN crabpath_nodes a ON a.key = w.region "
-    "LEFT JOIN crabpath_nodes b ON b.key = w.next",
+    f"FROM {tables.transitions} w LEFT JOIN {tables.nodes} a ON a.key = w.region "
+    f"LEFT JOIN {tables.nodes} b ON b.key = w.next",
 }
 """All numbers that a namespace has learned of nodes, whatever their keys."""
 
@@ -46,9 +47,9 @@ def mind(learned, tmp_path):
     return learned.transfer.export(tmp_path / "mind", namespace="default").path
 
 
-def test_into_the_same_corpus(learned, mind, opens, location):
+def test_into_the_same_corpus(learned, mind, open_memory, location):
     """Added elsewhere, with other keys: the same numbers and results, and none for others."""
-    there = opens(location)
+    there = open_memory(location)
     there.add_documents(corpus(3), split=False)
     there.forget(["d0", "d1", "d2"])
     there.add_documents(corpus(), split=False)
@@ -61,9 +62,9 @@ def test_into_the_same_corpus(learned, mind, opens, location):
     assert answered(there, "bob") == cold
 
 
-def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
+def test_it_goes_on_learning_alike(learned, mind, open_memory, tmp_path):
     """The same feedback afterwards, and the same one undone, come to the same numbers."""
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     there.transfer.import_archive(mind)
     for memory in (learned, there):
@@ -77,13 +78,13 @@ def test_it_goes_on_learning_alike(learned, mind, opens, tmp_path):
     assert there.explain(old).to_dict() == learned.explain(old).to_dict()
 
 
-def test_feedback_that_waits_goes_along(learned, opens, tmp_path):
+def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
     """It is learned from there."""
     from crabpath_retrievers.changes import KeepFeedback
 
     turn = learned.retrieve(QUESTIONS[1]).turn.id
     learned.store.apply([KeepFeedback(Feedback(turn, 1.0, feedback_id="late"))])
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     there.transfer.import_archive(
         learned.transfer.export(tmp_path / "mind", namespace="default").path
@@ -92,9 +93,9 @@ def test_feedback_that_waits_goes_along(learned, opens, tmp_path):
     assert there.store.walk.clock("default").learned == 21
 
 
-def test_documents_that_are_not_there(learned, mind, opens, location):
+def test_documents_that_are_not_there(learned, mind, open_memory, location):
     """What speaks of them is left out and counted; the rest is as it was."""
-    there = opens(location)
+    there = open_memory(location)
     there.add_documents(corpus(PAGES // 2), split=False)
     found = there.transfer.import_archive(mind)
     held = {f"d{n}" for n in range(PAGES // 2)}
@@ -111,7 +112,7 @@ def test_documents_that_are_not_there(learned, mind, opens, location):
     assert there.explain(there.store.turns.latest("default")).documents
 
 
-def test_a_namespace_that_has_learned_is_not_lost(mind, opens, tmp_path):
+def test_a_namespace_that_has_learned_is_not_lost(mind, open_memory, tmp_path):
     """It is replaced when told so, and its vectors with it; another name keeps both."""
     with CrabPath.open(tmp_path / "there", embeddings=EMBEDDINGS) as there:
         there.add_documents(corpus(), split=False)
@@ -166,7 +167,7 @@ def _payload(memory, feedback):
 
 def _note_of(memory, namespace):
     owner = memory.store.walk.clock(namespace).key
-    query = f"SELECT id FROM crabpath_nodes WHERE owner = {owner}"
+    query = f"SELECT id FROM {tables.nodes} WHERE owner = {owner}"
     with memory.store.reading() as connection:
         return connection.exec_driver_sql(query).scalar_one()
 
@@ -192,14 +193,14 @@ def answered_by_text(memory, namespace):
     return [[(d.node.content, d.score) for d in answer.documents] for answer in answers]
 
 
-def test_one_of_a_whole_memory(learned, opens, tmp_path):
+def test_one_of_a_whole_memory(learned, open_memory, tmp_path):
     """The archive of a whole memory gives any of its namespaces."""
     teach(learned, "alice", name="a", turns=5)
     whole = learned.transfer.export(tmp_path / "all").path
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.add_documents(corpus(), split=False)
     found = there.transfer.import_archive(whole, namespace="alice")
-    own = opens(tmp_path / "own")
+    own = open_memory(tmp_path / "own")
     own.add_documents(corpus(), split=False)
     alone = own.transfer.import_archive(
         learned.transfer.export(tmp_path / "a", namespace="alice").path

@@ -13,22 +13,24 @@ from crabpath_retrievers.changes.archive import FillStore
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.both_databases
 
-def test_it_answers_as_before(learned, archive, opens, location):
+
+def test_it_answers_as_before(learned, archive, open_memory, location):
     """Every row comes back, through each database; results are the same, to the last bit."""
-    there = opens(location)
+    there = open_memory(location)
     found = there.transfer.import_archive(archive)
     assert (found.namespace, found.before, found.rows["nodes"]) == (None, False, 41)
     again = there.transfer.export(archive.with_suffix(".again")).path
-    back = opens(archive.with_suffix(".back"))
+    back = open_memory(archive.with_suffix(".back"))
     back.transfer.import_archive(again)
     assert rows(back.store) == rows(there.store) == rows(learned.store)
     assert answered(back) == answered(learned)
 
 
-def test_it_can_be_undone_and_explained_there(learned, archive, opens, tmp_path):
+def test_it_can_be_undone_and_explained_there(learned, archive, open_memory, tmp_path):
     """What stands behind the answers has come, too."""
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     there.transfer.import_archive(archive)
     for memory in (learned, there):
         assert memory.undo("n3").status == "undone"
@@ -37,13 +39,13 @@ def test_it_can_be_undone_and_explained_there(learned, archive, opens, tmp_path)
     assert there.explain(turn).to_dict() == learned.explain(turn).to_dict()
 
 
-def test_no_key_is_given_a_second_time(learned, opens, location, tmp_path):
+def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path):
     """Not even that of a document, namespace or feedback which was gone before it was exported."""
     learned.retrieve("What?", namespace="alice")
     learned.forget(namespace="alice")
     learned.add_documents([Document("Gone.", id="gone")], split=False)
     learned.forget("gone")
-    there = opens(location)
+    there = open_memory(location)
     there.transfer.import_archive(learned.transfer.export(tmp_path / "all").path)
     with learned.store.dumping() as here, there.store.dumping() as dump:
         assert dump.last()["namespaces"] == here.last()["namespaces"] == 2
@@ -74,9 +76,9 @@ def test_vectors_of_chroma(tmp_path):
         assert there.store.learned.pile() == there.store.notes.pile() == 0
 
 
-def test_an_interrupted_index_is_made_up_for(archive, learned, opens, tmp_path):
+def test_an_interrupted_index_is_made_up_for(archive, learned, open_memory, tmp_path):
     """Whatever ends the import after its transaction, the next open goes on."""
-    there = opens(tmp_path / "there")
+    there = open_memory(tmp_path / "there")
     vectors = there.index._store
 
     def away(*_columns):
@@ -88,14 +90,14 @@ def test_an_interrupted_index_is_made_up_for(archive, learned, opens, tmp_path):
         there.transfer.import_archive(archive)
     there.close()
     assert not vectors.store
-    again = opens(tmp_path / "there", vectors=vectors)
+    again = open_memory(tmp_path / "there", vectors=vectors)
     assert len(vectors.store) == 40
     assert not again.store.catalog.unfinished()
     assert again.transfer.import_archive(archive).before
     assert answered(again) == answered(learned)
 
 
-def test_a_failure_in_between_leaves_nothing(learned, opens, location):
+def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     """One transaction: what breaks it off leaves an empty store."""
     with learned.store.dumping() as dump:
         blocks, last = list(dump.blocks(dump.everything())), dump.last()
@@ -105,7 +107,7 @@ def test_a_failure_in_between_leaves_nothing(learned, opens, location):
         message = "the source is gone"
         raise StoreError(message)
 
-    store = opens(location).store
+    store = open_memory(location).store
     before, meta = store.catalog.statistics(), store.catalog.meta()
     with pytest.raises(StoreError, match="source is gone"):
         store.apply([FillStore(broken(), last, "x")])
@@ -115,9 +117,9 @@ def test_a_failure_in_between_leaves_nothing(learned, opens, location):
     assert store.catalog.statistics() == learned.store.catalog.statistics()
 
 
-def test_only_an_empty_memory_takes_a_whole_one(archive, opens, tmp_path):
+def test_only_an_empty_memory_takes_a_whole_one(archive, open_memory, tmp_path):
     """One that holds documents, or whose index holds vectors, is left as it is."""
-    other = opens(tmp_path / "other")
+    other = open_memory(tmp_path / "other")
     other.add_documents(corpus(3), split=False)
     before = other.info()
     with pytest.raises(InvalidInputError, match="holds a memory already"):
@@ -130,10 +132,10 @@ def test_only_an_empty_memory_takes_a_whole_one(archive, opens, tmp_path):
         assert third.info()["nodes"] == 0
 
 
-def test_it_shows_one_moment(learned, opens, location):
+def test_it_shows_one_moment(learned, open_memory, location):
     """What is asked and learned while it is read does not enter it."""
     with learned.store.dumping() as dump:
-        store = opens(location)
+        store = open_memory(location)
         store.transfer.copy_from(dump, "one")
     before = rows(store.store)
     with store.store.dumping() as dump:

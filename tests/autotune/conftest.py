@@ -76,12 +76,12 @@ def opened_at(place: str, **settings) -> CrabPath:
 
 
 @pytest.fixture
-def opens(tmp_path) -> Callable[..., CrabPath]:
+def open_memory(tmp_path) -> Callable[..., CrabPath]:
     """Opens one with settings, on SQLite."""
     return partial(opened_at, str(tmp_path / "memory"))
 
 
 @pytest.fixture
-def opens_both(location: str) -> Callable[..., CrabPath]:
+def open_memory_anywhere(location: str) -> Callable[..., CrabPath]:
     """The same, once on each database."""
     return partial(opened_at, location)

@@ -10,9 +10,9 @@ from crabpath_retrievers.config import LearningSettings
 
 
 @pytest.fixture
-def place(opens, tmp_path):
+def place(open_memory, tmp_path):
     """The directory of a memory in which Ann has asked once."""
-    with opens(learning=LearningSettings(half_life=500.0, apply="external")) as memory:
+    with open_memory(learning=LearningSettings(half_life=500.0, apply="external")) as memory:
         memory.retrieve("question1", namespace="ann")
     return tmp_path / "memory"
 

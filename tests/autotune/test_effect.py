@@ -5,6 +5,7 @@ import math
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
@@ -13,7 +14,6 @@ from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.knobs import _parse_or_ignore, knobs_of, tuned
-from crabpath_retrievers.storage import schema as s
 
 
 def together(memory, number, namespace="ann"):
@@ -29,9 +29,9 @@ def joint(memory, number, namespace="ann"):
     return found.get((keys[f"a{number}"], keys[f"b{number}"], EdgeKind.CO_USED))
 
 
-def test_the_learner_reads_them(opens_both):
+def test_the_learner_reads_them(open_memory_anywhere):
     """Ann's half-life, step and threshold are hers; Bob's are those of the settings."""
-    with opens_both() as memory:
+    with open_memory_anywhere() as memory:
         memory.maintenance.set_knobs("ann", half_life=40, hebbian_rate=0.05, promotion_threshold=3)
         for name in ("ann", "bob"):
             for _ in range(2):
@@ -45,9 +45,9 @@ def test_the_learner_reads_them(opens_both):
         assert bob == pytest.approx(2 * math.log(2) / 2000)
 
 
-def test_the_walk_and_health_read_them(opens):
+def test_the_walk_and_health_read_them(open_memory):
     """The same weight is a reflex or not, by whose bar it is measured."""
-    with opens() as memory:
+    with open_memory() as memory:
         keys = memory.store.learned.keys(["a1", "b9"])
         delta = WeightDelta(keys["a1"], keys["b9"], EdgeKind.CO_USED, 0.85)
         for name in ("ann", "bob"):
@@ -64,9 +64,9 @@ def test_the_walk_and_health_read_them(opens):
         assert tiers["ann"]["habitual"] == tiers["bob"]["reflex"] == 1
 
 
-def test_they_follow_the_settings_until_they_are_turned(opens_both):
+def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
     """And again once they are put back."""
-    with opens_both(learning=LearningSettings(half_life=500.0)) as memory:
+    with open_memory_anywhere(learning=LearningSettings(half_life=500.0)) as memory:
         assert memory.maintenance.knobs("ann").half_life == 500.0
         run = memory.maintenance.set_knobs("ann", reflex=0.9)
         assert memory.store.learned.tuning("ann")[0] == '{"reflex": 0.9}'
@@ -80,9 +80,9 @@ def test_they_follow_the_settings_until_they_are_turned(opens_both):
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
-def test_what_is_beyond_the_rails_changes_nothing(opens):
+def test_what_is_beyond_the_rails_changes_nothing(open_memory):
     """Neither that knob nor the others."""
-    with opens() as memory:
+    with open_memory() as memory:
         with pytest.raises(InvalidInputError, match="reflex must be a number from"):
             memory.maintenance.set_knobs("ann", half_life=100, reflex=0.99)
         with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
@@ -91,9 +91,9 @@ def test_what_is_beyond_the_rails_changes_nothing(opens):
         assert memory.store.learned.tuning("ann") == (None, None)
 
 
-def test_every_change_is_journaled(opens_both):
+def test_every_change_is_journaled(open_memory_anywhere):
     """With what turned it; what changes nothing is not."""
-    with opens_both() as memory:
+    with open_memory_anywhere() as memory:
         for _ in range(2):
             memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
@@ -104,9 +104,9 @@ def test_every_change_is_journaled(opens_both):
         assert json.loads(json.loads(row.inverse)["after"]) == {"half_life": 100.0}
 
 
-def test_two_that_turn_at_once(opens_both):
+def test_two_that_turn_at_once(open_memory_anywhere):
     """The second one is told, and nothing of its own is written."""
-    with opens_both() as memory:
+    with open_memory_anywhere() as memory:
         before = memory.store.learned.tuning("ann")
         memory.store.apply([SetKnobs("1", "ann", '{"reflex": 0.9}', None, before)])
         with pytest.raises(ConflictError, match="met another change"):
@@ -115,10 +115,10 @@ def test_two_that_turn_at_once(opens_both):
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"half_life": 0}', '{"speed": 1}', '{"reflex": 2}'])
-def test_damaged_knobs(opens, text, caplog):
+def test_damaged_knobs(open_memory, text, caplog):
     """Who asks for them is told the way out; answers and lessons go on without them."""
     _parse_or_ignore.cache_clear()  # it warns once of each
-    with opens() as memory:
+    with open_memory() as memory:
         memory.store.apply([SetKnobs("1", "ann", text, None, (None, None))])
         with pytest.raises(StoreError, match="tune --reset"):
             memory.maintenance.knobs("ann")
@@ -130,9 +130,9 @@ def test_damaged_knobs(opens, text, caplog):
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
-def test_they_go_with_their_namespace(opens):
+def test_they_go_with_their_namespace(open_memory):
     """And it starts anew."""
-    with opens() as memory:
+    with open_memory() as memory:
         memory.maintenance.set_knobs("ann", reflex=0.9)
         memory.maintenance.set_knobs("bob", reflex=0.82)
         memory.forget(namespace="ann")
@@ -140,9 +140,9 @@ def test_they_go_with_their_namespace(opens):
         assert memory.maintenance.knobs("bob").reflex == 0.82
 
 
-def test_narrower_rails_later_leave_what_stands(opens):
+def test_narrower_rails_later_leave_what_stands(open_memory):
     """A knob that was set before is used; it is turned back only step by step."""
-    with opens() as memory:
+    with open_memory() as memory:
         memory.maintenance.set_knobs("ann", half_life=100)
         text = memory.store.learned.tuning("ann")[0]
         narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
@@ -151,9 +151,9 @@ def test_narrower_rails_later_leave_what_stands(opens):
             narrow.validate_knobs({"half_life": 100})
 
 
-def test_no_query_more_on_the_way_of_an_answer(opens):
+def test_no_query_more_on_the_way_of_an_answer(open_memory):
     """Tuned knobs come with the clock that a query reads anyway."""
-    with opens() as memory:
+    with open_memory() as memory:
 
         def statements():
             counted = []

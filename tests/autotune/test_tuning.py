@@ -2,13 +2,13 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.maintenance import Upkeep
-from crabpath_retrievers.storage import schema as s
 
 TOPICS = 14
 
@@ -39,13 +39,14 @@ def looks(memory, namespace="ann"):
 AUTOTUNE = AutotuneSettings(enabled=True)
 
 
-def test_brain_death_is_seen_before_it_comes(opens):
+@pytest.mark.slow
+def test_brain_death_is_seen_before_it_comes(open_memory):
     """A half-life of 20 makes a memory dormant (CrabPath paper); the autotuner prevents it.
 
     Answers are never worse than plain search.
     """
     learning = LearningSettings(half_life=20.0)
-    with opens(learning=learning, autotune=AUTOTUNE) as memory:
+    with open_memory(learning=learning, autotune=AUTOTUNE) as memory:
         found = stream(memory, 125)
         dormant = looks(memory)
         knobs = memory.maintenance.knobs("ann")
@@ -57,9 +58,10 @@ def test_brain_death_is_seen_before_it_comes(opens):
     assert all(ours >= plain for ours, plain in zip(*found, strict=True))
 
 
-def test_a_dead_memory_comes_back_within_a_hundred_turns(opens):
+@pytest.mark.slow
+def test_a_dead_memory_comes_back_within_a_hundred_turns(open_memory):
     """Nobody looked while it died."""
-    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+    with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 100)
         assert memory.maintenance.health("ann", record=False)["dormant_pct"].in_range is False
         for begin in range(100, 200, 25):
@@ -70,18 +72,19 @@ def test_a_dead_memory_comes_back_within_a_hundred_turns(opens):
         assert memory.maintenance.knobs("ann").half_life > 20.0
 
 
-def test_without_it_the_memory_stays_dead(opens):
+@pytest.mark.slow
+def test_without_it_the_memory_stays_dead(open_memory):
     """What the test before has mended, does not mend itself."""
-    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+    with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 100)
         assert looks(memory) == []
         assert memory.maintenance.health("ann")["dormant_pct"].in_range is False
         assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
-def test_the_brake_on_a_memory_that_was_well(opens):
+def test_the_brake_on_a_memory_that_was_well(open_memory):
     """Somebody sets the half-life to 20: the next look finds death, and what was good."""
-    with opens(autotune=AUTOTUNE) as memory:
+    with open_memory(autotune=AUTOTUNE) as memory:
         stream(memory, 50)
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
         memory.maintenance.set_knobs("ann", half_life=20)
@@ -103,10 +106,10 @@ def test_the_brake_on_a_memory_that_was_well(opens):
 
 
 @pytest.mark.parametrize("restore", [False, True])
-def test_the_brake_and_snapshots(opens, restore):
+def test_the_brake_and_snapshots(open_memory, restore):
     """One from then is told of; with ``restore`` one is kept, and gone back to."""
     rules = AutotuneSettings(enabled=True, restore_snapshot=restore)
-    with opens(autotune=rules) as memory:
+    with open_memory(autotune=rules) as memory:
         stream(memory, 25)
         mine = memory.namespaces.snapshot("ann") if not restore else None
         stream(memory, 25, begin=25)
@@ -122,9 +125,9 @@ def test_the_brake_and_snapshots(opens, restore):
         assert sorted(map(str, kept)) == (["None", "autotune: last good"] if restore else ["None"])
 
 
-def test_a_dry_run_changes_nothing(opens):
+def test_a_dry_run_changes_nothing(open_memory):
     """And finds what the run will find; asked for in maintenance it is the same."""
-    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+    with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
 
         def everything():
@@ -142,13 +145,13 @@ def test_a_dry_run_changes_nothing(opens):
         )
 
 
-def test_in_maintenance(opens):
+def test_in_maintenance(open_memory):
     """Off unless it is switched on; taken back with the rest of it."""
     learning, on = (
         LearningSettings(half_life=20.0),
         AutotuneSettings(enabled=True, every_feedbacks=1000),
     )
-    with opens(learning=learning) as memory:
+    with open_memory(learning=learning) as memory:
         stream(memory, 60)
         (step,) = [one for one in memory.maintenance.run().steps if one.step == "autotune"]
         assert (step.changed, dict(step.detail)) == (0, {"off": 1})
@@ -164,9 +167,9 @@ def test_in_maintenance(opens):
         assert memory.maintenance.knobs("ann").half_life == 20.0
 
 
-def test_namespaces_are_kept_apart(opens):
+def test_namespaces_are_kept_apart(open_memory):
     """Ann's memory is dying, Bob's is well: his knobs stay, and so does what is known of them."""
-    with opens(autotune=AUTOTUNE) as memory:
+    with open_memory(autotune=AUTOTUNE) as memory:
         memory.maintenance.set_knobs("ann", half_life=20)
         stream(memory, 75, "ann")
         stream(memory, 25, "bob")
@@ -177,9 +180,9 @@ def test_namespaces_are_kept_apart(opens):
         assert len(looks(memory, "bob")) == 1
 
 
-def test_a_frozen_namespace_stays_as_it_is(opens):
+def test_a_frozen_namespace_stays_as_it_is(open_memory):
     """It answers with what it knows; one that was never used is not made."""
-    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+    with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
         memory.namespaces.freeze("ann")
         assert memory.maintenance.tune("ann").note == "the namespace is frozen"
@@ -187,18 +190,18 @@ def test_a_frozen_namespace_stays_as_it_is(opens):
         assert "nobody" not in memory.info()["namespaces"]
 
 
-async def test_off_the_event_loop(opens):
+async def test_off_the_event_loop(open_memory):
     """The same report."""
-    with opens(learning=LearningSettings(half_life=20.0)) as memory:
+    with open_memory(learning=LearningSettings(half_life=20.0)) as memory:
         stream(memory, 60)
         assert await memory.aio.maintenance.tune("ann", dry_run=True) == memory.maintenance.tune(
             "ann", dry_run=True
         )
 
 
-def test_rails_that_the_settings_do_not_keep_to(opens):
+def test_rails_that_the_settings_do_not_keep_to(open_memory):
     """Asked for nevertheless, it is refused in one sentence."""
-    with opens(autotune=AutotuneSettings.preset("paper")) as memory:
+    with open_memory(autotune=AutotuneSettings.preset("paper")) as memory:
         stream(memory, 2)
         with pytest.raises(InvalidInputError, match="half_life must be a number from 20 to 200"):
             memory.maintenance.tune("ann")
@@ -206,7 +209,7 @@ def test_rails_that_the_settings_do_not_keep_to(opens):
             memory.maintenance.undo("another")
 
 
-def test_a_lesson_stands_whatever_becomes_of_the_knobs(opens, monkeypatch, caplog):
+def test_a_lesson_stands_whatever_becomes_of_the_knobs(open_memory, monkeypatch, caplog):
     """A store that fails meanwhile is told in the log."""
     from crabpath_retrievers.autotune import Autotuner
     from crabpath_retrievers.errors import StoreError
@@ -216,17 +219,17 @@ def test_a_lesson_stands_whatever_becomes_of_the_knobs(opens, monkeypatch, caplo
         raise StoreError(msg)
 
     monkeypatch.setattr(Autotuner, "look", fails)
-    with opens(autotune=AutotuneSettings(enabled=True, every_feedbacks=1)) as memory:
+    with open_memory(autotune=AutotuneSettings(enabled=True, every_feedbacks=1)) as memory:
         stream(memory, 1)
         assert memory.store.learned.learned("ann").version == 1
     assert "the disk is full" in caplog.text
 
 
-def test_the_ranges_decide(opens):
+def test_the_ranges_decide(open_memory):
     """With other ranges the same memory is ill, and knobs turn the other way."""
     ranges = {"avg_nodes_fired_per_query": (0.0, 24.0), "proto_promotion_rate": (0.0, 1.0)}
     health = HealthSettings(ranges={**ranges, "dormant_pct": (0.7, 0.95)})
-    with opens(health=health) as memory:
+    with open_memory(health=health) as memory:
         stream(memory, 60)
         report = memory.maintenance.tune("ann")
         turned = {one.knob: one.direction for one in report.adjustments}

@@ -26,6 +26,8 @@ from crabpath_retrievers.evaluation.run_methods import (
 )
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 
+pytestmark = pytest.mark.slow
+
 LABEL = "zzsecretzz"
 ALLOWED = {"title", "url"}
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "examples" / "03_langgraph_agent.py"
 CORRECTION = "Since May, deployments start with `ship release`, not with `make release`."
 
@@ -17,7 +19,6 @@ def answer(body):
     return "Type ship." if "ship release" in documents[-1] else "Type make."
 
 
-@pytest.mark.slow
 def test_the_agent_learns_from_a_correction(chat_server):
     """After the correction Ann is told what is right in another thread; Bob's memory is his own."""
     chat_server.says = answer

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "04_llama_index_query_engine.py"
 CORRECTION = "Nobody deploys on a Friday: ask whoever is on call."
 

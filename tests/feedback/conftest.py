@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -13,7 +14,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.mind import Mind
-from crabpath_retrievers.storage import schema as s
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
@@ -105,19 +105,19 @@ def same(now: dict[str, dict], before: dict[str, dict], rtol: float = 1e-6) -> N
 
 
 @pytest.fixture
-def knows() -> Callable[..., dict[str, dict]]:
+def state_of() -> Callable[..., dict[str, dict]]:
     """Tells all that a namespace of a memory has learned."""
     return held
 
 
 @pytest.fixture
-def alike() -> Callable[..., None]:
+def assert_same() -> Callable[..., None]:
     """Compares what namespaces have learned."""
     return same
 
 
 @pytest.fixture
-def opens(location: str) -> Callable[..., CrabPath]:
+def open_memory(location: str) -> Callable[..., CrabPath]:
     """Opens the memory of the test with learning settings, as often as wanted."""
     vectors = DeterministicFakeEmbedding(size=16)
     index = InMemoryVectorStore(vectors)
@@ -132,9 +132,9 @@ def opens(location: str) -> Callable[..., CrabPath]:
 
 
 @pytest.fixture
-def memory(opens) -> Iterator[CrabPath]:
+def memory(open_memory) -> Iterator[CrabPath]:
     """Three documents, once on each database; feedback is learned from at once."""
-    with opens() as opened:
+    with open_memory() as opened:
         yield opened
 
 
@@ -145,6 +145,6 @@ def host(memory) -> Host:
 
 
 @pytest.fixture
-def hosting() -> type[Host]:
+def host_of() -> type[Host]:
     """Makes a host of another memory."""
     return Host

@@ -27,9 +27,9 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def host(server, hosting):
+def host(server, host_of):
     """Asks the server."""
-    return hosting(server)
+    return host_of(server)
 
 
 @pytest.fixture
@@ -135,6 +135,7 @@ def test_learn_applies_what_waits(cli, host, server):
     assert host.usage()["a"] == (3.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_learns_beside_its_server_and_ends_when_asked(tmp_path, host, server, number):
     """What comes while it runs is applied; a signal ends it with its figures and code 0."""

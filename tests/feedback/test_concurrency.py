@@ -12,10 +12,10 @@ from crabpath_retrievers.retriever import CrabPathRetriever
 
 
 @pytest.mark.parametrize("apply", ["inline", "background"])
-def test_two_hundred_records_from_eight_threads(opens, hosting, apply):
+def test_two_hundred_records_from_eight_threads(open_memory, host_of, apply):
     """None is lost, none is applied twice, and what they count adds up."""
-    with opens(apply=apply) as memory:
-        host = hosting(memory)
+    with open_memory(apply=apply) as memory:
+        host = host_of(memory)
         turns = [host.ask() for _ in range(200)]
         with ThreadPoolExecutor(8) as pool:
             receipts = list(
@@ -29,10 +29,10 @@ def test_two_hundred_records_from_eight_threads(opens, hosting, apply):
         assert host.usage() == {"a": (200.0, 0.0), "b": (0.0, 200.0), "c": (0.0, 200.0)}
 
 
-def test_two_memories_on_one_store_learn_together(opens, hosting):
+def test_two_memories_on_one_store_learn_together(open_memory, host_of):
     """Eight threads on two memories of one process meet in the store, and all are applied."""
-    with opens() as one, opens() as two:
-        host = hosting(one)
+    with open_memory() as one, open_memory() as two:
+        host = host_of(one)
         turns = [host.ask() for _ in range(40)]
         work = list(zip(turns, itertools.cycle((one, two)), strict=False))
         with ThreadPoolExecutor(8) as pool:
@@ -62,9 +62,9 @@ def test_one_id_at_the_same_time(memory, host):
 
 
 @pytest.mark.parametrize("apply", ["inline", "background", "external"])
-async def test_arecord_does_not_block(opens, apply):
+async def test_arecord_does_not_block(open_memory, apply):
     """Neither of the memory nor of the retriever, whoever learns."""
-    memory = await asyncio.to_thread(opens, apply=apply)
+    memory = await asyncio.to_thread(open_memory, apply=apply)
     retriever = CrabPathRetriever(memory=memory)
     with blockbuster_ctx():
         for _ in range(2):

@@ -15,8 +15,10 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.slow
+
 CHILD = Path(__file__).parent / "serving_child.py"
-LEARN = [sys.executable, "-m", "crabpath_retrievers.cli", "learn"]
+LEARN_COMMAND = [sys.executable, "-m", "crabpath_retrievers.cli", "learn"]
 
 
 @pytest.fixture
@@ -75,16 +77,16 @@ def learned_once(host, ids):
 
 @pytest.mark.parametrize("apply", ["background", "inline"])
 @pytest.mark.parametrize("step", ["returned:1", "returned:5", "applied:3", "indexed:2"])
-def test_a_killed_server_loses_nothing(serve, reopened, hosting, apply, step):
+def test_a_killed_server_loses_nothing(serve, reopened, host_of, apply, step):
     """Right after record returned, after a feedback was applied, after its episode was indexed."""
     ids = acknowledged(serve(apply, step))
     assert step != "returned:5" or len(ids) == 5
     with reopened() as memory:
-        learned_once(hosting(memory), ids)
+        learned_once(host_of(memory), ids)
 
 
 @pytest.mark.parametrize("apply", ["background", "inline"])
-def test_a_server_that_is_killed_at_any_moment_loses_nothing(serve, reopened, hosting, apply):
+def test_a_server_that_is_killed_at_any_moment_loses_nothing(serve, reopened, host_of, apply):
     """Three times over, on what the one before left."""
     for _ in range(3):
         process = serve(apply, "never")
@@ -93,53 +95,53 @@ def test_a_server_that_is_killed_at_any_moment_loses_nothing(serve, reopened, ho
         process.kill()
         ids += acknowledged(process)
         with reopened() as memory:
-            learned_once(hosting(memory), ids)
+            learned_once(host_of(memory), ids)
 
 
-def test_feedback_of_a_killed_server_is_learned_by_another_process(serve, reopened, hosting):
+def test_feedback_of_a_killed_server_is_learned_by_another_process(serve, reopened, host_of):
     """What was acknowledged waits for ``crabpath learn``."""
     ids = acknowledged(serve("external", "returned:4"))
     assert len(ids) == 4
     with reopened(apply="external") as memory:
-        assert hosting(memory).learned() == 0
+        assert host_of(memory).learned() == 0
         Outside(memory.store).inbox.learn_waiting()
-        learned_once(hosting(memory), ids)
+        learned_once(host_of(memory), ids)
 
 
 @pytest.fixture
-def backlog(reopened, hosting):
+def backlog(reopened, host_of):
     """Sixty feedbacks that wait."""
     with reopened(apply="external") as memory:
-        host = hosting(memory)
+        host = host_of(memory)
         ids = [str(number) for number in range(60)]
         for number in ids:
             memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id=number))
     return ids
 
 
-def test_a_killed_learner_loses_nothing_and_repeats_nothing(location, reopened, hosting, backlog):
+def test_a_killed_learner_loses_nothing_and_repeats_nothing(location, reopened, host_of, backlog):
     """Learners are killed at random in the midst of it; the last one finishes."""
     store = GraphStore(location)
     for _ in range(3):
         before = store.learned.tally()["applied"]
-        process = subprocess.Popen([*LEARN, "--worker", "--store", location])
+        process = subprocess.Popen([*LEARN_COMMAND, "--worker", "--store", location])
         while store.learned.tally()["applied"] == before < len(backlog):
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))  # noqa: S311
         process.kill()
         process.wait()
-    subprocess.run([*LEARN, "--store", location], check=True, timeout=60)
+    subprocess.run([*LEARN_COMMAND, "--store", location], check=True, timeout=60)
     store.close()
     with reopened() as memory:
-        learned_once(hosting(memory), backlog)
+        learned_once(host_of(memory), backlog)
 
 
-def test_two_learners_at_once_apply_each_feedback_once(location, reopened, hosting, backlog):
+def test_two_learners_at_once_apply_each_feedback_once(location, reopened, host_of, backlog):
     """What one of them applied the other one leaves, and together they apply all."""
-    command = [*LEARN, "--store", location, "--json"]
+    command = [*LEARN_COMMAND, "--store", location, "--json"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for process in both:
         process.communicate(timeout=60)
         assert process.returncode == 0
     with reopened() as memory:
-        learned_once(hosting(memory), backlog)
+        learned_once(host_of(memory), backlog)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback, StoreError
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.inbox import Inbox
-from crabpath_retrievers.storage import schema as s
 
 
 def damage(memory, table: sa.Table, **values) -> None:
@@ -36,16 +36,18 @@ def test_a_namespace_of_which_nothing_is_stored_is_refused(memory, host, namespa
         "[]",
     ],
 )
-def test_unreadable_feedback_is_refused_and_the_rest_is_learned(opens, hosting, payload, caplog):
+def test_unreadable_feedback_is_refused_and_the_rest_is_learned(
+    open_memory, host_of, payload, caplog
+):
     """A store that holds such a row opens; the row is refused with a note, others are applied."""
-    with opens(apply="external") as memory:
+    with open_memory(apply="external") as memory:
         memory.record(Feedback(None, 1.0, feedback_id="odd"))
         damage(memory, s.feedback, payload=payload)
-        memory.record(Feedback(hosting(memory).ask(), 1.0, feedback_id="sound"))
-    with opens() as memory:
-        assert hosting(memory).status("sound") == "applied"
+        memory.record(Feedback(host_of(memory).ask(), 1.0, feedback_id="sound"))
+    with open_memory() as memory:
+        assert host_of(memory).status("sound") == "applied"
         assert memory.store.learned.tally() == {"waiting": 0, "applied": 1, "refused": 1}
-        assert memory.record(Feedback(hosting(memory).ask(), 1.0)).status == "applied"
+        assert memory.record(Feedback(host_of(memory).ask(), 1.0)).status == "applied"
         with pytest.raises(StoreError, match="'odd' cannot be read"):
             memory.record(Feedback(None, 1.0, feedback_id="odd"))
     assert "feedback 'odd' is refused: it cannot be read" in caplog.text
@@ -63,14 +65,14 @@ def test_a_damaged_turn_is_not_found_and_stops_no_window(memory, host, caplog):
     assert "a turn in the store is damaged and passed over" in caplog.text
 
 
-def test_damaged_experience_is_passed_over(opens, hosting, caplog):
+def test_damaged_experience_is_passed_over(open_memory, host_of, caplog):
     """Episodes and a mind that cannot be read: the memory opens and answers, with a warning."""
-    with opens() as memory:
-        memory.record(Feedback(hosting(memory).ask(), 1.0, used=["a"]))
+    with open_memory() as memory:
+        memory.record(Feedback(host_of(memory).ask(), 1.0, used=["a"]))
         damage(memory, s.episodes, documents="no JSON", indexed=0)
         damage(memory, s.namespaces, model='{"of": "another release"}')
-    with opens() as memory:
-        assert hosting(memory).ask()
+    with open_memory() as memory:
+        assert host_of(memory).ask()
     assert "an episode in the store is damaged" in caplog.text
     assert "what 'default' has learned is damaged" in caplog.text
 

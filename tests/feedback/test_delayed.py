@@ -35,10 +35,10 @@ def test_late_feedback_is_shared_among_the_last_turns(memory, host):
     assert host.usage()["a"] == (pytest.approx(1.0), 0.0)
 
 
-def test_later_turns_get_more(opens, hosting):
+def test_later_turns_get_more(open_memory, host_of):
     """The later of two turns gets e^{-0} / (1 + e^{-λ}); the earlier one the rest."""
-    with opens(turn_decay=math.log(3)) as memory:
-        host = hosting(memory)
+    with open_memory(turn_decay=math.log(3)) as memory:
+        host = host_of(memory)
         host.ask()
         memory.retrieve("Which fruit is red?", filter=None, k=1)
         memory.record(Feedback(None, -1.0, used=["a", "b", "c"]))
@@ -86,14 +86,14 @@ def test_the_window_is_that_of_the_namespace(memory, host):
     assert set(consumed) == {turns["ada"], turns["default"]}
 
 
-def test_the_window_ends_when_the_feedback_was_given(opens, hosting):
+def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
     """However late it is applied, turns that came after it are not meant."""
-    with opens(apply="external") as memory:
-        host = hosting(memory)
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
         before = host.ask()
         memory.record(Feedback(None, 1.0))
         after = host.ask()
-    with opens() as memory:
+    with open_memory() as memory:
         assert set(memory.store.learned.consumed([before, after])) == {before}
 
 

@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
 from crabpath_retrievers.changes.regions import Step
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import titled
 
 
@@ -40,18 +40,20 @@ def hubs(atlas):
     return atlas._services.regions.hubs(1).ids
 
 
-def test_an_episode_by_hand(atlas, whose, hubs):
+def test_an_episode_by_hand(atlas, namespace, hubs):
     """Two actions, then the end in a third region; what came by is counted apart."""
     a, b, c = hubs[:3]
-    atlas.regions.learn_episode([a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=whose)
-    known = counts(atlas, whose)
+    atlas.regions.learn_episode(
+        [a, b, c], ["find", "take"], 0.5, task_type="keep", namespace=namespace
+    )
+    known = counts(atlas, namespace)
     for task in ("", "keep"):
         assert known.pop((a, "find", task, b)) == (1.0, 0.75, 0.0, 0.0)
         assert known.pop((b, "take", task, c)) == (1.0, 0.75, 1.0, 0.75)
         for region in (a, b, c):
             assert known.pop((region, "", task, None)) == (1.0, 0.75, 0.0, 0.0)
     assert known == {}
-    everywhere = [one for one in atlas.store.regions.all_steps(whose, 1) if not one.level]
+    everywhere = [one for one in atlas.store.regions.all_steps(namespace, 1) if not one.level]
     assert set(everywhere) == {
         Step(0, 0, task, action, 0, 1.0, 0.75, *ends)
         for task in ("", "keep")
@@ -59,17 +61,17 @@ def test_an_episode_by_hand(atlas, whose, hubs):
     }
 
 
-def test_as_many_actions_as_states(atlas, whose, hubs):
+def test_as_many_actions_as_states(atlas, namespace, hubs):
     """The last one ends the episode, nobody knows where; no task is no task."""
     a, b = hubs[:2]
-    atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=whose)
-    known = counts(atlas, whose)
+    atlas.regions.learn_episode([a, b], ["find", "take"], -1.0, namespace=namespace)
+    known = counts(atlas, namespace)
     assert known[b, "take", "", None] == (1.0, 0.0, 1.0, 0.0)
     assert known[a, "find", "", b] == (1.0, 0.0, 0.0, 0.0)
     assert {task for _, _, task, _ in known} == {""}
 
 
-def test_ids_vectors_and_texts_are_the_same_states(atlas, whose):
+def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
     """Of one document: by name, as a list of numbers, as a matrix, in words."""
     ids = ["d3", "d77"]
     stored = atlas.store.catalog.vectors(ids)
@@ -84,32 +86,32 @@ def test_ids_vectors_and_texts_are_the_same_states(atlas, whose):
     for name, form in forms.items():
         actions = ["find", "take"]
         atlas.regions.learn_episode(
-            **form, actions=actions, reward=1.0, namespace=f"{whose} {name}"
+            **form, actions=actions, reward=1.0, namespace=f"{namespace} {name}"
         )
-    found = [counts(atlas, f"{whose} {name}") for name in forms]
+    found = [counts(atlas, f"{namespace} {name}") for name in forms]
     assert found == [found[0]] * len(forms)
     assert {region for region, *_ in found[0]} == {atlas.regions.assignments()[n] for n in ids}
 
 
-def test_one_state_and_one_action(atlas, whose, hubs):
+def test_one_state_and_one_action(atlas, namespace, hubs):
     """A lone text is one value, not its characters."""
-    atlas.regions.learn_episode(hubs[0], "find", 1.0, namespace=whose)
-    atlas.regions.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=whose)
-    assert {action for _, action, *_ in counts(atlas, whose)} == {"", "find"}
+    atlas.regions.learn_episode(hubs[0], "find", 1.0, namespace=namespace)
+    atlas.regions.learn_episode(texts="Text 5", actions="find", reward=1.0, namespace=namespace)
+    assert {action for _, action, *_ in counts(atlas, namespace)} == {"", "find"}
 
 
-def test_the_type_of_an_action_is_what_classify_says(atlas, whose, hubs):
+def test_the_type_of_an_action_is_what_classify_says(atlas, namespace, hubs):
     """Of calls of tools, for one."""
     calls = [{"name": "find", "id": 1}, {"name": "take", "id": 2}]
     atlas.regions.learn_episode(
-        hubs[:2], calls, 1.0, namespace=whose, classify=lambda call: call["name"].upper()
+        hubs[:2], calls, 1.0, namespace=namespace, classify=lambda call: call["name"].upper()
     )
-    assert {action for _, action, *_ in counts(atlas, whose)} == {"", "FIND", "TAKE"}
+    assert {action for _, action, *_ in counts(atlas, namespace)} == {"", "FIND", "TAKE"}
 
 
-def test_default_actions(opens_regions):
+def test_default_actions(open_regions):
     """The kind of the pointer between two documents, else the type of the next, else "read"."""
-    memory = opens_regions
+    memory = open_regions
     store, found = memory.store, lambda: {a for _, a, *_ in counts(memory, "ann")} - {""}
     memory.regions.learn_episode(["f0", "typed"], reward=1.0, namespace="ann")
     assert found() == {"question"}
@@ -125,45 +127,45 @@ def test_default_actions(opens_regions):
     assert found() == {"question", "read", "co_used", "mention"}
 
 
-def test_the_same_id_again_changes_nothing(atlas, whose, hubs):
+def test_the_same_id_again_changes_nothing(atlas, namespace, hubs):
     """Also when it tells of something else; undone, it stays undone."""
-    given = {"namespace": whose, "episode_id": f"e {whose}"}
+    given = {"namespace": namespace, "episode_id": f"e {namespace}"}
     assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
-    before = counts(atlas, whose)
+    before = counts(atlas, namespace)
     assert atlas.regions.learn_episode(hubs[:1], ["throw"], -1.0, **given).status == "applied"
-    assert counts(atlas, whose) == before
-    atlas.undo(f"e {whose}")
+    assert counts(atlas, namespace) == before
+    atlas.undo(f"e {namespace}")
     assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "undone"
-    assert counts(atlas, whose) == {}
+    assert counts(atlas, namespace) == {}
 
 
-def test_one_id_from_eight_threads(atlas, whose, hubs):
+def test_one_id_from_eight_threads(atlas, namespace, hubs):
     """It counts once, and all are told so."""
     with ThreadPoolExecutor(8) as pool:
-        given = {"namespace": whose, "episode_id": f"e {whose}"}
+        given = {"namespace": namespace, "episode_id": f"e {namespace}"}
         receipts = list(
             pool.map(
                 lambda _: atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given), range(8)
             )
         )
     assert {receipt.status for receipt in receipts} == {"applied"}
-    assert counts(atlas, whose)[hubs[0], "find", "", None][0] == 1.0
+    assert counts(atlas, namespace)[hubs[0], "find", "", None][0] == 1.0
 
 
-def test_many_threads_lose_nothing(atlas, whose, hubs):
+def test_many_threads_lose_nothing(atlas, namespace, hubs):
     """Two dozen episodes from four threads, on two levels of counts."""
 
     def one(number):
         reward = 1.0 if number % 2 else -1.0
-        return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=whose)
+        return atlas.regions.learn_episode(hubs[:2], ["find", "take"], reward, namespace=namespace)
 
     with ThreadPoolExecutor(4) as pool:
         assert {r.status for r in pool.map(one, range(24))} == {"applied"}
-    assert counts(atlas, whose)[hubs[0], "find", "", hubs[1]] == (24.0, 12.0, 0.0, 0.0)
-    assert atlas.store.walk.clock(whose).learned == 24
+    assert counts(atlas, namespace)[hubs[0], "find", "", hubs[1]] == (24.0, 12.0, 0.0, 0.0)
+    assert atlas.store.walk.clock(namespace).learned == 24
 
 
-def test_undone_in_any_order_nothing_is_left(atlas, whose, hubs):
+def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
     """And what stays is as if the others had never been."""
     ids = []
     for number, (actions, reward) in enumerate(
@@ -172,74 +174,76 @@ def test_undone_in_any_order_nothing_is_left(atlas, whose, hubs):
         task = "keep" if number % 2 else None
         ids.append(
             atlas.regions.learn_episode(
-                hubs[: len(actions)], actions, reward, namespace=whose, task_type=task
+                hubs[: len(actions)], actions, reward, namespace=namespace, task_type=task
             ).feedback_id
         )
         if number == 0:
-            first = counts(atlas, whose)
+            first = counts(atlas, namespace)
     for feedback_id in (ids[2], ids[1], ids[3]):
-        assert atlas.undo(feedback_id, namespace=whose).status == "undone"
-    left = counts(atlas, whose)
+        assert atlas.undo(feedback_id, namespace=namespace).status == "undone"
+    left = counts(atlas, namespace)
     assert left.keys() == first.keys()
     assert all(left[key] == pytest.approx(first[key]) for key in first)
     atlas.undo(ids[0])
-    assert atlas.store.regions.all_steps(whose, 1) == []
+    assert atlas.store.regions.all_steps(namespace, 1) == []
 
 
-def test_snapshots_hold_steps(atlas, whose, hubs):
+def test_snapshots_hold_steps(atlas, namespace, hubs):
     """To the last digit."""
-    atlas.regions.learn_episode(hubs[:2], ["find", "take"], 0.3, namespace=whose, task_type="keep")
-    before = sorted(atlas.store.regions.all_steps(whose, 1))
-    snapshot = atlas.namespaces.snapshot(whose)
-    atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=whose)
-    atlas.namespaces.restore(snapshot, namespace=whose)
-    assert sorted(atlas.store.regions.all_steps(whose, 1)) == before
+    atlas.regions.learn_episode(
+        hubs[:2], ["find", "take"], 0.3, namespace=namespace, task_type="keep"
+    )
+    before = sorted(atlas.store.regions.all_steps(namespace, 1))
+    snapshot = atlas.namespaces.snapshot(namespace)
+    atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=namespace)
+    atlas.namespaces.restore(snapshot, namespace=namespace)
+    assert sorted(atlas.store.regions.all_steps(namespace, 1)) == before
 
 
-def test_forgetting_a_namespace_leaves_no_row(atlas, whose, hubs):
+def test_forgetting_a_namespace_leaves_no_row(atlas, namespace, hubs):
     """Neither steps nor the record of how they were learned."""
     before = rows(atlas)
     for task in (None, "keep"):
         atlas.regions.learn_episode(
-            hubs[:2], ["find", "take"], 1.0, namespace=whose, task_type=task
+            hubs[:2], ["find", "take"], 1.0, namespace=namespace, task_type=task
         )
-    atlas.namespaces.snapshot(whose)
+    atlas.namespaces.snapshot(namespace)
     assert rows(atlas) != before
-    atlas.forget(namespace=whose)
-    assert rows(atlas) | {"crabpath_journal": 0} == before | {"crabpath_journal": 0}
+    atlas.forget(namespace=namespace)
+    assert rows(atlas) | {s.journal.name: 0} == before | {s.journal.name: 0}
 
 
-def test_a_frozen_namespace_refuses(atlas, whose, hubs):
+def test_a_frozen_namespace_refuses(atlas, namespace, hubs):
     """And learns the same episode when it may again."""
-    atlas.namespaces.freeze(whose)
+    atlas.namespaces.freeze(namespace)
     before = rows(atlas)
-    given = {"namespace": whose, "episode_id": f"e {whose}"}
+    given = {"namespace": namespace, "episode_id": f"e {namespace}"}
     receipt = atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given)
     assert (receipt.status, "is frozen" in receipt.note) == ("refused", True)
     assert rows(atlas) == before
-    atlas.namespaces.unfreeze(whose)
+    atlas.namespaces.unfreeze(namespace)
     assert atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, **given).status == "applied"
 
 
-async def test_off_the_event_loop(atlas, whose, hubs):
+async def test_off_the_event_loop(atlas, namespace, hubs):
     """The same as the blocking form."""
-    receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
+    receipt = await atlas.aio.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
     assert receipt.status == "applied"
-    assert (hubs[0], "find", "", None) in counts(atlas, whose)
+    assert (hubs[0], "find", "", None) in counts(atlas, namespace)
 
 
-def test_the_ranker_and_the_baseline_stay(atlas, whose, hubs):
+def test_the_ranker_and_the_baseline_stay(atlas, namespace, hubs):
     """An episode says what to do, not what to return."""
-    turn = atlas.retrieve("Text 5", namespace=whose).turn
+    turn = atlas.retrieve("Text 5", namespace=namespace).turn
     atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
-    before = atlas.store.learned.learned(whose).mind
-    atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=whose)
-    assert atlas.store.learned.learned(whose).mind == before
+    before = atlas.store.learned.learned(namespace).mind
+    atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
+    assert atlas.store.learned.learned(namespace).mind == before
 
 
-def test_a_hub_that_is_removed_takes_its_counts(opens_regions):
+def test_a_hub_that_is_removed_takes_its_counts(open_regions):
     """Others stay; undoing afterwards works and leaves nothing, also where it led there."""
-    memory = opens_regions
+    memory = open_regions
     a, b, c = (hub.id for hub in memory.store.regions.hubs(1)[:3])
     receipt = memory.regions.learn_episode([a, b, c], ["find", "take"], 1.0, episode_id="e")
     assert receipt.status == "applied"
@@ -255,9 +259,9 @@ def test_a_hub_that_is_removed_takes_its_counts(opens_regions):
 
 
 @pytest.fixture
-def opens_regions(opens):
+def open_regions(open_memory):
     """A memory of its own with regions, once on each database."""
-    with opens() as memory:
+    with open_memory() as memory:
         texts = [Document(f"number {n}", id=f"f{n}") for n in range(100)]
         pages = [
             Document("It tells of Second Page.", id="m0", metadata={"title": "First Page"}),

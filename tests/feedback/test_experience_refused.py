@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import (
     EmbeddingMismatchError,
@@ -9,7 +10,6 @@ from crabpath_retrievers import (
     InvalidInputError,
     NotFoundError,
 )
-from crabpath_retrievers.storage import schema as s
 
 ONE = ["d1"]
 BAD = [
@@ -62,9 +62,9 @@ def rows(memory):
 
 
 @pytest.mark.parametrize(("given", "error", "words"), BAD)
-def test_what_cannot_be_learned_from(atlas, whose, given, error, words):
+def test_what_cannot_be_learned_from(atlas, namespace, given, error, words):
     """And nobody has to read the source to know what to do."""
-    options = {"actions": ["find"], "reward": 1.0, "namespace": whose, **given}
+    options = {"actions": ["find"], "reward": 1.0, "namespace": namespace, **given}
     if not {"texts", "states"} & set(given) and given:
         options["states"] = ONE
     before = rows(atlas)
@@ -75,28 +75,34 @@ def test_what_cannot_be_learned_from(atlas, whose, given, error, words):
     assert rows(atlas) == before
 
 
-def test_ids_of_feedback_of_others_are_taken(atlas, whose):
+def test_ids_of_feedback_of_others_are_taken(atlas, namespace):
     """Neither feedback nor an episode of another namespace is told apart."""
-    turn = atlas.retrieve("Text 5", namespace=whose).turn.id
-    atlas.record(Feedback(turn, 1.0, feedback_id=f"f {whose}"))
-    atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=whose, episode_id=f"e {whose}")
+    turn = atlas.retrieve("Text 5", namespace=namespace).turn.id
+    atlas.record(Feedback(turn, 1.0, feedback_id=f"f {namespace}"))
+    atlas.regions.learn_episode(
+        ONE, ["find"], 1.0, namespace=namespace, episode_id=f"e {namespace}"
+    )
     before = rows(atlas)
-    for taken in (f"f {whose}", f"e {whose}"):
+    for taken in (f"f {namespace}", f"e {namespace}"):
         with pytest.raises(InvalidInputError, match="is taken: give another one, or none"):
-            atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=f"{whose}2", episode_id=taken)
+            atlas.regions.learn_episode(
+                ONE, ["find"], 1.0, namespace=f"{namespace}2", episode_id=taken
+            )
     assert rows(atlas) == before
 
 
-def test_notes_of_others_are_unknown(atlas, whose):
+def test_notes_of_others_are_unknown(atlas, namespace):
     """By their id no one learns of them; their own namespace may have seen them."""
-    note = atlas.teach("Only for Ann.", namespace=whose)
+    note = atlas.teach("Only for Ann.", namespace=namespace)
     with pytest.raises(NotFoundError, match="there is no document"):
-        atlas.regions.learn_episode([note], ["find"], 1.0, namespace=f"{whose}2")
-    assert atlas.regions.learn_episode([note], ["find"], 1.0, namespace=whose).status == "applied"
+        atlas.regions.learn_episode([note], ["find"], 1.0, namespace=f"{namespace}2")
+    assert (
+        atlas.regions.learn_episode([note], ["find"], 1.0, namespace=namespace).status == "applied"
+    )
     atlas.forget(note)
 
 
-def test_a_failing_classifier_is_heard(atlas, whose):
+def test_a_failing_classifier_is_heard(atlas, namespace):
     """It is the caller's own; nothing is learned."""
 
     def fail(action):
@@ -105,13 +111,13 @@ def test_a_failing_classifier_is_heard(atlas, whose):
 
     before = rows(atlas)
     with pytest.raises(KeyError, match="no type for find"):
-        atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=whose, classify=fail)
+        atlas.regions.learn_episode(ONE, ["find"], 1.0, namespace=namespace, classify=fail)
     assert rows(atlas) == before
 
 
-def test_a_closed_memory_learns_nothing(opens):
+def test_a_closed_memory_learns_nothing(open_memory):
     """It says so."""
-    memory = opens()
+    memory = open_memory()
     memory.close()
     with pytest.raises(Exception, match="closed"):
         memory.regions.learn_episode(ONE, ["find"], 1.0)

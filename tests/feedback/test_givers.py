@@ -22,10 +22,10 @@ def give(host, user, outcome=1.0, **fields):
     return host.memory.record(Feedback(turn, outcome, user=user, **fields)).feedback_id
 
 
-def test_all_of_a_giver_is_taken_back_exactly(host, knows, alike):
+def test_all_of_a_giver_is_taken_back_exactly(host, state_of, assert_same):
     """What nobody gave in between is as if that user had never been there; notes go as well."""
     give(host, "ann", used=["a"])
-    before = knows(host.memory, "default")
+    before = state_of(host.memory, "default")
     ids = [give(host, "eve", used=["b"]), give(host, "eve", -1.0)]
     ids.append(give(host, "eve", -1.0, correction=SPAM))
     assert host.memory.info()["notes"] == 1
@@ -33,7 +33,7 @@ def test_all_of_a_giver_is_taken_back_exactly(host, knows, alike):
     assert [(one.feedback_id, one.status) for one in receipts] == [
         (name, "undone") for name in reversed(ids)
     ]
-    alike(knows(host.memory, "default"), before)
+    assert_same(state_of(host.memory, "default"), before)
     assert host.memory.info()["notes"] == 0
     assert host.memory.learning.undo_all(user="eve") == []
 
@@ -160,20 +160,20 @@ def test_what_one_user_or_nobody_says_counts_in_full(host, users):
     assert believed(host) == pytest.approx({"c": -2.0})
 
 
-def test_the_bound_is_a_setting(opens, hosting):
+def test_the_bound_is_a_setting(open_memory, host_of):
     """None is no bound."""
-    with opens(max_user_share=None) as memory:
-        host = hosting(memory)
+    with open_memory(max_user_share=None) as memory:
+        host = host_of(memory)
         give(host, "ann", used=["a"])
         assert memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve")).note is None
 
 
-def test_bounded_feedback_is_taken_back_exactly(host, knows, alike):
+def test_bounded_feedback_is_taken_back_exactly(host, state_of, assert_same):
     """As any other, with what was said by whom."""
     give(host, "ann", used=["a"])
-    before = knows(host.memory, "default")
+    before = state_of(host.memory, "default")
     given = give(host, "eve", used=["b"])
     host.memory.undo(given)
-    alike(knows(host.memory, "default"), before)
+    assert_same(state_of(host.memory, "default"), before)
     receipt = host.memory.record(Feedback(host.ask(), 1.0, used=["b"], user="eve"))
     assert "it counts 60% of what" in receipt.note

@@ -21,9 +21,9 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def host(server, hosting):
+def host(server, host_of):
     """Asks the server."""
-    return hosting(server)
+    return host_of(server)
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from blockbuster import blockbuster_ctx
 from crabpath_retrievers import Feedback, StoreUnavailableError
 
 
-def test_learns_from_what_waits(opens, hosting):
+def test_learns_from_what_waits(open_memory, host_of):
     """All of it is applied once, and indexed."""
-    with opens(apply="external") as memory:
-        host = hosting(memory)
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
         for _ in range(3):
             memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         memory.record(Feedback("nobody", 1.0))
@@ -18,17 +18,17 @@ def test_learns_from_what_waits(opens, hosting):
         assert memory.learning.learn_waiting() == (0, 0, 0)
 
 
-async def test_does_so_off_the_event_loop(opens, hosting):
+async def test_does_so_off_the_event_loop(open_memory, host_of):
     """The async form blocks nothing."""
-    with opens(apply="external") as memory:
-        memory.record(Feedback(hosting(memory).ask(), 1.0))
+    with open_memory(apply="external") as memory:
+        memory.record(Feedback(host_of(memory).ask(), 1.0))
         with blockbuster_ctx():
             assert await memory.aio.learning.learn_waiting() == (1, 0, 0)
 
 
-def test_a_closed_memory_says_so(opens):
+def test_a_closed_memory_says_so(open_memory):
     """The sentence says what to do."""
-    with opens() as memory:
+    with open_memory() as memory:
         pass
     with pytest.raises(StoreUnavailableError, match="open it again"):
         memory.learning.learn_waiting()

@@ -14,6 +14,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback
 
+pytestmark = pytest.mark.slow
+
 SERVING = """
 import os, sys
 from langchain_core.documents import Document
@@ -36,7 +38,6 @@ with CrabPath.open(sys.argv[1], embeddings=embeddings, vectors=vectors) as m:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 def test_whatever_is_acknowledged_was_synced_before(tmp_path):
     """Of the log nothing is unsynced when a call that must be durable returns.

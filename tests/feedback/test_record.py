@@ -12,6 +12,8 @@ from crabpath_retrievers.feedback.learner import Learner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 
+pytestmark = pytest.mark.both_databases
+
 
 def test_a_success_is_learned_from(memory, host):
     """What was used counts as a win, what was returned beside it as a pass."""
@@ -121,10 +123,10 @@ def test_outcomes_that_are_no_numbers_are_refused(memory, host, outcome):
 
 
 @pytest.mark.parametrize("ranker", [True, False])
-def test_memories_that_prove_false_are_believed_less(opens, hosting, ranker):
+def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranker):
     """Whether the ranker's other weights learn or not."""
-    with opens(ranker=ranker) as memory:
-        host = hosting(memory)
+    with open_memory(ranker=ranker) as memory:
+        host = host_of(memory)
         worth = []
         for used in (["a"], ["b"], ["c"], ["b"]):
             memory.record(Feedback(host.ask(), 1.0, used=used))
@@ -149,10 +151,10 @@ def test_a_correction_is_kept(memory, host):
     assert kept.correction == "Apples are green. 🍏"
 
 
-def test_forgetting_a_namespace_forgets_what_was_said_about_it(opens, hosting):
+def test_forgetting_a_namespace_forgets_what_was_said_about_it(open_memory, host_of):
     """Feedback on its turns goes, applied, refused or waiting, and that of others stays."""
-    with opens(apply="external") as memory:
-        host = hosting(memory)
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
         memory.record(Feedback(host.ask("ada"), 1.0, answer="private", feedback_id="waiting"))
         memory.record(Feedback(None, 1.0, namespace="unseen", feedback_id="late"))
         memory.record(Feedback(host.ask("grace"), 1.0, feedback_id="grace"))

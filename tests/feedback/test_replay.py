@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tables
 from learned_memory import EMBEDDINGS, corpus
 from typer.testing import CliRunner
 
@@ -39,7 +40,7 @@ def sessions(tmp_path):
     return path
 
 
-def test_it_learns_what_a_host_would_have_taught(memory, sessions, knows, alike):
+def test_it_learns_what_a_host_would_have_taught(memory, sessions, state_of, assert_same):
     """The same questions and outcomes, one by one, come to the same."""
     done = memory.learning.replay(sessions, namespace="past")
     assert done == (5, 4, 0, 0, (), ())
@@ -48,9 +49,9 @@ def test_it_learns_what_a_host_would_have_taught(memory, sessions, knows, alike)
         if "outcome" in one:
             said = {n: one[n] for n in ("used", "answer", "correction") if n in one}
             memory.record(Feedback(turn.id, one["outcome"], **said))
-    past, host = (knows(memory, name) for name in ("past", "host"))
-    for table in ("clock", "crabpath_usage", "mean", "precision", "baseline"):
-        alike({table: past[table]}, {table: host[table]})
+    past, host = (state_of(memory, name) for name in ("past", "host"))
+    for table in ("clock", tables.usage.name, "mean", "precision", "baseline"):
+        assert_same({table: past[table]}, {table: host[table]})
     assert memory.store.turns.get(memory.store.turns.latest("past")).query == "Grass?"
 
 
@@ -120,9 +121,9 @@ def test_a_frozen_namespace_refuses(memory, sessions):
     assert "frozen" in done.refused[0].why
 
 
-def test_what_waits_is_told(opens, sessions):
+def test_what_waits_is_told(open_memory, sessions):
     """Where others learn, the lines wait for them."""
-    with opens(apply="external") as memory:
+    with open_memory(apply="external") as memory:
         assert memory.learning.replay(sessions)[:3] == (5, 0, 4)
         assert memory.learning.learn_waiting().applied == 4
 
@@ -154,7 +155,7 @@ def test_a_checkpoint_goes_on(memory, sessions, tmp_path):
     assert memory.learning.replay(sessions, checkpoint=kept) == (1, 1, 0, 5, (), ())
 
 
-def test_a_checkpoint_of_something_else(memory, opens, sessions, tmp_path):
+def test_a_checkpoint_of_something_else(memory, open_memory, sessions, tmp_path):
     """Other sessions, another namespace, and what is no checkpoint are refused."""
     kept = tmp_path / "checkpoint"
     memory.learning.replay(sessions, checkpoint=kept)
@@ -174,6 +175,7 @@ def test_a_checkpoint_of_something_else(memory, opens, sessions, tmp_path):
         memory.learning.replay(sessions, checkpoint=tmp_path / "no" / "folder")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "checkpoint"), [("RecordTurn:4", ""), ("ConsumeFeedback:3", "checkpoint")]
 )

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -10,6 +11,8 @@ from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundE
 from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.changes.history import RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.errors import ConflictError
+
+pytestmark = pytest.mark.both_databases
 
 
 def learn(memory, host, used, namespace="default", outcome=1.0):
@@ -27,18 +30,18 @@ def without_history(known):
     }
 
 
-def test_a_snapshot_brings_back_all_that_was_known(memory, host, knows):
+def test_a_snapshot_brings_back_all_that_was_known(memory, host, state_of):
     """To the last digit, and the way there with it; what came later is gone."""
     for _ in range(2):
         learn(memory, host, ["a", "b"])
-    before, learned = knows(memory, "default"), host.learned()
+    before, learned = state_of(memory, "default"), host.learned()
     snapshot = memory.namespaces.snapshot()
     for used, outcome in ((["c"], 1.0), (["a"], -1.0), (["a", "b", "c"], 1.0)):
         learn(memory, host, used, outcome=outcome)
     memory.store.apply([AdvanceClock("default", exponent=0.5)])
-    assert knows(memory, "default") != before
+    assert state_of(memory, "default") != before
     assert memory.namespaces.restore(snapshot).id == snapshot
-    assert knows(memory, "default") == before
+    assert state_of(memory, "default") == before
     assert host.learned() > learned + 3, "whoever keeps what it knew must notice"
 
 
@@ -58,7 +61,7 @@ def test_answers_follow_a_restored_snapshot(memory, host):
     assert scores() == before
 
 
-def test_feedback_after_a_restored_snapshot(memory, host, knows):
+def test_feedback_after_a_restored_snapshot(memory, host, state_of):
     """What came before it can be undone, what came later stays applied and is not there."""
     first = learn(memory, host, ["a"])
     snapshot = memory.namespaces.snapshot()
@@ -67,9 +70,9 @@ def test_feedback_after_a_restored_snapshot(memory, host, knows):
     memory.namespaces.restore(snapshot)
     assert host.status(later) == "applied"
     assert "was consumed" in memory.record(Feedback(turn, 1.0)).note
-    before = knows(memory, "default")
+    before = state_of(memory, "default")
     assert memory.undo(later).status == "applied"
-    assert knows(memory, "default") == before
+    assert state_of(memory, "default") == before
     assert memory.undo(first).status == "undone"
     assert host.usage() == {}
 
@@ -84,17 +87,17 @@ def test_what_was_undone_comes_back_with_an_older_snapshot(memory, host):
     assert memory.undo(feedback_id).note == "it was undone before"
 
 
-def test_undoing_after_a_restore_leaves_what_came_back(memory, host, knows, alike):
+def test_undoing_after_a_restore_leaves_what_came_back(memory, host, state_of, assert_same):
     """Also weights of which nobody knows any more what moved them."""
     ids = [learn(memory, host, ["a", "b"]) for _ in range(2)]
     snapshot = memory.namespaces.snapshot()
     for feedback_id in reversed(ids):
         memory.undo(feedback_id)
     memory.namespaces.restore(snapshot)
-    before = knows(memory, "default")
-    assert before["crabpath_overlay"]
+    before = state_of(memory, "default")
+    assert before[tables.overlay.name]
     memory.undo(learn(memory, host, ["a", "b"]))
-    alike(knows(memory, "default"), before)
+    assert_same(state_of(memory, "default"), before)
 
 
 def test_vanished_documents_are_passed_over(memory, host):
@@ -110,15 +113,15 @@ def test_vanished_documents_are_passed_over(memory, host):
     assert {item.node.id for item in answer.documents} == {"b", "c"}
 
 
-def test_other_namespaces_do_not_notice(memory, host, knows):
+def test_other_namespaces_do_not_notice(memory, host, state_of):
     """What they know and their snapshots stay."""
     for namespace in ("ada", "grace"):
         learn(memory, host, ["a"], namespace)
     snapshot, other = memory.namespaces.snapshot("ada"), memory.namespaces.snapshot("grace")
     learn(memory, host, ["b"], "ada")
-    before = knows(memory, "grace")
+    before = state_of(memory, "grace")
     memory.namespaces.restore(snapshot)
-    assert knows(memory, "grace") == before
+    assert state_of(memory, "grace") == before
     assert [kept.id for kept in memory.namespaces.snapshots("grace")] == [other]
 
 
@@ -202,14 +205,14 @@ def test_a_restored_episode_is_searchable(tmp_path):
         assert memory.index.beside(f"episodes-{clock.key}").count() == 1
 
 
-def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, knows):
+def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, state_of):
     """With what it has learned until then; others learn, and it does again when it may."""
     learn(memory, host, ["c"])
-    turn, before = host.ask(), knows(memory, "default")
+    turn, before = host.ask(), state_of(memory, "default")
     frozen = memory.retrieve("Which fruit is red?", record=False)
     memory.namespaces.freeze()
     assert "is frozen" in memory.record(Feedback(turn, 1.0, used=["a"])).note
-    assert knows(memory, "default") == before
+    assert state_of(memory, "default") == before
     again = memory.retrieve("Which fruit is red?", record=False)
     shown = [(item.node.id, item.score) for item in frozen.documents]
     assert [(item.node.id, item.score) for item in again.documents] == shown
@@ -223,9 +226,9 @@ def test_a_frozen_namespace_learns_nothing_and_goes_on_answering(memory, host, k
     assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
 
 
-def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monkeypatch):
+def test_freezing_meets_feedback_that_is_being_learned(memory, host, state_of, monkeypatch):
     """Between reading and writing the switch falls: nothing is learned."""
-    before = knows(memory, "default")
+    before = state_of(memory, "default")
     turn, changes = host.ask(), type(memory._services.recorder._queue._learner).compute_changes
 
     def late(*given):
@@ -237,10 +240,10 @@ def test_freezing_meets_feedback_that_is_being_learned(memory, host, knows, monk
     receipt = memory.record(Feedback(turn, 1.0, used=["a"]))
     assert receipt.status == "refused"
     assert "is frozen" in receipt.note
-    assert without_history(knows(memory, "default")) == without_history(before)
+    assert without_history(state_of(memory, "default")) == without_history(before)
 
 
-def test_frozen_namespaces_go_back(memory, host, knows):
+def test_frozen_namespaces_go_back(memory, host, state_of):
     """Taking back is no learning: the switch stays as it is."""
     host.ask()
     snapshot = memory.namespaces.snapshot()
@@ -261,7 +264,7 @@ def test_freezing_twice_and_freezing_nobody(memory, host):
         memory.namespaces.freeze("n" * 5000)
 
 
-def test_snapshots_while_others_learn(memory, host, knows):
+def test_snapshots_while_others_learn(memory, host, state_of):
     """A snapshot holds whole lessons: usage and baseline agree in each."""
     turns = [host.ask() for _ in range(8)]
     taken = []
@@ -277,10 +280,12 @@ def test_snapshots_while_others_learn(memory, host, knows):
     thread.join()
     for snapshot in reversed(taken):
         memory.namespaces.restore(snapshot)
-        known = knows(memory, "default")
+        known = state_of(memory, "default")
         count = known["baseline"][()][1]
         assert (
-            host.usage().get("a", (0.0, 0.0))[0] == count == len(known["crabpath_feedback_effects"])
+            host.usage().get("a", (0.0, 0.0))[0]
+            == count
+            == len(known[tables.feedback_effects.name])
         )
 
 

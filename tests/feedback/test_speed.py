@@ -5,10 +5,13 @@ import statistics
 import time
 from pathlib import Path
 
+import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
+
+pytestmark = pytest.mark.slow
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "hotpotqa_sample"
 MUST_MS = 10.0  # on an idle machine

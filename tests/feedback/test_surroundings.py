@@ -48,13 +48,13 @@ def feedback(turn, given, **more):
     return Feedback(turn.id, **known, **more)
 
 
-def test_a_turn_counts_where_its_question_lies(atlas, whose):
+def test_a_turn_counts_where_its_question_lies(atlas, namespace):
     """One document was used, two were not; their regions are where they led."""
-    turn = ask(atlas, whose, task_type="refund")
+    turn = ask(atlas, namespace, task_type="refund")
     atlas.record(feedback(turn, OUTCOMES[0]))
     region = atlas.regions.assign("Page 5")
     named = {hub.id: hub.key for hub in atlas.store.regions.hubs(1)}
-    table, found = atlas.regions.assignments(1), steps(atlas, whose)
+    table, found = atlas.regions.assignments(1), steps(atlas, namespace)
     for task in ("", "refund"):
         assert found[1, named[region], task, "", 0][:2] == (1.0, 1.0)
         for level, key in ((0, 0), (1, named[region])):
@@ -69,87 +69,87 @@ def test_a_turn_counts_where_its_question_lies(atlas, whose):
 
 
 @pytest.mark.parametrize("given", OUTCOMES)
-def test_undone_every_count_is_as_before(atlas, whose, given):
+def test_undone_every_count_is_as_before(atlas, namespace, given):
     """Another lesson stays to the last digit, and so does what was learned beside steps."""
-    atlas.record(feedback(ask(atlas, whose), OUTCOMES[2]))
-    before = steps(atlas, whose)
-    turn = ask(atlas, whose, task_type="refund")
+    atlas.record(feedback(ask(atlas, namespace), OUTCOMES[2]))
+    before = steps(atlas, namespace)
+    turn = ask(atlas, namespace, task_type="refund")
     receipt = atlas.record(feedback(turn, given))
     assert receipt.status == "applied"
-    assert steps(atlas, whose) != before
+    assert steps(atlas, namespace) != before
     assert atlas.undo(receipt.feedback_id).status == "undone"
-    after = steps(atlas, whose)
+    after = steps(atlas, namespace)
     assert after.keys() == before.keys()
     assert all(after[place] == pytest.approx(before[place]) for place in before)
 
 
-def test_undone_in_any_order_no_row_is_left(atlas, whose):
+def test_undone_in_any_order_no_row_is_left(atlas, namespace):
     """Of steps and of use."""
     ids = []
     for given in OUTCOMES:
-        turn = ask(atlas, whose, task_type="refund" if len(ids) % 2 else None)
+        turn = ask(atlas, namespace, task_type="refund" if len(ids) % 2 else None)
         ids.append(atlas.record(feedback(turn, given)).feedback_id)
     for place in (3, 0, 5, 2, 1, 4):
         atlas.undo(ids[place])
-    assert steps(atlas, whose) == {}
+    assert steps(atlas, namespace) == {}
     keys = list(atlas.store.learned.keys([f"d{n}" for n in range(300)]).values())
-    assert atlas.store.learned.usage(atlas.store.walk.clock(whose).key, keys) == {}
+    assert atlas.store.learned.usage(atlas.store.walk.clock(namespace).key, keys) == {}
 
 
 @pytest.mark.parametrize("given", OUTCOMES[:4])
-def test_another_process_counts_the_same(atlas, whose, given):
+def test_another_process_counts_the_same(atlas, namespace, given):
     """``crabpath learn`` has the store alone."""
-    other = f"{whose} outside"
-    for namespace, learner in ((whose, atlas), (other, Outside(atlas.store))):
+    other = f"{namespace} outside"
+    for learning, learner in ((namespace, atlas), (other, Outside(atlas.store))):
         for number in (5, 77):
-            turn = ask(atlas, namespace, number, task_type="refund")
+            turn = ask(atlas, learning, number, task_type="refund")
             assert learner.record(feedback(turn, given)).status == "applied"
-    assert steps(atlas, whose)
-    assert steps(atlas, other) == steps(atlas, whose)
+    assert steps(atlas, namespace)
+    assert steps(atlas, other) == steps(atlas, namespace)
 
 
-def test_late_feedback_counts_all_its_turns(atlas, whose):
+def test_late_feedback_counts_all_its_turns(atlas, namespace):
     """Each with its share; together one turn."""
     for number in (5, 77, 120):
-        ask(atlas, whose, number)
-    assert atlas.record(Feedback(None, 1.0, namespace=whose)).status == "applied"
-    found = steps(atlas, whose)
+        ask(atlas, namespace, number)
+    assert atlas.record(Feedback(None, 1.0, namespace=namespace)).status == "applied"
+    found = steps(atlas, namespace)
     came, *_ = found[0, 0, "", "", 0]
     assert came == pytest.approx(1.0)
     assert len({place[1] for place in found if place[0] and not place[3]}) > 1
 
 
-def test_a_failure_takes_from_what_was_followed(atlas, whose):
+def test_a_failure_takes_from_what_was_followed(atlas, namespace):
     """Nothing from others; undone the reward is whole, to the last bit."""
-    turn = ask(atlas, whose)
+    turn = ask(atlas, namespace)
     atlas.record(feedback(turn, {"outcome": 1.0, "used": [0]}))
     followed, other = (item.node for item in turn.returned[:2])
-    usage = decay(atlas, whose, followed)
+    usage = decay(atlas, namespace, followed)
     assert usage == 0.0
-    turn = ask(atlas, whose)
+    turn = ask(atlas, namespace)
     blamed = next(place for place, item in enumerate(turn.returned) if item.node == followed)
     receipt = atlas.record(feedback(turn, {"outcome": -1.0, "used": [blamed]}))
-    taken = decay(atlas, whose, followed)
+    taken = decay(atlas, namespace, followed)
     # One success before: two thirds of the nats; the region is better than even.
     assert 0 < taken < -math.log(0.7 + 0.25 * 0.5) * 2 / 3
-    assert decay(atlas, whose, other) == 0.0
+    assert decay(atlas, namespace, other) == 0.0
     atlas.undo(receipt.feedback_id)
-    assert decay(atlas, whose, followed) == 0.0
+    assert decay(atlas, namespace, followed) == 0.0
 
 
-def test_a_lost_reward_reaches_the_ranking(atlas, whose):
+def test_a_lost_reward_reaches_the_ranking(atlas, namespace):
     """As a feature, by what is gone of it; other namespaces do not notice."""
-    turn = ask(atlas, whose)
+    turn = ask(atlas, namespace)
     node = turn.returned[0].node
     atlas.record(feedback(turn, {"outcome": -1.0, "used": [0]}))
-    gone = 1 - math.exp(-decay(atlas, whose, node))
+    gone = 1 - math.exp(-decay(atlas, namespace, node))
     assert 0.05 < gone < 0.3
 
     def shown(namespace):
         answer = atlas.retrieve("Page 5", namespace=namespace, k=50, record=False)
         return next(item for item in answer.turn.returned if item.node == node)
 
-    assert shown(whose).features["decayed"] == pytest.approx(gone, abs=1e-4)
-    fresh = shown(f"{whose} fresh")
+    assert shown(namespace).features["decayed"] == pytest.approx(gone, abs=1e-4)
+    fresh = shown(f"{namespace} fresh")
     assert fresh.features.get("decayed", 0.0) == 0.0
-    assert shown(whose).probability < fresh.probability
+    assert shown(namespace).probability < fresh.probability

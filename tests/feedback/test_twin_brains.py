@@ -49,14 +49,14 @@ def teach(memory, namespace, good, bad):
             assert memory.record(Feedback(turn.id, outcome, used=given)).status == "applied"
 
 
-def test_twins_learn_apart(corpus, knows):
+def test_twins_learn_apart(corpus, state_of):
     """Opposite feedback ranks the same corpus the other way round; a third one does not notice."""
     asked = [ranked(corpus, namespace) for namespace in ("left", "right", "third")]
     assert asked[0] == asked[1] == asked[2]
     first, second = asked[0][:2], asked[0][2:4]
     turn = corpus.retrieve(QUERY, k=8, namespace="third").turn
     corpus.record(Feedback(turn.id, 1.0, used=asked[0][:1]))
-    untouched = knows(corpus, "third"), ranked(corpus, "third")
+    untouched = state_of(corpus, "third"), ranked(corpus, "third")
     structure = corpus.info()["edges"]
 
     teach(corpus, "left", first, second)
@@ -65,33 +65,33 @@ def test_twins_learn_apart(corpus, knows):
     left, right = (ranked(corpus, namespace) for namespace in ("left", "right"))
     assert set(left[:2]) == set(first)
     assert set(right[:2]) == set(second)
-    assert (knows(corpus, "third"), ranked(corpus, "third")) == untouched
+    assert (state_of(corpus, "third"), ranked(corpus, "third")) == untouched
     assert corpus.info()["edges"] == structure, "structure is stored once and shared"
 
 
-def test_overlays_stay_sparse(corpus, knows):
+def test_overlays_stay_sparse(corpus, state_of):
     """A row only where feedback moved an edge; none in a namespace that only asks."""
     asked = ranked(corpus, "left")
     teach(corpus, "left", asked[:2], asked[2:4])
     for _ in range(5):
         corpus.retrieve(QUERY, k=8, namespace="reader")
-    known = knows(corpus, "left")
+    known = state_of(corpus, "left")
     rows, moves = (set(known[f"crabpath_{t}"]) for t in ("overlay", "weight_changes"))
     assert rows
     assert rows == {name[:3] for name in moves}
     assert len(rows) < sum(corpus.info()["edges"].values()) / 2
-    assert knows(corpus, "reader") == knows(corpus, "never seen")
+    assert state_of(corpus, "reader") == state_of(corpus, "never seen")
 
 
-def test_undoing_one_twin_leaves_the_other(corpus, knows):
+def test_undoing_one_twin_leaves_the_other(corpus, state_of):
     """Taken back to nothing, one ranks as at first, the other as it learned."""
     cold = ranked(corpus, "left")
     ids = []
     for namespace in ("left", "right"):
         turn = corpus.retrieve(QUERY, k=8, namespace=namespace).turn.id
         ids.append(corpus.record(Feedback(turn, 1.0, used=[cold[-1]])).feedback_id)
-    taught, known = ranked(corpus, "right"), knows(corpus, "right")
+    taught, known = ranked(corpus, "right"), state_of(corpus, "right")
     assert taught != cold
     corpus.undo(ids[0])
     assert ranked(corpus, "left") == cold
-    assert (ranked(corpus, "right"), knows(corpus, "right")) == (taught, known)
+    assert (ranked(corpus, "right"), state_of(corpus, "right")) == (taught, known)

@@ -4,6 +4,7 @@ import threading
 import uuid
 
 import pytest
+import tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -67,39 +68,39 @@ def learn(memory, namespace, given):
 
 @QUICK
 @given(feedbacks=FEEDBACKS)
-def test_undone_in_reverse_everything_is_as_it_was(pages, knows, alike, feedbacks):
+def test_undone_in_reverse_everything_is_as_it_was(pages, state_of, assert_same, feedbacks):
     """Weights, counts, usage, episodes, ranker, baseline and decay, after each one."""
     namespace = uuid.uuid4().hex
     before, ids = [], list[str]()
     for one in feedbacks:
-        before.append(knows(pages, namespace))
+        before.append(state_of(pages, namespace))
         ids.append(learn(pages, namespace, one))
     while ids:
         assert pages.undo(ids.pop()).status == "undone"
-        alike(knows(pages, namespace), before.pop())
+        assert_same(state_of(pages, namespace), before.pop())
 
 
-def test_the_pages_are_learned_in_all_ways(pages, knows):
+def test_the_pages_are_learned_in_all_ways(pages, state_of):
     """Pointers of the text and learned ones move, twice too: else the properties say little."""
     one = {"explore": False, "outcome": 1.0, "source": "human", "late": False, "query": 0}
     for used in (["a", "b", "c"], ["a", "c"]):
         learn(pages, "ann", {**one, "used": used})
     learn(pages, "ann", {**one, "outcome": -1.0, "used": ["b"]})
-    found = knows(pages, "ann")
-    kinds = [EdgeKind(kind) for _, _, kind in found["crabpath_overlay"]]
+    found = state_of(pages, "ann")
+    kinds = [EdgeKind(kind) for _, _, kind in found[tables.overlay.name]]
     assert {EdgeKind.STOP, EdgeKind.MENTIONED_BY, EdgeKind.CO_USED, EdgeKind.INHIBITS} <= set(kinds)
-    assert len(found["crabpath_weight_changes"]) > len(kinds)
+    assert len(found[tables.weight_changes.name]) > len(kinds)
 
 
 @QUICK
 @given(feedbacks=FEEDBACKS, data=st.data())
-def test_undone_in_any_order_nothing_is_left(pages, knows, feedbacks, data):
+def test_undone_in_any_order_nothing_is_left(pages, state_of, feedbacks, data):
     """Of successes: no row and no move, and the ranker is back at its prior."""
     namespace = uuid.uuid4().hex
     ids = [learn(pages, namespace, {**one, "outcome": abs(one["outcome"])}) for one in feedbacks]
     for feedback_id in data.draw(st.permutations(ids)):
         assert pages.undo(feedback_id).status == "undone"
-    left, fresh = knows(pages, namespace), knows(pages, "never seen")
+    left, fresh = state_of(pages, namespace), state_of(pages, "never seen")
     assert {t for t in fresh if t.startswith("crabpath_") and left[t]} == set()
     assert left["mean"][()] == pytest.approx(fresh["mean"][()], rel=1e-5, abs=1e-6)
     assert left["precision"][()] == pytest.approx(fresh["precision"][()], rel=1e-5, abs=1e-6)
@@ -119,10 +120,12 @@ def test_what_was_learned_in_between_stays(memory, host):
     assert host.status(second) == "applied"
 
 
-def test_a_faded_move_is_subtracted_as_faded(opens, hosting):
+def test_a_faded_move_is_subtracted_as_faded(open_memory, host_of):
     """After one half-life half of what a move added is left, and half is taken back."""
-    with opens(half_life=1.0, policy_gradient=False, promotion_threshold=1, typed=False) as memory:
-        host = hosting(memory)
+    with open_memory(
+        half_life=1.0, policy_gradient=False, promotion_threshold=1, typed=False
+    ) as memory:
+        host = host_of(memory)
         ids = [
             memory.record(Feedback(host.ask(), 1.0, used=["a", "b"])).feedback_id for _ in range(2)
         ]
@@ -163,13 +166,13 @@ def test_undone_by_its_turn(memory, host):
         memory.undo(turn_id=turns[1])
 
 
-def test_undoing_twice(memory, host, knows, alike):
+def test_undoing_twice(memory, host, state_of, assert_same):
     """The second time changes nothing and says so."""
     memory.record(Feedback(host.ask(), 1.0, used=["a"], feedback_id="f"))
     memory.undo("f")
-    before, learned = knows(memory, "default"), host.learned()
+    before, learned = state_of(memory, "default"), host.learned()
     assert memory.undo("f") == ("f", "undone", "it was undone before")
-    alike(knows(memory, "default"), before)
+    assert_same(state_of(memory, "default"), before)
     assert host.learned() == learned
 
 
@@ -179,14 +182,14 @@ def test_refused_feedback_is_not_undone(memory):
     assert memory.undo("f") == ("f", "refused", "it was refused, so nothing was learned from it")
 
 
-def test_waiting_feedback_is_never_learned_from(opens, hosting):
+def test_waiting_feedback_is_never_learned_from(open_memory, host_of):
     """Neither by the process that undid it nor by a later one."""
-    with opens(apply="external") as memory:
-        turn = hosting(memory).ask()
+    with open_memory(apply="external") as memory:
+        turn = host_of(memory).ask()
         memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
         assert memory.undo("f").status == "undone"
-    with opens() as memory:
-        host = hosting(memory)
+    with open_memory() as memory:
+        host = host_of(memory)
         assert (host.learned(), host.status("f")) == (0, "undone")
         assert memory.record(Feedback(turn, 1.0, used=["b"])).status == "applied"
 
@@ -198,11 +201,11 @@ def test_one_thing_is_undone_at_a_time(memory, wrong):
         memory.undo(**wrong)
 
 
-def test_what_is_not_there_cannot_be_undone(memory, host, knows, alike):
+def test_what_is_not_there_cannot_be_undone(memory, host, state_of, assert_same):
     """Unknown ids, and those of another namespace; nothing changes."""
     turn = host.ask("ada")
     memory.record(Feedback(turn, 1.0, used=["a"], feedback_id="f"))
-    before = knows(memory, "ada")
+    before = state_of(memory, "ada")
     for wrong in (
         {"feedback_id": "nope"},
         {"turn_id": "nope"},
@@ -211,18 +214,18 @@ def test_what_is_not_there_cannot_be_undone(memory, host, knows, alike):
     ):
         with pytest.raises(NotFoundError):
             memory.undo(**wrong)
-    alike(knows(memory, "ada"), before)
+    assert_same(state_of(memory, "ada"), before)
     assert memory.undo("f", namespace="ada").status == "undone"
 
 
-def test_other_namespaces_do_not_notice(memory, host, knows):
+def test_other_namespaces_do_not_notice(memory, host, state_of):
     """Of what they know nothing changes, to the last digit."""
     for namespace in ("ada", "grace"):
         turn = host.ask(namespace)
         memory.record(Feedback(turn, 1.0, used=["a", "b"], feedback_id=namespace))
-    before = knows(memory, "grace")
+    before = state_of(memory, "grace")
     memory.undo("ada")
-    assert knows(memory, "grace") == before
+    assert state_of(memory, "grace") == before
 
 
 def test_removed_documents_stay_removed(memory, host):
@@ -238,7 +241,7 @@ def test_removed_documents_stay_removed(memory, host):
     assert {node for a, b, _ in found for node in (a, b)} <= keys
 
 
-def test_concurrent_undoing_and_learning(memory, host, knows):
+def test_concurrent_undoing_and_learning(memory, host, state_of):
     """Ten threads at once: each feedback is taken back once, the others stay."""
     ids = [memory.record(Feedback(host.ask(), 1.0, used=["a"])).feedback_id for _ in range(10)]
     more = [host.ask() for _ in range(5)]
@@ -252,7 +255,7 @@ def test_concurrent_undoing_and_learning(memory, host, knows):
         thread.join()
     assert [receipt.status for receipt in found] == ["undone"] * 5
     assert host.usage()["a"] == (10.0, 0.0)
-    assert knows(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
+    assert state_of(memory, "default")["baseline"][()] == pytest.approx([1 / 3, 10])
 
 
 async def test_undo_off_the_event_loop(memory, host):
@@ -278,10 +281,10 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
         assert counts == [2, 1, 0]
 
 
-def test_turns_that_contradict_each_other_are_undone(memory, host, knows, alike):
+def test_turns_that_contradict_each_other_are_undone(memory, host, state_of, assert_same):
     """Of both together nothing is said; without the second one the first is as it was."""
     memory.record(Feedback(host.ask(), 1.0, used=["a", "c"]))
-    before = knows(memory, "default")
+    before = state_of(memory, "default")
     second = memory.record(Feedback(host.ask(), 1.0, used=["b"])).feedback_id
     memory.undo(second)
-    alike(knows(memory, "default"), before)
+    assert_same(state_of(memory, "default"), before)

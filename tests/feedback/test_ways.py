@@ -15,10 +15,10 @@ from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.terms import Information
 
 
-def test_background_feedback_is_applied_by_the_time_of_closing(opens, hosting, location):
+def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host_of, location):
     """Receipts say that it waits; closing waits for the thread that learns."""
-    with opens(apply="background") as memory:
-        turns = [hosting(memory).ask() for _ in range(20)]
+    with open_memory(apply="background") as memory:
+        turns = [host_of(memory).ask() for _ in range(20)]
         receipts = [memory.record(Feedback(turn, 1.0, used=["a"])) for turn in turns]
         # The thread may be done with one before its receipt is written.
         assert {receipt.status for receipt in receipts} <= {"waiting", "applied"}
@@ -27,50 +27,50 @@ def test_background_feedback_is_applied_by_the_time_of_closing(opens, hosting, l
     store.close()
 
 
-def test_background_feedback_is_applied_without_closing(opens, hosting):
+def test_background_feedback_is_applied_without_closing(open_memory, host_of):
     """The thread ends when nothing waits and begins again with the next feedback."""
-    with opens(apply="background") as memory:
-        host = hosting(memory)
+    with open_memory(apply="background") as memory:
+        host = host_of(memory)
         for number in range(1, 4):
             memory.record(Feedback(host.ask(), 1.0))
             memory._services.recorder._worker.drain()
             assert host.learned() == number
 
 
-def test_recording_again_tells_how_feedback_stands(opens, hosting):
+def test_recording_again_tells_how_feedback_stands(open_memory, host_of):
     """The receipt of a repeated id is that of now."""
-    with opens(apply="background") as memory:
-        feedback = Feedback(hosting(memory).ask(), 1.0)
+    with open_memory(apply="background") as memory:
+        feedback = Feedback(host_of(memory).ask(), 1.0)
         memory.record(feedback)
         memory._services.recorder._worker.drain()
         assert memory.record(feedback).status == "applied"
 
 
 @pytest.mark.parametrize("apply", ["inline", "background"])
-def test_what_waits_is_applied_at_open(opens, hosting, apply):
+def test_what_waits_is_applied_at_open(open_memory, host_of, apply):
     """Feedback that an ended process left is learned from without any new one."""
-    with opens(apply="external") as memory:
-        turns = [hosting(memory).ask() for _ in range(5)]
+    with open_memory(apply="external") as memory:
+        turns = [host_of(memory).ask() for _ in range(5)]
         for turn in turns:
             memory.record(Feedback(turn, 1.0))
-    with opens(apply=apply) as memory:
+    with open_memory(apply=apply) as memory:
         memory._services.recorder._worker.drain()
-        assert hosting(memory).learned() == 5
+        assert host_of(memory).learned() == 5
 
 
-def test_an_external_memory_learns_nothing_itself(opens, hosting):
+def test_an_external_memory_learns_nothing_itself(open_memory, host_of):
     """Neither recording, nor opening, nor closing applies anything."""
     for _ in range(2):
-        with opens(apply="external") as memory:
-            host = hosting(memory)
+        with open_memory(apply="external") as memory:
+            host = host_of(memory)
             assert memory.record(Feedback(host.ask(), 1.0)).status == "waiting"
             assert host.learned() == 0
 
 
-def test_another_process_learns_from_the_graph_store_alone(opens, hosting, location):
+def test_another_process_learns_from_the_graph_store_alone(open_memory, host_of, location):
     """It applies what waits while the memory that serves stays open, and that memory sees it."""
-    with opens(apply="external") as memory:
-        host = hosting(memory)
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(location)
         assert Outside(beside).inbox.learn_waiting() == (1, 0, 0)
@@ -79,14 +79,14 @@ def test_another_process_learns_from_the_graph_store_alone(opens, hosting, locat
 
 
 def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
-    tmp_path, hosting, monkeypatch
+    tmp_path, host_of, monkeypatch
 ):
     """It recalls them at once, and indexes them behind a query, once a second at most."""
     vectors = DeterministicFakeEmbedding(size=16)
     settings = Settings(learning=LearningSettings(apply="external"))
     with CrabPath.open(tmp_path, embeddings=vectors, settings=settings) as memory:
         memory.add_documents([Document(node, id=node) for node in "abc"])
-        host = hosting(memory)
+        host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(tmp_path)
         Outside(beside).inbox.learn_waiting()
@@ -103,10 +103,10 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (0, 1.0)
 
 
-def test_the_learner_uses_the_settings_of_the_server(opens, hosting, location):
+def test_the_learner_uses_the_settings_of_the_server(open_memory, host_of, location):
     """A source weighs outside what the serving process says, not what is the default."""
-    with opens(apply="external", sources={"human": 0.25}) as memory:
-        host = hosting(memory)
+    with open_memory(apply="external", sources={"human": 0.25}) as memory:
+        host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(location)
         Outside(beside).inbox.learn_waiting()
@@ -131,10 +131,10 @@ def test_settings_of_another_release_are_read_as_far_as_they_are_known():
     assert settings_of(None) == Settings()
 
 
-def test_serving_ends_when_asked(opens, hosting, location):
+def test_serving_ends_when_asked(open_memory, host_of, location):
     """A pass stops after the feedback at hand; the rest goes on waiting."""
-    with opens(apply="external") as memory:
-        host = hosting(memory)
+    with open_memory(apply="external") as memory:
+        host = host_of(memory)
         for _ in range(4):
             memory.record(Feedback(host.ask(), 1.0))
         beside = GraphStore(location)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import chromadb
 import pytest
+import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -155,20 +156,20 @@ class TestDatabase:
 
     def test_without_tables(self, place):
         """Half of a memory: no table says its version."""
-        place.sql("DROP TABLE crabpath_meta")
+        place.sql(f"DROP TABLE {tables.meta}")
         assert "contains no memory, or an incomplete one" in only(place, "schema", "error").message
 
     def test_a_table_is_lost(self, place):
         """Each is named."""
-        place.sql("DROP TABLE crabpath_usage")
-        assert "lacks crabpath_usage" in only(place, "integrity", "error").message
+        place.sql(f"DROP TABLE {tables.usage}")
+        assert f"lacks {tables.usage}" in only(place, "integrity", "error").message
 
     def test_locked(self, place):
         """A process that lets nobody else read."""
         with closing(sqlite3.connect(place.path / "graph.sqlite", isolation_level=None)) as other:
             other.execute("PRAGMA locking_mode=EXCLUSIVE")
             other.execute("BEGIN EXCLUSIVE")
-            other.execute("UPDATE crabpath_meta SET value = value")
+            other.execute(f"UPDATE {tables.meta} SET value = value")
             finding = only(place.path, "schema", "error")
         assert "is busy" in finding.message
         assert finding.fix.startswith("end the process")
@@ -182,26 +183,26 @@ class TestDatabase:
     )
     def test_another_schema(self, place, row, message, fix):
         """Neither a newer store is read, nor one from before the first release."""
-        place.sql(f"UPDATE crabpath_meta SET {row} WHERE name = 'schema_version'")
+        place.sql(f"UPDATE {tables.meta} SET {row} WHERE name = 'schema_version'")
         finding = only(place, "schema", "error")
         assert message in finding.message
         assert finding.fix.startswith(fix)
 
     def test_rows_of_nothing(self, place):
         """Edges, weights and texts of a node that is gone."""
-        (((key,),)) = place.sql("SELECT key FROM crabpath_nodes WHERE id = 'd7'")
-        place.sql(f"DELETE FROM crabpath_nodes WHERE key = {key}")
+        (((key,),)) = place.sql(f"SELECT key FROM {tables.nodes} WHERE id = 'd7'")
+        place.sql(f"DELETE FROM {tables.nodes} WHERE key = {key}")
         findings = [
             f for f in examine(place.path, embeddings=PLAIN).findings if f.check == "references"
         ]
-        assert {f.message.split()[3] for f in findings} >= {"crabpath_edges", "crabpath_contents"}
+        assert {f.message.split()[3] for f in findings} >= {tables.edges.name, tables.contents.name}
         assert all(f.severity == "error" for f in findings)
 
     def test_an_interrupted_ingest(self, place):
         """What it left is told, and explains vectors that belong to no chunk."""
         with place.open() as memory:
             memory.index.upsert(["late"], [memory.embedder.query("x")], ["x"], [{}])
-        place.sql("INSERT INTO crabpath_staging(id, operation) VALUES ('late', 'put')")
+        place.sql(f"INSERT INTO {tables.staging}(id, operation) VALUES ('late', 'put')")
         assert "1 chunks are waiting" in only(place, "unfinished", "warning").message
 
     def test_a_text_that_no_word_finds(self, place):
@@ -211,19 +212,19 @@ class TestDatabase:
 
     def test_counters_that_are_off(self, place):
         """Words are weighed by them."""
-        place.sql("UPDATE crabpath_meta SET value = '7' WHERE name = 'nodes'")
+        place.sql(f"UPDATE {tables.meta} SET value = '7' WHERE name = 'nodes'")
         message = only(place, "statistics", "warning").message
         assert message.startswith("the counter says 7 chunks, there are 40")
 
     def test_levels_that_are_off(self, place):
         """A hub that is none."""
         hub = next(f"d{n}" for n in range(40) if level_of(f"d{n}"))
-        place.sql(f"UPDATE crabpath_nodes SET level = 0 WHERE id = '{hub}'")
+        place.sql(f"UPDATE {tables.nodes} SET level = 0 WHERE id = '{hub}'")
         assert "1 chunks have a level that does not" in only(place, "regions", "warning").message
 
     def test_hubs_that_nobody_is_told_of(self, place):
         """Queries read the count, not the hubs."""
-        place.sql("DELETE FROM crabpath_meta WHERE name = 'hubs'")
+        place.sql(f"DELETE FROM {tables.meta} WHERE name = 'hubs'")
         assert "queries ignore them" in only(place, "regions", "warning").message
 
     def test_chunks_without_pointers(self, place):
@@ -240,10 +241,10 @@ class TestDatabase:
 
     def test_feedback_that_waits(self, place):
         """A day is long."""
-        row = "INSERT INTO crabpath_feedback(id, created, payload, status) VALUES"
+        row = f"INSERT INTO {tables.feedback}(id, created, payload, status) VALUES"
         place.sql(f"{row} ('f', {time.time()}, '{{}}', 'waiting')")
         assert only(place, "feedback", "info").fix == "run `crabpath learn`"
-        place.sql("UPDATE crabpath_feedback SET created = 5 WHERE id = 'f'")
+        place.sql(f"UPDATE {tables.feedback} SET created = 5 WHERE id = 'f'")
         assert "more than a day" in only(place, "feedback", "warning").message
 
     def test_feedback_that_was_refused(self, place):
@@ -382,7 +383,7 @@ class TestEmbedder:
         module = "crabpath_retrievers.seeds.embedder.default_embeddings"
         monkeypatch.setattr(module, lambda: DeterministicFakeEmbedding(size=384))
         place.sql(
-            "UPDATE crabpath_meta SET value = replace(value, 'DeterministicFakeEmbedding', "
+            f"UPDATE {tables.meta} SET value = replace(value, 'DeterministicFakeEmbedding', "
             f"'{MODEL}') WHERE name = 'embedder'"
         )
         assert "16 dimensions, not 384" in only(place, "embedder", "error", embeddings=None).message
@@ -395,8 +396,8 @@ class TestEmbedder:
     @pytest.mark.parametrize(
         "said",
         [
-            "DELETE FROM crabpath_meta WHERE name = 'embedder'",
-            "UPDATE crabpath_meta SET value = '{}' WHERE name = 'embedder'",
+            f"DELETE FROM {tables.meta} WHERE name = 'embedder'",
+            f"UPDATE {tables.meta} SET value = '{{}}' WHERE name = 'embedder'",
         ],
     )
     def test_unknown(self, place, said):
@@ -406,7 +407,7 @@ class TestEmbedder:
 
     def test_vectors_of_another_size(self, place):
         """Some of the nodes were embedded by something else."""
-        place.sql("UPDATE crabpath_nodes SET embedding = x'0000' WHERE id IN ('d1', 'd2')")
+        place.sql(f"UPDATE {tables.nodes} SET embedding = x'0000' WHERE id IN ('d1', 'd2')")
         assert "the dimension of 2 vectors is not" in only(place, "embedder", "error").message
 
 

@@ -9,6 +9,8 @@ from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, Settings
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
 
+pytestmark = pytest.mark.both_databases
+
 PLAIN = DeterministicFakeEmbedding(size=16)
 
 
@@ -32,15 +34,15 @@ def test_an_empty_memory(location, tmp_path):
         assert memory.info()["namespaces"] == {}
 
 
-def test_what_one_namespace_does_changes_no_other(atlas, whose):
+def test_what_one_namespace_does_changes_no_other(atlas, namespace):
     """Ann asks and learns; Bob has the same text, no turns and no learned edges."""
     for number in range(12):
-        turn = atlas.retrieve(f"Page {number}", k=2, namespace=whose).turn
+        turn = atlas.retrieve(f"Page {number}", k=2, namespace=namespace).turn
         used = [item.node for item in turn.returned]
         for _ in range(2):
-            again = atlas.retrieve(f"Page {number}", k=2, namespace=whose).turn
-            atlas.record(Feedback(again.id, 1.0, used=used, namespace=whose))
-    ann, bob = atlas.maintenance.health(whose), atlas.maintenance.health(f"{whose}-b")
+            again = atlas.retrieve(f"Page {number}", k=2, namespace=namespace).turn
+            atlas.record(Feedback(again.id, 1.0, used=used, namespace=namespace))
+    ann, bob = atlas.maintenance.health(namespace), atlas.maintenance.health(f"{namespace}-b")
     assert (ann.turn, bob.turn) == (36, 0)
     assert ann["avg_nodes_fired_per_query"].sampled == 36
     assert bob["avg_nodes_fired_per_query"].value is None
@@ -50,8 +52,8 @@ def test_what_one_namespace_does_changes_no_other(atlas, whose):
     assert ann["dormant_pct"].in_range is True
     assert bob["cross_file_edge_pct"].value == 1.0
     assert (
-        len(atlas.maintenance.health_history(whose)),
-        atlas.maintenance.health_history(f"{whose}-b"),
+        len(atlas.maintenance.health_history(namespace)),
+        atlas.maintenance.health_history(f"{namespace}-b"),
     ) == (1, [])
 
 

@@ -18,6 +18,8 @@ from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.cli.main import app
 from crabpath_retrievers.doctor import Finding, examine
 
+pytestmark = pytest.mark.slow
+
 PLAIN = DeterministicFakeEmbedding(size=16)
 MANY = 1100  # enough for Chroma to write HNSW files
 

@@ -1,6 +1,7 @@
 """A retriever over real passages, shared by the tests of every host framework."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,22 @@ def passages() -> list[Document]:
         Document(id=row["_id"], page_content=row["text"], metadata={"title": row["title"]})
         for row in rows
     ]
+
+
+@pytest.fixture(scope="session")
+def indexed(
+    embeddings: Embeddings, passages: list[Document], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A memory over the passages of the first question, which tests that teach one copy."""
+    place = tmp_path_factory.mktemp("indexed") / "memory"
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=place).memory.close()
+    return place
+
+
+@pytest.fixture
+def place(indexed: Path, tmp_path: Path) -> Path:
+    """A copy of it for the test alone."""
+    return Path(shutil.copytree(indexed, tmp_path / "indexed"))
 
 
 @pytest.fixture(scope="session")

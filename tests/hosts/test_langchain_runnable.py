@@ -6,7 +6,7 @@ import uuid
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
-from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.tracers.context import collect_runs
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -94,25 +94,11 @@ def test_batch(retriever):
     ]
 
 
-async def test_abatch(retriever):
-    """An async batch gives each question its own answer, in order."""
-    found = await retriever.abatch(QUESTIONS)
-    assert [ids(a) for a in found] == [ids(retriever.invoke(q)) for q in QUESTIONS]
-
-
 def test_batch_returns_exceptions(retriever):
     """One unusable question does not spoil the others of a batch."""
     first, second = retriever.batch([QUESTION, " "], return_exceptions=True)
     assert ids(first) == ids(retriever.invoke(QUESTION))
     assert isinstance(second, InvalidInputError)
-
-
-def test_pipes(retriever):
-    """The retriever stands in an expression of Runnables."""
-    chain = {"context": retriever, "question": RunnablePassthrough()} | RunnableLambda(
-        lambda x: (ids(x["context"]), x["question"])
-    )
-    assert chain.invoke(QUESTION) == (ids(retriever.invoke(QUESTION)), QUESTION)
 
 
 def test_with_config(retriever):

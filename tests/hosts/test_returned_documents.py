@@ -234,9 +234,9 @@ def test_a_blank_namespace_is_the_default_one(retriever, blank):
     """A host that does not know who asks configures one, or gives one with the call."""
     made = CrabPathRetriever(memory=retriever.memory, namespace=blank)
     hers = CrabPathRetriever(memory=retriever.memory, namespace="ann")
-    whose = [
+    namespace = [
         found[0].metadata["crabpath"]["namespace"]
         for found in (made.invoke(QUESTION), hers.invoke(QUESTION, namespace=blank))
     ]
-    assert whose == ["default", "ann"]
+    assert namespace == ["default", "ann"]
     assert made.record(None, 1.0).status == "applied"

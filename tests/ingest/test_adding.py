@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -13,19 +14,12 @@ from langchain_text_splitters import CharacterTextSplitter
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
 from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.storage import schema as s
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 PAGES = [
     Document(f"Page {i} is about topic{i}.", metadata={"source": "manual.pdf", "page": i})
     for i in range(20)
 ]
-
-
-@pytest.fixture(autouse=True)
-def quiet_splitter(caplog):
-    """The splitter warns of every line that is longer than its chunk size of 1."""
-    caplog.set_level("ERROR", logger="langchain_text_splitters")
 
 
 @pytest.fixture
@@ -251,6 +245,7 @@ def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
     assert all(before)
 
 
+@pytest.mark.slow
 def test_a_log_of_many_messages_is_added_in_batches(tmp_path, embedder, held, chained):
     """A source of many texts is no single batch: progress shows, and a kill costs little."""
     done = []

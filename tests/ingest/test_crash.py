@@ -12,6 +12,8 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers.crabpath import CrabPath
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "examples" / "hotpotqa_sample" / "corpus.jsonl"
 ADDED = "This paragraph was put in later, and is so long that it makes a chunk of its own. " * 2

@@ -9,12 +9,6 @@ from crabpath_retrievers.graph import EdgeKind
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 
 
-@pytest.fixture(autouse=True)
-def quiet_splitter(caplog):
-    """The splitter warns of every line that is longer than its chunk size of 1."""
-    caplog.set_level("ERROR", logger="langchain_text_splitters")
-
-
 def test_documents_are_forgotten_by_id(memory, document, held):
     """One id or several, of chunks or of whole documents; unknown ones count nothing."""
     texts = {"a": "one\ntwo", "b": "three", "c": "four"}

@@ -11,6 +11,8 @@ import pytest
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.crabpath import CrabPath
 
+pytestmark = pytest.mark.slow
+
 CHILD = Path(__file__).parent / "crash_child.py"
 STEPS = ["staged", "indexed", "published", "emptied"]
 TEXT = "Topic {n} is described at length here, with {n} examples of {n} kinds and no more."

@@ -2,12 +2,14 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 QUERY = "how do I push the release and undo it?"
 TEXTS = {

@@ -33,12 +33,6 @@ def snapshot(memory):
     return rows, memory.index._collection.get(include=["metadatas"])
 
 
-@pytest.fixture(autouse=True)
-def quiet_splitter(caplog):
-    """The splitter warns of every line that is longer than its chunk size of 1."""
-    caplog.set_level("ERROR", logger="langchain_text_splitters")
-
-
 def test_adding_again_is_a_no_op(memory, embedder, document):
     """The same documents again are looked up and nothing else: no embedding, no write."""
     documents = [document(f"{n} text", id=n, title=n) for n in NAMES]

@@ -8,6 +8,8 @@ import pytest
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
 from crabpath_retrievers.graph import EdgeKind
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import os, sys
 from crabpath_retrievers import Settings

@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 
 from crabpath_retrievers import Feedback, Settings
@@ -17,14 +18,12 @@ from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 CO_USED, INHIBITS = EdgeKind.CO_USED, EdgeKind.INHIBITS
 QUESTION = "how do I deploy the service to the cluster?"
-OF_ONE_STORE = {
-    *("crabpath_journal", "crabpath_staging"),
-    *("crabpath_index_deletions", "crabpath_health_reports"),
-}
+OF_ONE_STORE = {s.journal.name, s.staging.name, s.index_deletions.name, s.health_reports.name}
 
 
 def state(memory):
@@ -256,7 +255,7 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
     twins.maintenance.undo(second)
     assert state(twins) == with_third
     twins.forget(ids=["third"])
-    assert state(twins)["crabpath_overlay"] == between["crabpath_overlay"]
+    assert state(twins)[s.overlay.name] == between[s.overlay.name]
     twins.maintenance.undo(first)
     for table in ("overlay", "weight_changes", "pair_counts", "usage", "episodes", "contents"):
         assert state(twins)[f"crabpath_{table}"] == before[f"crabpath_{table}"]

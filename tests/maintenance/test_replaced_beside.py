@@ -3,9 +3,9 @@
 import threading
 
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.storage import schema as s
 
 QUESTION = "how do I deploy the service to the cluster?"
 

@@ -13,6 +13,8 @@ from crabpath_retrievers.errors import StoreLockedError
 from crabpath_retrievers.maintenance import Upkeep
 from crabpath_retrievers.storage import GraphStore
 
+pytestmark = pytest.mark.slow
+
 RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
 MANUAL = f"# Cats\n\n{'Cats sleep on roofs. ' * 18}\n\n# Dogs\n\n{'Dogs bark at night. ' * 18}"
 PROGRAM = """

@@ -2,6 +2,7 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 
@@ -10,13 +11,12 @@ from crabpath_retrievers.changes import AdjustWeights, CountUse, KeepEpisode, We
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import Upkeep
-from crabpath_retrievers.storage import schema as s
 
 RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
 DOGS = "Dogs bark at strangers and fetch sticks from the cold river. "
 MANUAL = f"# Cats\n\n{CATS * 6}\n\n# Dogs\n\n{DOGS * 6}"
-OF_ONE_STORE = {"crabpath_journal", "crabpath_staging", "crabpath_index_deletions"}
+OF_ONE_STORE = {s.journal.name, s.staging.name, s.index_deletions.name}
 
 
 def state(memory):
@@ -28,7 +28,7 @@ def state(memory):
                 columns = [c for c in table.c if c is not s.namespaces.c.version]
                 rows = connection.execute(sa.select(*columns))
                 found[table.name] = sorted(map(repr, rows))
-    found["crabpath_meta"] = [row for row in found["crabpath_meta"] if "'hubs'" not in row]
+    found[s.meta.name] = [row for row in found[s.meta.name] if "'hubs'" not in row]
     return found
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
@@ -19,7 +20,8 @@ from crabpath_retrievers.errors import (
 )
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.maintenance import STEPS, Upkeep
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 CO_USED, INHIBITS, MENTION = EdgeKind.CO_USED, EdgeKind.INHIBITS, EdgeKind.MENTION
 

@@ -42,8 +42,8 @@ class Planted(NamedTuple):
 
 
 @pytest.fixture
-def planted(atlas, whose) -> Planted:
+def planted(atlas, namespace) -> Planted:
     """Nothing lived through yet."""
     hubs = atlas._services.regions.hubs(1)
     assert len(hubs.ids) > 10
-    return Planted(atlas, whose, hubs.ids)
+    return Planted(atlas, namespace, hubs.ids)

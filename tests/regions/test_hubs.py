@@ -12,6 +12,8 @@ from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.levels import level_of
 
+pytestmark = pytest.mark.both_databases
+
 VECTORS = DeterministicFakeEmbedding(size=16)
 TEXTS = {f"n{i}": f"Sentence {i}" for i in range(110)}
 HUBS = {node for node in TEXTS if level_of(node) >= 1}

@@ -11,6 +11,8 @@ from langchain_core.documents import Document
 from crabpath_retrievers import ChatModelRouter, CrabPath, Feedback
 from crabpath_retrievers.evaluation.chat_models import load_chat_model
 
+pytestmark = pytest.mark.slow
+
 STEPS = ("checking the pipeline", "reading the manifest", "approving", "shipping", "verifying")
 KINDS = {"current": "in use", "former": "in use until last year", "urgent": "for emergencies"}
 QUESTIONS = (

@@ -83,20 +83,6 @@ def test_temperature_sharpens_and_flattens_but_keeps_the_order():
     assert cold.followed == warm.followed == (0, 1)
 
 
-def test_every_choice_of_a_request_gets_its_decision_in_order():
-    """Two nodes of one frontier are decided in one call."""
-    request = RoutingRequest("q", (choice((0.5,)), choice((-0.5, 0.2))), 6)
-    assert [d.followed for d in SoftmaxRouter(ONE).route(request).decisions] == [(0,), (1,)]
-
-
-async def test_async_decides_as_sync_does():
-    """Both forms give the same decisions from the same seed."""
-    request = RoutingRequest("q", (choice(WEIGHTS), choice((0.1, 0.2))), 6)
-    blocking = SoftmaxRouter(ONE, np.random.default_rng(7)).route(request).decisions
-    native = (await SoftmaxRouter(ONE, np.random.default_rng(7)).aroute(request)).decisions
-    assert [d.followed for d in blocking] == [d.followed for d in native]
-
-
 @pytest.fixture(scope="module")
 def samples():
     """What a sampling router followed in 20,000 equal choices."""

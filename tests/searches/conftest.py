@@ -12,7 +12,7 @@ from crabpath_retrievers.config import LearningSettings
 
 
 @pytest.fixture
-def opens(location: str) -> Callable[..., CrabPath]:
+def open_memory(location: str) -> Callable[..., CrabPath]:
     """Opens the memory of the test with learning settings, as often as wanted."""
     vectors = DeterministicFakeEmbedding(size=16)
     index = InMemoryVectorStore(vectors)
@@ -28,9 +28,9 @@ def opens(location: str) -> Callable[..., CrabPath]:
 
 
 @pytest.fixture
-def memory(opens) -> Iterator[CrabPath]:
+def memory(open_memory) -> Iterator[CrabPath]:
     """Learns at once, by default settings."""
-    with opens() as opened:
+    with open_memory() as opened:
         yield opened
 
 

@@ -85,16 +85,16 @@ def test_notes_of_another_namespace_are_neither_start_nor_end(memory):
     own = memory.graph.neighbors("d1", direction="in", namespace="ada")
     own += memory.graph.neighbors("d1", namespace="ada")
     assert note in {one.id for one in own}
-    for whose in ("default", "bob"):
-        listed = memory.graph.neighbors("d1", direction="in", namespace=whose)
-        listed += memory.graph.neighbors("d1", namespace=whose)
+    for namespace in ("default", "bob"):
+        listed = memory.graph.neighbors("d1", direction="in", namespace=namespace)
+        listed += memory.graph.neighbors("d1", namespace=namespace)
         assert note not in {one.id for one in listed}
         with pytest.raises(NotFoundError):
-            memory.graph.neighbors(note, namespace=whose)
+            memory.graph.neighbors(note, namespace=namespace)
         with pytest.raises(NotFoundError):
-            memory.graph.add_edge("d1", note, "temporal", 0.5, namespace=whose)
+            memory.graph.add_edge("d1", note, "temporal", 0.5, namespace=namespace)
         with pytest.raises(NotFoundError):
-            memory.graph.traverse(note, "temporal", namespace=whose)
+            memory.graph.traverse(note, "temporal", namespace=namespace)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ async def test_the_same_without_blocking(memory):
     assert [one.id for one in await memory.aio.graph.traverse("d1", "temporal")] == ["d2"]
 
 
-def test_an_edge_fades_with_what_is_learned(opens):
+def test_an_edge_fades_with_what_is_learned(open_memory):
     """Half of it is left after a half-life of one turn."""
-    with opens(half_life=1.0, typed=False) as memory:
+    with open_memory(half_life=1.0, typed=False) as memory:
         memory.graph.add_edge("d1", "d2", "temporal", 0.8)
         turn = memory.retrieve("text 5", k=2).turn.id
         memory.record(Feedback(turn, 1.0))

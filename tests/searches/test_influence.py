@@ -57,15 +57,15 @@ def test_influence_is_found_written_replaced_and_kept_in_its_namespace(watched):
 
 
 @pytest.mark.parametrize("options", [{"window": 0}, {"lags": 1.5}, {"level": float("nan")}])
-def test_numbers_of_influence_are_checked(opens, options):
+def test_numbers_of_influence_are_checked(open_memory, options):
     """Each with a sentence."""
-    with opens() as memory, pytest.raises(InvalidInputError):
+    with open_memory() as memory, pytest.raises(InvalidInputError):
         memory.graph.find_influence(dry_run=True, **options)
 
 
-def test_influence_is_off_by_default(opens):
+def test_influence_is_off_by_default(open_memory):
     """A dry run may look; there is nothing to find."""
-    with opens() as memory:
+    with open_memory() as memory:
         assert memory.graph.find_influence(dry_run=True) == []
         with pytest.raises(ConfigurationError, match="influence=True"):
             memory.graph.find_influence()

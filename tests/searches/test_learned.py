@@ -2,10 +2,12 @@
 
 import pytest
 import sqlalchemy as sa
+import tables as s
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.graph import TYPED_KINDS
-from crabpath_retrievers.storage import schema as s
+
+pytestmark = pytest.mark.both_databases
 
 TYPED = [kind.value for kind in TYPED_KINDS]
 
@@ -93,9 +95,9 @@ def test_what_one_turn_used_comes_before_what_the_next_one_uses(memory):
 
 
 @pytest.mark.parametrize("window", [{"window_turns": 1}, {"window_seconds": 0.0}])
-def test_beyond_the_window_turns_do_not_follow_on_each_other(opens, window):
+def test_beyond_the_window_turns_do_not_follow_on_each_other(open_memory, window):
     """One turn in between, or no time at all."""
-    with opens(**window) as memory:
+    with open_memory(**window) as memory:
         first = judged(memory, "text 5 word5", 1.0)
         memory.retrieve("text 70")
         second = judged(memory, "text 60 word60", 1.0)
@@ -110,9 +112,9 @@ def test_what_a_failure_used_is_not_followed_on(memory):
     assert second not in {one.id for one in memory.graph.neighbors(first, "temporal")}
 
 
-def test_switched_off_nothing_is_made(opens):
+def test_switched_off_nothing_is_made(open_memory):
     """Neither by turns nor by episodes."""
-    with opens(typed=False) as memory:
+    with open_memory(typed=False) as memory:
         judged(memory, "text 5 word5", 1.0)
         judged(memory, "text 5 word5", -1.0, told=False)
         memory.regions.learn_episode(["d1", "d2"], reward=1.0)

@@ -136,6 +136,7 @@ def test_another_process_is_told_that_the_directory_is_in_use(index, tmp_path):
     assert "HttpClient" in said
 
 
+@pytest.mark.slow
 def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
     """One process may open a directory twice; another gets in when both are closed."""
     first, second = ChromaIndex.embedded(tmp_path), ChromaIndex.embedded(tmp_path)
@@ -149,6 +150,7 @@ def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
     assert elsewhere(OPEN, tmp_path) == "1"
 
 
+@pytest.mark.slow
 def test_a_failed_open_leaves_no_lock_behind(tmp_path):
     """A collection that is refused does not keep the directory busy."""
     client = chromadb.PersistentClient(str(tmp_path), Settings(anonymized_telemetry=False))
@@ -158,6 +160,7 @@ def test_a_failed_open_leaves_no_lock_behind(tmp_path):
     assert "locked" not in elsewhere(OPEN, tmp_path)
 
 
+@pytest.mark.slow
 def test_opening_again_reads_what_another_process_wrote(tmp_path):
     """After close nothing of the old segments is kept in memory."""
     first = ChromaIndex.embedded(tmp_path)

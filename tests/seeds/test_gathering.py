@@ -3,11 +3,13 @@
 import asyncio
 import threading
 
+import minilm
 import numpy as np
 import pytest
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.seeds.embedder import Embedder, default_embeddings
+from crabpath_retrievers.seeds import embedder as module
+from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.gathering import Gathering
 
 
@@ -82,9 +84,10 @@ def test_every_event_loop_may_wait(model):
 
 
 @pytest.mark.parametrize("given", [True, False])
-async def test_the_local_model_gives_the_same_vectors(given):
+async def test_the_local_model_gives_the_same_vectors(given, monkeypatch):
     """Embedded together or alone."""
-    embedder = Embedder(default_embeddings() if given else None)
+    monkeypatch.setattr(module, "default_embeddings", minilm.load)
+    embedder = Embedder(minilm.load() if given else None)
     texts = [f"What is the capital of country number {i}?" for i in range(12)]
     together = await asyncio.gather(*[embedder.aquery(text) for text in texts])
     for text, vector in zip(texts, together, strict=True):

@@ -14,6 +14,8 @@ from proxy import Proxy
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.errors import StoreUnavailableError
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:

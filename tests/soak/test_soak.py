@@ -17,6 +17,7 @@ def collect_abandoned_connections():
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
 def test_nothing_is_lost(name):
     """A few runs of each check; ``make soak`` makes many."""

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from tables import metadata
 
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.schema import metadata
 from crabpath_retrievers.text import names_of
 
 PRIOR, FLOOR = 0.5, 0.25

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import sqlalchemy as sa
+from tables import namespaces, weight_changes
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -13,7 +14,6 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.changes.notes import SetAuthority
 from crabpath_retrievers.graph import DECAY_RATES, Authority, Edge, EdgeKind, effective_weight
-from crabpath_retrievers.storage.schema import namespaces, weight_changes
 from crabpath_retrievers.storage.weight_writer import WeightWriter
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left

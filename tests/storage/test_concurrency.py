@@ -105,6 +105,7 @@ def test_turns_of_many_threads_get_distinct_clocks(store):
     assert sorted(store.turns.get(f"t{n}").clock for n in range(24)) == list(range(1, 25))
 
 
+@pytest.mark.slow
 def test_one_process_ingests_at_a_time(location, store):
     """While another process ingests, the right is refused; when that process dies, it is free."""
     other = child(HOLD, location)

@@ -10,6 +10,8 @@ from crabpath_retrievers import CrabPath, Feedback, StoreFullError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.engine import translated_errors
 
+pytestmark = pytest.mark.slow
+
 
 class Disk:
     """A disk that SQLite finds full while it is told so: the database may not grow by a page."""

@@ -2,12 +2,12 @@
 
 import pytest
 import sqlalchemy as sa
+from tables import meta
 
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.migrations import UNRELEASED, VERSION, stored_version
-from crabpath_retrievers.storage.schema import meta
 
 
 def version_of(store):

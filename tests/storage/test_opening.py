@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+import tables
 from proxy import Proxy
 
 from crabpath_retrievers.changes import PutMeta
@@ -152,7 +153,7 @@ def test_a_connection_lost_inside_a_write_takes_the_write_back(postgres_url, mon
 
     @sa.event.listens_for(store._engine, "after_cursor_execute")
     def _end(connection, cursor, statement, *_rest) -> None:
-        if "INSERT INTO crabpath_meta" in statement:
+        if f"INSERT INTO {tables.meta}" in statement:
             session = connection.connection.driver_connection.info.backend_pid
             with admin.connect() as other:
                 other.execute(sa.text("SELECT pg_terminate_backend(:p)"), {"p": session})

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import overlay, turns, weight_changes
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
@@ -19,7 +20,6 @@ from crabpath_retrievers.changes import (
 )
 from crabpath_retrievers.graph import Edge, EdgeKind
 from crabpath_retrievers.storage import hot
-from crabpath_retrievers.storage.schema import overlay, turns, weight_changes
 from crabpath_retrievers.storage.walk_queries import Clock
 
 HALF = math.log(2)  # decay exponent after which half of the distance to the floor is left

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 import sqlalchemy as sa
+import tables
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -18,6 +19,8 @@ from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.hot import HotSelect
 from crabpath_retrievers.time_limit import limited
+
+pytestmark = pytest.mark.slow
 
 SLEEP = HotSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
@@ -74,7 +77,7 @@ def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_u
     store, other = GraphStore(postgres_url), sa.create_engine(postgres_url)
     store.apply([PutMeta((("a", "before"),))])
     with other.begin() as held:
-        held.exec_driver_sql("UPDATE crabpath_meta SET value = value")
+        held.exec_driver_sql(f"UPDATE {tables.meta} SET value = value")
         with within(2.0), limited(0.5), pytest.raises(StoreUnavailableError):
             store.apply([PutMeta((("a", "lost"),))])
     assert store.catalog.meta()["a"] == "before"
@@ -89,7 +92,6 @@ def test_work_without_a_limit_is_not_cut(postgres_url):
     store.close()
 
 
-@pytest.mark.slow
 def test_calls_of_a_memory_fail_in_time_and_work_again(far):
     """An async query and feedback; then the server is back and all is as before."""
     url, proxy = far

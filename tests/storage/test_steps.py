@@ -1,6 +1,7 @@
 """Transition counts in the store: sums, undo, and reading by primary key."""
 
 import pytest
+import tables as s
 
 from crabpath_retrievers.changes import (
     ConsumeFeedback,
@@ -16,7 +17,6 @@ from crabpath_retrievers.changes.history import (
 from crabpath_retrievers.changes.regions import CountSteps, Step
 from crabpath_retrievers.levels import level_of
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.storage.region_queries import _STEPS
 
 HUB = next(f"hub{i}" for i in range(500) if level_of(f"hub{i}"))

@@ -2,11 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import openai
-from langchain_core.embeddings import Embeddings
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.types import LLMMetadata, ToolCallBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -14,23 +12,6 @@ from llama_index.core.llms import ChatMessage, ChatResponse, CompletionResponse,
 from llama_index.core.llms.callbacks import llm_chat_callback
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
-
-
-class Remembering(Embeddings):
-    """Embeds each text once, however many tests want it."""
-
-    def __init__(self, embeddings: Embeddings) -> None:
-        """Embed with ``embeddings``."""
-        self._documents = cache(lambda text: embeddings.embed_documents([text])[0])
-        self._queries = cache(embeddings.embed_query)
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Vectors of texts."""
-        return [self._documents(text) for text in texts]
-
-    def embed_query(self, text: str) -> list[float]:
-        """Vector of a query."""
-        return self._queries(text)
 
 
 class CountingEmbedding(BaseEmbedding):

@@ -15,7 +15,7 @@ VECTORS = DeterministicFakeEmbedding(size=16)
 DOCUMENTS = [Document(text, id=node) for node, text in TEXTS.items()]
 
 
-class Pupil:
+class Asker:
     """Asks a memory, and looks at what it keeps."""
 
     def __init__(self, memory: CrabPath) -> None:
@@ -49,11 +49,19 @@ class Pupil:
         return next(iter(self.memory.store.notes.facts([node])), None)
 
 
-@pytest.fixture(params=["chroma", "sqlite", "postgresql"])
-def opens(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """With side collections in Chroma; without them where both databases are meant."""
+    if "open_memory" in metafunc.fixturenames:
+        slow = () if metafunc.definition.get_closest_marker("both_databases") else pytest.mark.slow
+        others = [pytest.param(name, marks=slow) for name in ("sqlite", "postgresql")]
+        metafunc.parametrize("open_memory", ["chroma", *others], indirect=True)
+
+
+@pytest.fixture
+def open_memory(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
     """Opens the memory of the test with settings, as often as wanted."""
     chroma, path = request.param == "chroma", str(tmp_path / "memory")
-    place = request.getfixturevalue("postgres_url") if request.param == "postgresql" else path
+    place = request.getfixturevalue("postgres_store") if request.param == "postgresql" else path
     index = None if chroma else InMemoryVectorStore(VECTORS)
 
     def open_memory(**settings) -> CrabPath:
@@ -66,19 +74,19 @@ def opens(request: pytest.FixtureRequest, tmp_path) -> Callable[..., CrabPath]:
 
 
 @pytest.fixture
-def memory(opens) -> Iterator[CrabPath]:
+def memory(open_memory) -> Iterator[CrabPath]:
     """Three documents under vectors that mean nothing."""
-    with opens() as opened:
+    with open_memory() as opened:
         yield opened
 
 
 @pytest.fixture
-def pupil(memory) -> Pupil:
+def asker(memory) -> Asker:
     """Asks the memory of the test."""
-    return Pupil(memory)
+    return Asker(memory)
 
 
 @pytest.fixture
-def pupils() -> type[Pupil]:
+def asker_of() -> type[Asker]:
     """Makes one who asks another memory."""
-    return Pupil
+    return Asker

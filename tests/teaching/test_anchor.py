@@ -3,9 +3,9 @@
 import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
+from tables import nodes
 
 from crabpath_retrievers import InvalidInputError, NotFoundError
-from crabpath_retrievers.storage.schema import nodes
 
 
 @pytest.fixture

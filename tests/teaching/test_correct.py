@@ -6,87 +6,87 @@ import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import turns
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.feedback.outside import Outside
 from crabpath_retrievers.learning.blame import DEEPEST
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.schema import turns
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
 EXTERNAL = LearningSettings(apply="external")
 
 
-def test_without_names_the_best_document_of_the_turn_is_wrong(memory, pupil):
+def test_without_names_the_best_document_of_the_turn_is_wrong(memory, asker):
     """The note advises against it alone, and answers the question of the turn."""
-    answer = pupil.ask(QUESTION)
+    answer = asker.ask(QUESTION)
     best = answer.documents[0].node.id
     note = memory.correct(RIGHT, turn_id=answer.turn.id)
-    inhibited = {edge: w for edge, w in pupil.weights().items() if edge[0] == note}
+    inhibited = {edge: w for edge, w in asker.weights().items() if edge[0] == note}
     assert inhibited == {(note, best, "inhibits"): pytest.approx(DEEPEST)}
-    again = pupil.ask(QUESTION)
+    again = asker.ask(QUESTION)
     assert again.documents[0].node.id == note
     (item,) = [item for item in again.turn.returned if item.node == best]
     assert item.features["inhibition"] == pytest.approx(-DEEPEST * 0.9, abs=0.02)
-    facts = pupil.facts(note)
+    facts = asker.facts(note)
     assert (facts.kind, facts.turn, facts.query) == ("correction", answer.turn.id, QUESTION)
 
 
-def test_named_documents_are_wrong_instead(memory, pupil):
+def test_named_documents_are_wrong_instead(memory, asker):
     """And where the turn came to them, its entry advises against them, half as much."""
-    turn = pupil.ask(QUESTION).turn
+    turn = asker.ask(QUESTION).turn
     entry = max(turn.seeds, key=lambda seed: seed.score).node
     others = sorted(set("abc") - {entry})
     note = memory.correct(RIGHT, turn_id=turn.id, wrong=others)
-    assert pupil.weights() == {
+    assert asker.weights() == {
         **{(note, other, "inhibits"): pytest.approx(DEEPEST) for other in others},
         **{(entry, other, "inhibits"): pytest.approx(DEEPEST / 2) for other in others},
     }
 
 
-def test_inhibition_has_a_bound(memory, pupil):
+def test_inhibition_has_a_bound(memory, asker):
     """However often it is corrected, an entry advises at most that strongly."""
     for number in range(5):
-        turn = pupil.ask(QUESTION).turn
+        turn = asker.ask(QUESTION).turn
         memory.correct(f"{RIGHT} {number}", turn_id=turn.id, wrong=["a", "b", "c"])
-    inhibitions = [w for (_, _, kind), w in pupil.weights().items() if kind == "inhibits"]
+    inhibitions = [w for (_, _, kind), w in asker.weights().items() if kind == "inhibits"]
     assert min(inhibitions) >= DEEPEST - 1e-6
-    assert set("abc") <= set(pupil.found(QUESTION))
+    assert set("abc") <= set(asker.found(QUESTION))
 
 
-def test_nothing_is_wrong_when_told_so(memory, pupil):
+def test_nothing_is_wrong_when_told_so(memory, asker):
     """An empty list is an answer, too."""
-    turn = pupil.ask(QUESTION).turn
+    turn = asker.ask(QUESTION).turn
     memory.correct(RIGHT, turn_id=turn.id, wrong=[])
-    assert pupil.weights() == {}
+    assert asker.weights() == {}
 
 
-def test_a_correction_without_a_turn(memory, pupil):
+def test_a_correction_without_a_turn(memory, asker):
     """It needs neither turn nor documents; with a question it is recalled."""
     note = memory.correct(RIGHT, wrong="a", related=["b"], query="What is red?")
     weights = {(note, "b", "taught"): pytest.approx(0.6), (note, "a", "inhibits"): DEEPEST}
-    assert pupil.weights() == {k: pytest.approx(v) for k, v in weights.items()}
-    assert pupil.found("What is red?")[0] == note
+    assert asker.weights() == {k: pytest.approx(v) for k, v in weights.items()}
+    assert asker.found("What is red?")[0] == note
     assert memory.correct("Bare.")
 
 
-def test_the_same_correction_changes_nothing(memory, pupil):
+def test_the_same_correction_changes_nothing(memory, asker):
     """Neither the note nor the inhibition at the entry."""
-    turn = pupil.ask(QUESTION).turn
+    turn = asker.ask(QUESTION).turn
     notes = {memory.correct(RIGHT, turn_id=turn.id, wrong=["a", "b"]) for _ in range(3)}
-    before = pupil.weights()
+    before = asker.weights()
     assert len(notes) == 1
     memory.correct(RIGHT, turn_id=turn.id, wrong=["a", "b"])
-    assert pupil.weights() == before
+    assert asker.weights() == before
 
 
-def test_the_namespace_is_that_of_the_turn(memory, pupil):
+def test_the_namespace_is_that_of_the_turn(memory, asker):
     """Unless it is given; then the turn must be its own."""
-    turn = pupil.ask(QUESTION, "ann").turn
+    turn = asker.ask(QUESTION, "ann").turn
     note = memory.correct(RIGHT, turn_id=turn.id)
-    assert pupil.facts(note).namespace == "ann"
+    assert asker.facts(note).namespace == "ann"
     assert memory.correct(RIGHT, turn_id=turn.id, namespace="ann") == note
     with pytest.raises(NotFoundError, match="no turn"):
         memory.correct(RIGHT, turn_id=turn.id, namespace="bob")
@@ -109,11 +109,11 @@ def test_what_cannot_be_corrected_is_refused(retriever, unchanged, options, erro
         retriever.memory.correct(RIGHT, **options)
 
 
-def test_a_forgotten_best_document_is_passed_over(memory, pupil):
+def test_a_forgotten_best_document_is_passed_over(memory, asker):
     """The correction itself is kept."""
-    answer = pupil.ask(QUESTION)
+    answer = asker.ask(QUESTION)
     memory.forget(ids=answer.documents[0].node.id)
-    assert memory.correct(RIGHT, turn_id=answer.turn.id) in pupil.found(QUESTION)
+    assert memory.correct(RIGHT, turn_id=answer.turn.id) in asker.found(QUESTION)
 
 
 def corrected(memory, **fields):
@@ -124,31 +124,31 @@ def corrected(memory, **fields):
     return turn, notes, receipt
 
 
-def test_feedback_with_a_correction_makes_a_note(memory, pupil):
+def test_feedback_with_a_correction_makes_a_note(memory, asker):
     """In the same transaction; it stands at its own words and answers the question."""
     turn, (note,), receipt = corrected(memory)
     assert (receipt.status, receipt.note) == ("applied", None)
-    facts = pupil.facts(note.id)
+    facts = asker.facts(note.id)
     assert (facts.kind, facts.turn) == ("correction", turn.id)
     assert facts.feedback == receipt.feedback_id
     assert float(note.vector @ memory.embedder.documents([RIGHT])[0]) == pytest.approx(1, abs=0.01)
-    assert pupil.found(QUESTION)[0] == note.id
+    assert asker.found(QUESTION)[0] == note.id
     best = turn.returned[0].node
-    assert pupil.weights()[note.id, best, "inhibits"] == pytest.approx(DEEPEST)
+    assert asker.weights()[note.id, best, "inhibits"] == pytest.approx(DEEPEST)
 
 
-def test_what_was_used_in_a_failure_is_corrected(memory, pupil):
+def test_what_was_used_in_a_failure_is_corrected(memory, asker):
     """Rather than the best document."""
     _, (note,), _ = corrected(memory, used=["b", "c"])
-    edges = {edge for edge in pupil.weights() if edge[0] == note.id}
+    edges = {edge for edge in asker.weights() if edge[0] == note.id}
     assert edges == {(note.id, node, "inhibits") for node in "bc"}
 
 
-def test_a_correction_beside_a_success_blames_nothing(memory, pupil):
+def test_a_correction_beside_a_success_blames_nothing(memory, asker):
     """It is an addition."""
-    turn = pupil.ask(QUESTION).turn
+    turn = asker.ask(QUESTION).turn
     memory.record(Feedback(turn.id, 1.0, used=["a"], correction=RIGHT))
-    assert [edge for edge in pupil.weights() if edge[2] == "inhibits"] == []
+    assert [edge for edge in asker.weights() if edge[2] == "inhibits"] == []
     assert memory.info()["notes"] == 1
 
 
@@ -172,28 +172,28 @@ def test_refused_feedback_makes_no_note(memory):
     assert memory.info()["notes"] == 0
 
 
-def test_another_process_needs_no_embedder(opens, tmp_path, pupils):
+def test_another_process_needs_no_embedder(open_memory, tmp_path, asker_of):
     """The vector is kept with the feedback; who learns from it reads it there."""
-    with opens(learning=EXTERNAL) as memory:
-        pupil = pupils(memory)
-        turn = pupil.ask(QUESTION).turn
+    with open_memory(learning=EXTERNAL) as memory:
+        asker = asker_of(memory)
+        turn = asker.ask(QUESTION).turn
         assert memory.record(Feedback(turn.id, -1.0, correction=RIGHT)).status == "waiting"
         assert Outside(memory.store).inbox.learn_waiting().applied == 1
         (note,) = memory.store.notes.unindexed()
         assert float(note.vector @ memory.embedder.query(RIGHT)) == pytest.approx(1, abs=0.01)
-        assert pupil.found(RIGHT)[0] == note.id
+        assert asker.found(RIGHT)[0] == note.id
 
 
-def test_a_correction_from_a_process_without_embedder_stands_at_its_question(opens, pupils):
+def test_a_correction_from_a_process_without_embedder_stands_at_its_question(open_memory, asker_of):
     """So it is found where it was asked for."""
-    with opens(learning=EXTERNAL) as memory:
-        pupil = pupils(memory)
-        turn = pupil.ask(QUESTION).turn
+    with open_memory(learning=EXTERNAL) as memory:
+        asker = asker_of(memory)
+        turn = asker.ask(QUESTION).turn
         given = Feedback(turn.id, -1.0, correction=RIGHT)
         assert Outside(memory.store).record(given).status == "applied"
         (note,) = memory.store.notes.unindexed()
         assert float(note.vector @ memory.embedder.query(QUESTION)) == pytest.approx(1, abs=0.01)
-        assert pupil.found(QUESTION)[0] == note.id
+        assert asker.found(QUESTION)[0] == note.id
 
 
 def test_a_failing_embedder_loses_no_feedback(memory, monkeypatch, caplog):
@@ -223,13 +223,13 @@ def test_a_turn_without_vector_says_so(memory):
     assert "not kept as a note" in kept.note
 
 
-def test_late_feedback_corrects_the_last_turn(memory, pupil):
+def test_late_feedback_corrects_the_last_turn(memory, asker):
     """Without a turn id a correction answers the latest question."""
-    pupil.ask("What is the sky?")
-    last = pupil.ask(QUESTION).turn
+    asker.ask("What is the sky?")
+    last = asker.ask(QUESTION).turn
     memory.record(Feedback(None, -1.0, correction=RIGHT))
     (note,) = memory.store.notes.unindexed()
-    assert pupil.facts(note.id).turn == last.id
+    assert asker.facts(note.id).turn == last.id
 
 
 def test_a_correction_survives_a_crash(tmp_path):

@@ -42,20 +42,20 @@ def test_it_is_off_by_default(memory):
 
 
 @pytest.fixture
-def young(opens):
+def young(open_memory):
     """A memory with neurogenesis and a short probation."""
-    with opens(**ON, note=NoteSettings(probation_turns=3)) as memory:
+    with open_memory(**ON, note=NoteSettings(probation_turns=3)) as memory:
         yield memory
 
 
-def test_a_novel_question_becomes_a_note(young, pupils):
+def test_a_novel_question_becomes_a_note(young, asker_of):
     """Question and answer, found for the question; the seeds of the turn point at it."""
     turn = answered(young, used=[])
     assert turn.novelty["novel"]
     again = young.retrieve(QUESTION, k=9, vector=novel(young))
     assert again.documents[0].node.id == NOTE
     assert again.documents[0].node.content == f"{QUESTION}\n{ANSWER}"
-    edges = pupils(young).weights()
+    edges = asker_of(young).weights()
     incoming = {source for source, target, kind in edges if (target, kind) == (NOTE, "taught")}
     assert incoming == {seed.node for seed in turn.seeds}
     assert all(0.1 <= weight <= 0.2 for (_, t, _), weight in edges.items() if t == NOTE)
@@ -134,23 +134,23 @@ def test_a_use_begins_a_new_term(young):
     assert [found(young) for _ in range(4)] == [True, True, True, False]
 
 
-def test_two_successes_end_probation(young, pupils):
+def test_two_successes_end_probation(young, asker_of):
     """It is found for ever after."""
     answered(young)
     use(young)
     use(young)
-    assert pupils(young).facts(NOTE).uses == 2
+    assert asker_of(young).facts(NOTE).uses == 2
     assert all(found(young) for _ in range(8))
 
 
-def test_failures_are_no_uses(young, pupils):
+def test_failures_are_no_uses(young, asker_of):
     """Nor is the same feedback twice."""
     answered(young)
     use(young, -1.0)
     turn = young.retrieve(QUESTION, k=9, vector=novel(young)).turn
     for _ in range(2):
         young.record(Feedback(turn.id, 1.0, used=[NOTE], feedback_id="same"))
-    assert pupils(young).facts(NOTE).uses == 1
+    assert asker_of(young).facts(NOTE).uses == 1
 
 
 def test_an_episode_does_not_recall_what_is_over(young):
@@ -160,14 +160,14 @@ def test_an_episode_does_not_recall_what_is_over(young):
     assert [found(young) for _ in range(5)][3:] == [False, False]
 
 
-def test_asked_again_after_its_time_it_begins_anew(young, pupils):
+def test_asked_again_after_its_time_it_begins_anew(young, asker_of):
     """The same question, novel again, with a success: one note, a new term."""
     answered(young)
     assert [found(young) for _ in range(4)][-1] is False
     answered(young)
     assert found(young)
     assert young.info()["notes"] == 1
-    assert pupils(young).facts(NOTE).uses == 0
+    assert asker_of(young).facts(NOTE).uses == 0
 
 
 def test_two_namespaces_have_their_own(young):
@@ -179,8 +179,8 @@ def test_two_namespaces_have_their_own(young):
     assert {fact.namespace for fact in facts} == {"default", "ann"}
 
 
-def test_what_is_taught_is_on_no_probation(young, pupils):
+def test_what_is_taught_is_on_no_probation(young, asker_of):
     """Whatever its id."""
     note = young.teach("A rule.", id="auto:mine")
     for _ in range(9):
-        assert note in pupils(young).found("A rule.")
+        assert note in asker_of(young).found("A rule.")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
+import tables as schema
 from langchain_core.documents import Document
 
 from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, NotFoundError
@@ -11,7 +12,7 @@ from crabpath_retrievers.changes import AdjustWeights, StageNodes, WeightDelta
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.seeds.beside import Beside
-from crabpath_retrievers.storage import hot, schema
+from crabpath_retrievers.storage import hot
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
@@ -38,31 +39,31 @@ def corpus(memory):
     return rows, meta, store.catalog.all_ids(), store.walk.frequencies(["ci", "skip"]), clock.notes
 
 
-def test_nothing_shared_holds_a_note(memory, pupil):
+def test_nothing_shared_holds_a_note(memory, asker):
     """Term statistics, names, edges, ids and the index of documents stay as they were."""
     before, vectors = corpus(memory), memory.index.search(memory.embedder.query(TEXT), 50)
     note = memory.teach(TEXT, query=QUESTION, related=["a"], title="CI", namespace="ann")
     memory._services.notes.catch_up()
     assert corpus(memory) == before
     assert memory.index.search(memory.embedder.query(TEXT), 50) == vectors
-    assert pupil.found("ci hotfixes", "ann").count(note) == 1
+    assert asker.found("ci hotfixes", "ann").count(note) == 1
     memory.forget(ids=note)
     assert corpus(memory) == before
 
 
 @pytest.mark.parametrize("asked", [TEXT, QUESTION, "CI", f"CI\n{TEXT}"])
 @pytest.mark.parametrize("indexed", [False, True])
-def test_another_namespace_never_finds_it(memory, pupil, secret, asked, indexed):
+def test_another_namespace_never_finds_it(memory, asker, secret, asked, indexed):
     """Neither by its words, nor by its question, name, id or metadata."""
     if indexed:
         memory._services.notes.catch_up()
         memory._services.episodes.catch_up()
     memory.teach("Something else.", namespace="bob")
     for namespace in ("bob", "never seen"):
-        found = pupil.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
+        found = asker.found(asked, namespace, seed_ids=[secret], boost_tags=["teaching"])
         assert secret not in found
         assert set("abc") <= set(found)
-    assert secret in pupil.found(asked, "ann")
+    assert secret in asker.found(asked, "ann")
 
 
 def test_reads_by_id_and_key_are_scoped(memory, secret):
@@ -116,7 +117,7 @@ def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
     assert memory.store.notes.facts([secret])[0].namespace == "ann"
 
 
-def test_a_document_that_comes_at_the_same_time_wins(memory, secret, pupil):
+def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
     """A staged document is published whatever was taught meanwhile, and counts once."""
     chunking = Chunking(memory.settings.ingest, split=False)
     (node,) = chunking.nodes([Document("Public text.", id=secret)])
@@ -124,16 +125,16 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, pupil):
     memory.store.apply([StageNodes((node,))])
     memory._services.ingest.recover()
     assert memory.store.notes.facts([secret]) == []
-    assert pupil.ask("Public text.", "bob").documents[0].node.content == "Public text."
+    assert asker.ask("Public text.", "bob").documents[0].node.content == "Public text."
     assert memory.store.walk.frequencies(["hotfixes", "public"])[0] == {"public": 1}
     assert memory.info()["nodes"] == 4
 
 
-def test_full_cleanup_keeps_notes(memory, pupil, secret):
+def test_full_cleanup_keeps_notes(memory, asker, secret):
     """What is not given again is removed, but it was never a document."""
     memory.add_documents([Document("Only this.", id="z")], cleanup="full")
     assert memory.info()["nodes"] == 1
-    assert secret in pupil.found(TEXT, "ann")
+    assert secret in asker.found(TEXT, "ann")
 
 
 def test_statistics_count_notes_apart(memory, secret):
@@ -142,7 +143,7 @@ def test_statistics_count_notes_apart(memory, secret):
     assert (facts["nodes"], facts["notes"], facts["sources"]) == (3, 2, 3)
 
 
-def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
+def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret):
     """Rows and vectors; those of others stay."""
     kept = memory.teach(TEXT, namespace="bob")
     memory._services.notes.catch_up()
@@ -150,7 +151,7 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
     memory.forget(namespace="ann")
     assert memory.store.notes.facts([secret]) == []
     assert memory.store.catalog.documents([secret], namespace=key) == {}
-    assert pupil.found(TEXT, "bob")[0] == kept
+    assert asker.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
     if memory._services.notes._collections.available:
         assert memory.index.beside(f"notes-{key}").count() == 0
@@ -158,15 +159,15 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, pupil, secret):
     assert memory.store.walk.clock("ann").notes == 1
 
 
-def test_feedback_about_a_note_stays_in_its_namespace(memory, pupil, secret):
+def test_feedback_about_a_note_stays_in_its_namespace(memory, asker, secret):
     """It is credited like a document, and leads nobody else to it."""
-    turn = pupil.ask(QUESTION, "ann").turn.id
+    turn = asker.ask(QUESTION, "ann").turn.id
     assert memory.record(Feedback(turn, 1.0, used=[secret, "b"])).status == "applied"
     assert memory.store.notes.facts([secret])[0].uses == 1
-    assert secret not in pupil.found(QUESTION, "bob")
+    assert secret not in asker.found(QUESTION, "bob")
 
 
-def test_a_filter_hides_notes(memory, pupil):
+def test_a_filter_hides_notes(memory, asker):
     """They have none of the metadata of documents; nothing about them is asked of the index."""
     memory.add_documents([Document("Tagged text.", id="t", metadata={"lang": "en"})])
     note = memory.teach(TEXT, query=QUESTION)
@@ -175,11 +176,11 @@ def test_a_filter_hides_notes(memory, pupil):
         if memory._services.notes._collections.available
         else lambda d: d.metadata.get("lang") == "en"
     )
-    assert pupil.found(QUESTION, filter=condition) == ["t"]
-    assert note in pupil.found(QUESTION)
+    assert asker.found(QUESTION, filter=condition) == ["t"]
+    assert note in asker.found(QUESTION)
 
 
-def test_a_namespace_without_notes_costs_nothing_more(memory, pupil, monkeypatch):
+def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch):
     """Its queries take as many statements as before anybody was taught, and search one index."""
     statements, searched = [], []
     rows, of = hot.HotSelect.rows, Beside.of
@@ -193,7 +194,7 @@ def test_a_namespace_without_notes_costs_nothing_more(memory, pupil, monkeypatch
 
     def cost(namespace):
         statements.clear()
-        pupil.found(QUESTION, namespace, record=False)
+        asker.found(QUESTION, namespace, record=False)
         return len(statements)
 
     cost("bob")  # the first query compares the embedder

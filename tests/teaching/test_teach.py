@@ -4,52 +4,54 @@ import pytest
 import sqlalchemy as sa
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tables import nodes
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
 from crabpath_retrievers.changes import Freeze
 from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
-from crabpath_retrievers.storage.schema import nodes
+
+pytestmark = pytest.mark.both_databases
 
 TEXT = "Never skip CI for hotfixes."
 QUESTION = "Which fruit is red?"
 
 
-def test_a_note_is_found_by_what_it_says(memory, pupil):
+def test_a_note_is_found_by_what_it_says(memory, asker):
     """A query of its own words returns it first, with its contents."""
     note = memory.teach(TEXT, title="Hotfixes")
-    first = pupil.ask(f"Hotfixes\n{TEXT}").documents[0].node
+    first = asker.ask(f"Hotfixes\n{TEXT}").documents[0].node
     assert (first.id, first.content, first.title) == (note, TEXT, "Hotfixes")
     told = {"note": "teaching", "title": "Hotfixes", "source": "crabpath:teaching"}
     assert first.metadata == told
 
 
-def test_a_note_comes_with_the_metadata_that_it_was_given(memory, pupil):
+def test_a_note_comes_with_the_metadata_that_it_was_given(memory, asker):
     """What it says about its source and title stands; another metadata replaces the note."""
     given = {"source": "handbook", "title": "Rules", "since": 2024}
     note = memory.teach(TEXT, metadata=given)
-    assert pupil.ask(TEXT).documents[0].node.metadata == {**given, "note": "teaching"}
+    assert asker.ask(TEXT).documents[0].node.metadata == {**given, "note": "teaching"}
     assert memory.correct(TEXT, id=note, metadata={"since": 2025}) == note
-    changed = pupil.ask(TEXT).documents[0].node.metadata
+    changed = asker.ask(TEXT).documents[0].node.metadata
     told = {"since": 2025, "source": "crabpath:correction", "title": "Correction"}
     assert changed == {**told, "note": "correction"}
 
 
-def test_a_note_is_recalled_by_the_question_that_it_answers(memory, pupil):
+def test_a_note_is_recalled_by_the_question_that_it_answers(memory, asker):
     """Nothing was ever learned there, and the note comes first nevertheless."""
     note = memory.teach(TEXT, query=QUESTION)
-    assert pupil.found(QUESTION)[0] == note
-    (item, *_) = pupil.ask(QUESTION).turn.returned
+    assert asker.found(QUESTION)[0] == note
+    (item, *_) = asker.ask(QUESTION).turn.returned
     assert item.features["again"] == pytest.approx(1.0, abs=0.01)
 
 
-def test_notes_are_found_when_their_vectors_are_indexed(memory, pupil, opens):
+def test_notes_are_found_when_their_vectors_are_indexed(memory, asker, open_memory):
     """Behind the host, or at the next open, they move from the rows into the index."""
     note = memory.teach(TEXT)
     memory._services.notes.catch_up()
     assert memory.store.notes.pile() == 0
-    assert pupil.found(TEXT)[0] == note
+    assert asker.found(TEXT)[0] == note
     memory.close()
-    with opens() as again:
+    with open_memory() as again:
         assert again.retrieve(TEXT).documents[0].node.id == note
 
 
@@ -76,26 +78,26 @@ def test_the_id_follows_from_namespace_and_text(memory):
     assert memory.teach(TEXT, kind="directive") != note
 
 
-def test_the_same_id_replaces_a_note(memory, pupil):
+def test_the_same_id_replaces_a_note(memory, asker):
     """Text, edges and the question that recalled it are those of the new one."""
     memory.teach("Old words.", id="n", related=["a"], query=QUESTION)
     memory._services.notes.catch_up()
     memory._services.episodes.catch_up()
     memory.teach(TEXT, id="n", related=["b"])
-    assert pupil.ask(TEXT).documents[0].node.content == TEXT
-    assert pupil.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
-    assert [item for item in pupil.ask(QUESTION).turn.returned if "episode" in item.features] == []
+    assert asker.ask(TEXT).documents[0].node.content == TEXT
+    assert asker.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
+    assert [item for item in asker.ask(QUESTION).turn.returned if "episode" in item.features] == []
     assert memory.store.walk.clock("default").notes == 1
 
 
-def test_the_same_text_may_answer_several_questions(memory, pupil):
+def test_the_same_text_may_answer_several_questions(memory, asker):
     """Teaching it for another question keeps the first one, and its edges stay in bounds."""
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     memory.teach(TEXT, query="What about hotfixes?", related=["a", "b"])
     for question in (QUESTION, "What about hotfixes?"):
-        assert pupil.found(question)[0] == note
+        assert asker.found(question)[0] == note
     taught = {(note, node, "taught"): pytest.approx(0.6) for node in "ab"}
-    assert pupil.weights() == taught
+    assert asker.weights() == taught
 
 
 def test_the_journal_tells_what_was_taught(memory):
@@ -110,15 +112,15 @@ def test_the_journal_tells_what_was_taught(memory):
     assert QUESTION not in str(entries)
 
 
-def test_related_documents_come_with_a_note(memory, pupil):
+def test_related_documents_come_with_a_note(memory, asker):
     """The note leads to them in its own namespace."""
     memory.teach(TEXT, query=QUESTION, related=["b"])
-    returned = {item.node: item for item in pupil.ask(QUESTION).turn.returned}
+    returned = {item.node: item for item in asker.ask(QUESTION).turn.returned}
     assert returned["b"].support.kind == "taught"
     assert returned["b"].features["learned"] > 0.3
 
 
-def test_a_whole_document_can_be_related(memory, pupil):
+def test_a_whole_document_can_be_related(memory, asker):
     """Its id stands for its chunks."""
     long = "# One\n\nFirst part.\n\n# Two\n\nSecond part.\n"
     memory.add_documents([Document(long, id="guide.md", metadata={"source": "guide.md"})])
@@ -130,14 +132,14 @@ def test_a_whole_document_can_be_related(memory, pupil):
     assert len(chunks) == 2
 
 
-def test_a_directive_is_canonical_and_a_teaching_is_not(memory, pupil):
+def test_a_directive_is_canonical_and_a_teaching_is_not(memory, asker):
     """Unless it is said otherwise."""
     notes = [
         memory.teach("one"),
         memory.teach("two", kind="directive"),
         memory.teach("three", authority="constitutional", kind="directive"),
     ]
-    assert [pupil.facts(note).kind for note in notes] == ["teaching", "directive", "directive"]
+    assert [asker.facts(note).kind for note in notes] == ["teaching", "directive", "directive"]
     assert [authority(memory, note) for note in notes] == [0, 1, 2]
 
 
@@ -183,15 +185,15 @@ def test_unknown_related_ids_are_named(retriever, unchanged):
         retriever.memory.teach("t", related=["a", "nowhere", "never"])
 
 
-def test_odd_but_valid_texts(memory, pupil):
+def test_odd_but_valid_texts(memory, asker):
     """Scripts without spaces, lone surrogates, emoji, and the longest note."""
     for text in ("東京の天気は晴れ", "broken \ud800 surrogate", "🦀" * 20_000, "' OR 1=1; --"):
         note = memory.teach(text)
-        stored = memory.store.catalog.documents([note], namespace=pupil.facts(note).owner)
+        stored = memory.store.catalog.documents([note], namespace=asker.facts(note).owner)
         assert stored[note].content == text.replace("\ud800", "?")
 
 
-def test_a_frozen_namespace_refuses(memory, pupil):
+def test_a_frozen_namespace_refuses(memory, asker):
     """Nothing is kept there; others learn on."""
     memory.store.apply([Freeze("ann", frozen=True)])
     for tell in (memory.teach, memory.teach, memory.correct):
@@ -201,15 +203,15 @@ def test_a_frozen_namespace_refuses(memory, pupil):
     assert memory.store.walk.clock("ann").notes == 0
 
 
-def test_a_note_can_be_forgotten(memory, pupil):
+def test_a_note_can_be_forgotten(memory, asker):
     """With its contents, its vector, its edges and the question that recalled it."""
     note = memory.teach(TEXT, query=QUESTION, related=["a"])
     other = memory.teach("Another.")
     memory._services.notes.catch_up()
     memory._services.episodes.catch_up()
     assert memory.forget(ids=[note, "never seen"]) == 1
-    assert note not in pupil.found(TEXT)
-    assert pupil.facts(note) is None
+    assert note not in asker.found(TEXT)
+    assert asker.facts(note) is None
     clock = memory.store.walk.clock("default")
     assert clock.notes == 1
     assert memory.store.learned.latest_episodes(clock.key, 10) == []
@@ -231,11 +233,11 @@ def test_a_question_that_others_answered_too_stays_without_the_note(memory):
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
 
 
-def test_documents_and_notes_of_one_forget(memory, pupil):
+def test_documents_and_notes_of_one_forget(memory, asker):
     """One call may name both."""
     note = memory.teach(TEXT)
     assert memory.forget(ids=["a", note]) == 2
-    assert set(pupil.found(TEXT)) == {"b", "c"}
+    assert set(asker.found(TEXT)) == {"b", "c"}
 
 
 async def test_the_async_forms(memory):
@@ -267,13 +269,13 @@ def test_a_closed_memory_says_so(memory):
             tell("a")
 
 
-def test_a_budget_and_distinct_documents_hold_notes(memory, pupil):
+def test_a_budget_and_distinct_documents_hold_notes(memory, asker):
     """The other ways to return documents know them, too."""
     note = memory.teach(TEXT, query=QUESTION)
-    assert pupil.found(QUESTION, one_per_document=True)[0] == note
-    assert pupil.found(QUESTION, max_tokens=10) == [note]
-    assert pupil.found(QUESTION, boost_tags=["teaching"])[0] == note
-    assert memory.explain(pupil.ask(QUESTION).turn.id).documents[0].id == note
+    assert asker.found(QUESTION, one_per_document=True)[0] == note
+    assert asker.found(QUESTION, max_tokens=10) == [note]
+    assert asker.found(QUESTION, boost_tags=["teaching"])[0] == note
+    assert memory.explain(asker.ask(QUESTION).turn.id).documents[0].id == note
 
 
 def test_meaning_finds_a_note(tmp_path, embeddings):

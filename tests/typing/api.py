@@ -1,4 +1,4 @@
-"""What type checkers must see of the public interface; checked by tests/test_typing.py."""
+"""What type checkers must see of the public interface; `make check` runs mypy on it."""
 
 from pathlib import Path
 from uuid import uuid4
@@ -101,7 +101,7 @@ async def components(memory: CrabPath) -> None:
         assert_type(same, CrabPath)
 
 
-def opens(settings: Settings) -> None:
+def open_memory(settings: Settings) -> None:
     """A memory is a context manager of its own type."""
     with CrabPath.open("memory", settings=settings, create=False) as memory:
         assert_type(memory, CrabPath)

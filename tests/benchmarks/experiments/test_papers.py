@@ -13,6 +13,8 @@ from benchmarks.experiments import (
 )
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def embeddings():

@@ -21,6 +21,8 @@ from benchmarks.experiments.experiment import VerdictWord
 from benchmarks.experiments.registry import EXPERIMENTS
 from crabpath_retrievers.config import WalkSettings
 
+pytestmark = pytest.mark.slow
+
 SCENES = {
     "compression": (compression, {"turns": 24}),
     "cost": (cost, {"turns": 24}),

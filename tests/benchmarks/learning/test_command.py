@@ -9,6 +9,8 @@ from benchmarks.commands import app
 from benchmarks.learning.ablation import VARIANTS_BY_FEEDBACK
 from benchmarks.learning.answer_length import THRESHOLDS
 
+pytestmark = pytest.mark.slow
+
 PNG = b"\x89PNG"
 TINY = ("--limit", "4", "--orders", "2", "--noise", "0,0.2", "--turns", "12")
 
@@ -59,7 +61,6 @@ def test_the_grid_has_a_cell_for_every_kind_and_noise(measured):
     assert (folder / "report.md").read_text().startswith(shown.strip())
 
 
-@pytest.mark.slow
 def test_the_ablation_has_a_row_for_every_variant(measured):
     """And one of the frozen twin; all are compared with `all`, which is compared with itself."""
     figures, shown, _ = measured("ablation", "--limit", "2")

@@ -24,6 +24,8 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     SimulatedFeedback,
 )
 
+pytestmark = pytest.mark.slow
+
 ALL = "all experience, blind decay"
 
 

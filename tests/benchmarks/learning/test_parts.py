@@ -16,6 +16,8 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 
+pytestmark = pytest.mark.slow
+
 ONE = {"parts": ("grid",), "noise": (0.0,), "orders": 1}
 
 

@@ -14,6 +14,8 @@ from benchmarks.learning.region_ablation import (
 from crabpath_retrievers import InvalidInputError, Settings
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def rows(small, cached):

@@ -1,6 +1,10 @@
 """Every part of ``make bench-health`` runs, on a small scale."""
 
+import pytest
+
 from benchmarks.speed import health
+
+pytestmark = pytest.mark.slow
 
 
 def test_all_figures_are_measured(tmp_path):

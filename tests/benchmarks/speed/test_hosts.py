@@ -6,8 +6,9 @@ from benchmarks.speed.hosts import measure_hosts
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_all_figures_are_measured():
     """Each host beside the library call; calls one by one and at once."""
     data = load_sample()

@@ -6,8 +6,9 @@ from benchmarks.speed import regions
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_all_figures_are_measured(tmp_path):
     """What regions add, with and without them, and how counts grow."""
     data = load_sample()

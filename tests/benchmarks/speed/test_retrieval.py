@@ -6,8 +6,9 @@ from benchmarks.speed import retrieval
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_all_figures_are_measured(tmp_path):
     """Quality, latency, ingest and size come out of one run over forty passages."""
     data = load_sample()

@@ -10,6 +10,8 @@ from benchmarks.sync_retention.edits import EditRates, edit_tree, read_tree, wri
 from benchmarks.sync_retention.study import measure_retention
 from crabpath_retrievers.text import tokens
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["amber", "birch", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "jetty"]
 
 

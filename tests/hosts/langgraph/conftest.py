@@ -1,13 +1,11 @@
 """A small memory that a test may change, and a chat model behind a real client."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
-from langchain_classic.embeddings import CacheBackedEmbeddings
-from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.stores import InMemoryByteStore
 from langchain_openai import ChatOpenAI
 
 from crabpath_retrievers import CrabPathRetriever
@@ -15,18 +13,10 @@ from crabpath_retrievers import CrabPathRetriever
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
 
 
-@pytest.fixture(scope="session")
-def cached(embeddings: Embeddings) -> Embeddings:
-    """all-MiniLM-L6-v2; every text is embedded once."""
-    return CacheBackedEmbeddings.from_bytes_store(
-        embeddings, InMemoryByteStore(), key_encoder="sha256", query_embedding_cache=True
-    )
-
-
 @pytest.fixture
-def retriever(cached: Embeddings, passages: list[Document]) -> Iterator[CrabPathRetriever]:
+def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
     """CrabPath over the ten passages of one question."""
-    made = CrabPathRetriever.from_documents(passages[:10], cached, k=3)
+    made = CrabPathRetriever.from_existing(place, embeddings, k=3)
     yield made
     made.memory.close()
 
@@ -43,7 +33,7 @@ def question() -> str:
     return QUESTION
 
 
-@pytest.fixture(params=["sync", "async"])
+@pytest.fixture(params=["async", pytest.param("sync", marks=pytest.mark.slow)])
 def called(request: pytest.FixtureRequest):
     """Calls a Runnable, once with invoke and once with ainvoke."""
 

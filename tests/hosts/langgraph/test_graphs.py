@@ -45,6 +45,7 @@ def test_the_configuration_names_every_application():
     assert all(callable(load(name).graph) for name in NAMES)
 
 
+@pytest.mark.slow
 def test_the_configuration_is_valid():
     """``langgraph validate`` says so."""
     command = [sys.executable, "-m", "langgraph_cli", "validate", "-c", GRAPHS / "langgraph.json"]
@@ -105,10 +106,10 @@ async def test_human_feedback_waits_and_learns(retriever, question, chat_server,
     assert CORRECTION in [document.page_content for document in found]
 
 
-async def test_maintenance_learns_from_what_waits(cached, passages, question):
+async def test_maintenance_learns_from_what_waits(embeddings, passages, question):
     """Feedback of a memory that leaves learning to others is applied and indexed, then told."""
     settings = Settings(learning=LearningSettings(apply="external"))
-    with CrabPath.open(embeddings=cached, settings=settings) as memory:
+    with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(passages[:10])
         retriever = CrabPathRetriever(memory=memory)
         turn = retriever.invoke(question)[0].metadata["crabpath"]["turn_id"]
@@ -123,10 +124,10 @@ async def test_maintenance_learns_from_what_waits(cached, passages, question):
 
 
 async def test_a_server_opens_memory_and_model_once(
-    tmp_path, monkeypatch, cached, passages, question, chat_server
+    tmp_path, monkeypatch, embeddings, passages, question, chat_server
 ):
     """Off the event loop; every graph of the process shares them."""
-    CrabPathRetriever.from_documents(passages[:10], cached, path=tmp_path).memory.close()
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=tmp_path).memory.close()
     monkeypatch.setenv("CRABPATH_STORE", str(tmp_path))
     monkeypatch.setenv("CRABPATH_MODEL", "openai:local")
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)

@@ -4,10 +4,13 @@ import logging
 import statistics
 import time
 
+import pytest
 from langgraph.graph import StateGraph
 from typing_extensions import TypedDict
 
 from langgraph_crabpath import crabpath_retrieve
+
+pytestmark = pytest.mark.slow
 
 CALLS = 60
 ROUNDS = 3

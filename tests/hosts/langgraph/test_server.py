@@ -17,6 +17,8 @@ from langgraph_sdk import get_sync_client
 
 from crabpath_retrievers import CrabPathRetriever
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("langgraph_api", reason="langgraph-cli[inmem] needs Python 3.11")
 
 GRAPHS = Path(__file__).parents[3] / "graphs"
@@ -103,13 +105,12 @@ def answers(address):
         return False
 
 
-@pytest.mark.slow
 def test_every_application_runs_under_the_development_server(
-    tmp_path, cached, passages, question, chat_server
+    tmp_path, embeddings, passages, question, chat_server
 ):
     """Each is asked over HTTP; the server notices what blocks its event loop, and they do not."""
     memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
     chat_server.says = lambda body: (
         {"outcome": 1, "used": ["h1"]} if "response_format" in body else "Yes."
     )
@@ -176,13 +177,12 @@ def test_every_application_runs_under_the_development_server(
         assert run("blocks", input={})["__error__"]["error"] == "BlockingError"
 
 
-@pytest.mark.slow
 def test_an_authenticated_user_cannot_take_another_name(
-    tmp_path, cached, passages, question, chat_server
+    tmp_path, embeddings, passages, question, chat_server
 ):
     """Where the server knows who asks, what a client sends about it does not count."""
     memory = tmp_path / "memory"
-    CrabPathRetriever.from_documents(passages[:10], cached, path=memory).memory.close()
+    CrabPathRetriever.from_documents(passages[:10], embeddings, path=memory).memory.close()
     folder = copied(tmp_path / "graphs", auth={"path": "./who.py:auth"})
     environment = {
         "CRABPATH_STORE": str(memory),

@@ -1,6 +1,7 @@
 """A retriever over real passages, as LlamaIndex users make one, and models of LlamaIndex."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from chat_server import ChatServer
@@ -8,18 +9,11 @@ from langchain_core.documents import Document as Passage
 from langchain_core.embeddings import Embeddings
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.schema import TextNode
-from llama_models import CountingEmbedding, HttpLLM, Remembering
+from llama_models import CountingEmbedding, HttpLLM
 
-from crabpath_retrievers.seeds.embedder import default_embeddings
 from llama_index.retrievers.crabpath import CrabPathRetriever
 
 QUESTION = "Were Scott Derrickson and Ed Wood of the same nationality?"
-
-
-@pytest.fixture(scope="session")
-def embeddings() -> Embeddings:
-    """all-MiniLM-L6-v2, which embeds each text once for all of these tests."""
-    return Remembering(default_embeddings())
 
 
 @pytest.fixture
@@ -52,9 +46,9 @@ def shared(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPa
 
 
 @pytest.fixture
-def retriever(embeddings: Embeddings, documents: list[Document]) -> Iterator[CrabPathRetriever]:
+def retriever(place: Path, embeddings: Embeddings) -> Iterator[CrabPathRetriever]:
     """A retriever of the test's own, which it may teach."""
-    made = CrabPathRetriever.from_documents(documents, embeddings, similarity_top_k=4)
+    made = CrabPathRetriever.from_existing(place, embeddings, similarity_top_k=4)
     yield made
     made.memory.close()
 

@@ -38,13 +38,6 @@ def test_query_engine(engine, shared, chat_server, question):
     assert "turn_id" not in sent
 
 
-async def test_query_engine_asynchronously(engine, shared, question):
-    """As it does synchronously."""
-    response = await engine.aquery(question)
-    assert str(response) == ANSWER
-    assert ids(response.source_nodes) == ids(shared.retrieve(question))
-
-
 @pytest.mark.parametrize("mode", ["reciprocal_rerank", "relative_score", "simple"])
 async def test_fusion(shared, index, question, mode):
     """Joined with the index's own retriever, each node once; sync and async."""

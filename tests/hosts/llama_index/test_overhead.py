@@ -8,6 +8,8 @@ import time
 import pytest
 from llama_index.core.schema import QueryBundle
 
+pytestmark = pytest.mark.slow
+
 CALLS = 40
 ROUNDS = 3
 MOST = 1.0  # milliseconds

@@ -29,12 +29,6 @@ def test_returns_what_the_memory_returns(shared, question):
     assert {"Scott Derrickson", "Ed Wood"} <= {item.metadata["title"] for item in nodes}
 
 
-async def test_returns_the_same_asynchronously(shared, question):
-    """Ids and scores of aretrieve are those of retrieve."""
-    one, other = shared.retrieve(question), await shared.aretrieve(question)
-    assert [(n.node_id, n.score) for n in one] == [(n.node_id, n.score) for n in other]
-
-
 def test_nodes_tell_how_they_were_found(shared, question):
     """The turn stands in the metadata as JSON, and can be explained by it and by the span."""
     node = shared.retrieve(question)[0].node

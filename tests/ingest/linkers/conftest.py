@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers.config import LinkSettings, Settings
 from crabpath_retrievers.crabpath import CrabPath
@@ -21,7 +22,8 @@ def fresh(tmp_path, embedder) -> Iterator[Callable[..., CrabPath]]:
     def open_memory(**links: object) -> CrabPath:
         path = tmp_path / f"memory{len(opened)}"
         settings = Settings(links=LinkSettings(**links))
-        opened.append(CrabPath.open(path, embeddings=embedder, settings=settings))
+        vectors = InMemoryVectorStore(embedder)
+        opened.append(CrabPath.open(path, embeddings=embedder, vectors=vectors, settings=settings))
         return opened[-1]
 
     yield open_memory

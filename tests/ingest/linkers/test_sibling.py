@@ -12,12 +12,6 @@ from crabpath_retrievers.graph import EdgeKind
 LINES = CharacterTextSplitter(separator="\n", chunk_size=1, chunk_overlap=0)
 
 
-@pytest.fixture(autouse=True)
-def quiet_splitter(caplog):
-    """The splitter warns of every line that is longer than its chunk size of 1."""
-    caplog.set_level("ERROR", logger="langchain_text_splitters")
-
-
 def chain(*names):
     """The edges, both ways, of a chain."""
     pairs = set(pairwise(names))

@@ -19,13 +19,6 @@ def test_it_is_off_by_default(linked, document):
     assert linked(SIMILAR, texts(document)) == set()
 
 
-def test_near_texts_are_joined_in_any_order(in_any_order, document):
-    """Neighbours above ``min_similarity`` point at each other, the order of ingest being equal."""
-    # Five of six words equal: a cosine of about 5/6; none equal: about 0.
-    found = in_any_order(SIMILAR, *texts(document), similar=2, min_similarity=0.6)
-    assert found == {("a", "b"), ("b", "a")}
-
-
 def test_a_node_is_no_neighbour_of_itself(linked, document):
     """A text alone, or with only far ones, gets no edge."""
     assert linked(SIMILAR, texts(document)[:1], similar=5, min_similarity=-1.0) == set()

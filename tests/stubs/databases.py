@@ -1,0 +1,130 @@
+"""Places for stores: empty ones are copied or used again, since making 27 tables takes long."""
+
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import chromadb
+import pytest
+import sqlalchemy as sa
+import tables
+from chromadb.api import ClientAPI
+
+from crabpath_retrievers.storage import GraphStore, store
+
+POSTGRES = os.environ.get("CRABPATH_TEST_POSTGRES", "postgresql+psycopg://postgres@127.0.0.1/test")
+_COLUMNS = sa.text(
+    "SELECT table_name, column_name, data_type FROM information_schema.columns "
+    "WHERE table_schema = :schema ORDER BY 1, 2"
+)
+_INDEXES = sa.text("SELECT indexdef FROM pg_indexes WHERE schemaname = :schema ORDER BY 1")
+_TABLES = sa.text("SELECT tablename FROM pg_tables WHERE schemaname = :schema")
+_SEQUENCES = sa.text("SELECT sequencename FROM pg_sequences WHERE schemaname = :schema")
+
+
+@contextmanager
+def empty_schema() -> Iterator[str]:
+    """URL of a PostgreSQL schema without tables, dropped afterwards; skips without a server."""
+    engine = sa.create_engine(POSTGRES)
+    schema = f"crabpath_{uuid.uuid4().hex[:12]}"
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
+    except sa.exc.OperationalError:
+        pytest.skip("no PostgreSQL at CRABPATH_TEST_POSTGRES")
+    yield f"{POSTGRES}?options=-csearch_path%3D{schema}"
+    with engine.begin() as connection:
+        connection.execute(sa.text(f'DROP SCHEMA "{schema}" CASCADE'))
+    engine.dispose()
+
+
+class EmptyStore:
+    """A PostgreSQL schema with the tables of a store and nothing in them."""
+
+    def __init__(self, url: str) -> None:
+        """Create the tables in the schema of a URL."""
+        GraphStore(url).close()
+        self.url, self._schema = url, url.rpartition("%3D")[2]
+        self._engine = sa.create_engine(POSTGRES)
+        self._made = self._described()
+
+    def clear(self) -> bool:
+        """Delete all rows; False where a test changed the tables or left a transaction open."""
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.text(f'SET search_path = "{self._schema}"'))
+                connection.execute(sa.text("SET LOCAL lock_timeout = '5s'"))
+                for table in connection.scalars(_TABLES, {"schema": self._schema}).all():
+                    if table != tables.meta.name:
+                        connection.execute(sa.text(f'DELETE FROM "{table}"'))
+                connection.execute(sa.text(f"DELETE FROM {tables.meta} WHERE name <> 'schema'"))
+                for sequence in connection.scalars(_SEQUENCES, {"schema": self._schema}).all():
+                    connection.execute(sa.text(f'ALTER SEQUENCE "{sequence}" RESTART'))
+        except sa.exc.DBAPIError:
+            return False
+        return self._described() == self._made
+
+    def _described(self) -> list[tuple[str, ...]]:
+        with self._engine.begin() as connection:
+            given = {"schema": self._schema}
+            rows = [*connection.execute(_COLUMNS, given), *connection.execute(_INDEXES, given)]
+            version = sa.text(f'SELECT value FROM "{self._schema}".{tables.meta}')
+            return [tuple(row) for row in (*rows, *connection.execute(version))]
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._engine.dispose()
+
+
+class EmptyStores:
+    """Empty stores on PostgreSQL, each lent to one test at a time."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        """Drop all of them when ``stack`` ends."""
+        self._stack, self._free = stack, list[EmptyStore]()
+
+    @contextmanager
+    def lent(self) -> Iterator[str]:
+        """URL of one that nobody else uses meanwhile."""
+        if not self._free:
+            made = EmptyStore(self._stack.enter_context(empty_schema()))
+            self._stack.callback(made.close)
+            self._free.append(made)
+        used = self._free.pop()
+        yield used.url
+        if used.clear():
+            self._free.append(used)
+
+
+def copy_of_store(template: Path) -> Callable[..., sa.Engine]:
+    """Opens engines; an SQLite store that does not exist yet begins as a copy of an empty one."""
+    plain, lock = store.open_engine, threading.Lock()
+
+    def open_engine(location: str | Path, **options: object) -> sa.Engine:
+        engine = plain(location, **options)
+        if engine.dialect.name == "sqlite":
+            with lock:
+                path = Path(str(engine.url.database))
+                if path.stat().st_size == 0:
+                    shutil.copyfile(template, path)
+        return engine
+
+    return open_engine
+
+
+def copy_of_chroma(template: Path) -> Callable[..., ClientAPI]:
+    """Opens Chroma directories; one that does not exist yet begins as a copy of an empty one."""
+    plain = chromadb.PersistentClient
+
+    def open_client(path: str | Path, **options: object) -> ClientAPI:
+        database = Path(path) / template.name
+        if not database.exists():
+            database.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(template, database)
+        return plain(path=str(path), **options)
+
+    return open_client
