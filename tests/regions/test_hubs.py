@@ -166,7 +166,7 @@ def test_an_older_reader_does_not_bring_back_older_hubs(memory):
     memory.add_documents(documents([LATE]))
     assert memory.regions.assign(LATE) == LATE
     assert LATE in memory._services.regions.hubs(1, then).ids
-    assert memory._services.regions._known.version == memory.store.regions.version()
+    assert memory._services.regions._cache.version == memory.store.regions.version()
 
 
 @pytest.mark.parametrize("most", [len(HUBS), len(HUBS) - 1])
