@@ -36,9 +36,9 @@ def check_packages() -> None:
 # Studies
 
 
-@app.command()
+@app.command("experiments")
 @handled
-def experiments(
+def run_experiments(
     names: Annotated[str, typer.Argument(help="One or several, with commas; all for all.")],
     seeds: Annotated[int, typer.Option(help="How often each is run.")] = 10,
     report: Annotated[
@@ -47,15 +47,15 @@ def experiments(
     cache: Cache = None,
 ) -> None:
     """Reproduce phenomena that the papers claim; see docs/experiments."""
-    from benchmarks.experiments.registry import select_experiments as wanted
+    from benchmarks.experiments.registry import select_experiments
     from benchmarks.experiments.report import run_and_write
 
-    typer.echo(run_and_write(wanted(names), seeds, folder=report, cache=cache))
+    typer.echo(run_and_write(select_experiments(names), seeds, folder=report, cache=cache))
 
 
-@app.command()
+@app.command("learning")
 @handled
-def learning(  # noqa: PLR0913, PLR0917  each is an option of the command
+def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")] = None,
     two_wiki: Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")] = None,
     multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
@@ -115,9 +115,9 @@ def learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     typer.echo(render_learning(figures))
 
 
-@app.command()
+@app.command("attribution")
 @handled
-def attribution(
+def study_attribution(
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
     multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
     cache: Cache = None,
@@ -135,9 +135,9 @@ def attribution(
     typer.echo(render_attribution(figures))
 
 
-@app.command()
+@app.command("episodes")
 @handled
-def episodes(
+def study_episodes(
     tau_bench: Annotated[Path, typer.Option(help="Trajectories of tau-bench, JSON lines.")],
     cache: Cache = None,
     json_file: JsonFile = None,
@@ -155,7 +155,7 @@ def episodes(
 
 @app.command("region-quality")
 @handled
-def region_quality(
+def study_region_quality(
     store: Annotated[str, typer.Option("--store", "-s", help="Directory or database URL.")],
     level: Annotated[int | None, typer.Option(help="Of the regions; none: the finest.")] = None,
 ) -> None:
@@ -165,9 +165,9 @@ def region_quality(
     _print_json(measure_store(store, level))
 
 
-@app.command()
+@app.command("sync")
 @handled
-def sync(
+def study_sync(
     docs: Annotated[Path, typer.Argument(help="A folder of Markdown files; it is copied.")],
     seeds: Annotated[int, typer.Option(help="How many edits are tried, each on its own.")] = 3,
     questions: Annotated[int, typer.Option(help="Turns that each namespace learns from.")] = 60,
@@ -182,7 +182,7 @@ def sync(
 
 @app.command("fit-prior")
 @handled
-def fit_prior(
+def fit_prior_files(
     hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
     two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
     musique: Annotated[Path, typer.Option(help="MuSiQue training file.")],
@@ -200,9 +200,9 @@ def fit_prior(
 # Speed
 
 
-@app.command()
+@app.command("speed")
 @handled
-def speed(
+def time_retrieval(
     data: BeirFolder = None,
     limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 300,
     nodes: Annotated[int, typer.Option(help="Size of the synthetic store; 0 skips it.")] = 100_000,
@@ -210,22 +210,22 @@ def speed(
     """Measure quality, latency, ingest and size, each against plain Chroma in one run."""
     from benchmarks.speed.retrieval import measure_retrieval
 
-    dataset = _hotpotqa(data)
+    dataset = _load_hotpotqa(data)
     _print_measured(lambda folder: measure_retrieval(dataset, folder, limit=limit, nodes=nodes))
 
 
-@app.command()
+@app.command("hosts")
 @handled
-def hosts() -> None:
+def time_hosts() -> None:
     """Measure what each host framework adds to a call, and a hundred calls at once."""
     from benchmarks.speed.hosts import measure_hosts
 
-    _print_json(measure_hosts(_hotpotqa(None)))
+    _print_json(measure_hosts(_load_hotpotqa(None)))
 
 
-@app.command()
+@app.command("regions")
 @handled
-def regions(
+def time_regions(
     data: BeirFolder = None,
     limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 200,
     nodes: Annotated[int, typer.Option(help="Size of the large store.")] = 100_000,
@@ -234,15 +234,15 @@ def regions(
     """Measure what regions add to a query on a large store, and whether their counts grow."""
     from benchmarks.speed.regions import measure_regions
 
-    dataset = _hotpotqa(data)
+    dataset = _load_hotpotqa(data)
     _print_measured(
         lambda folder: measure_regions(dataset, folder, limit=limit, nodes=nodes, turns=turns)
     )
 
 
-@app.command()
+@app.command("health")
 @handled
-def health(
+def time_health(
     nodes: Annotated[int, typer.Option(help="Document chunks.")] = 100_000,
     degree: Annotated[int, typer.Option(help="Edges of the text per chunk.")] = 10,
     learned: Annotated[
@@ -258,9 +258,9 @@ def health(
     )
 
 
-@app.command()
+@app.command("maintenance")
 @handled
-def maintenance(
+def time_maintenance(
     nodes: Annotated[int, typer.Option(help="Document chunks, ten edges each.")] = 100_000,
     learned: Annotated[int, typer.Option(help="Learned weights.")] = 50_000,
     turns: Annotated[int, typer.Option(help="Turns on record; 5,000 stay.")] = 8_000,
@@ -271,7 +271,7 @@ def maintenance(
     _print_measured(partial(measure_maintenance, nodes=nodes, learned=learned, turns=turns))
 
 
-def _hotpotqa(folder: Path | None) -> Any:
+def _load_hotpotqa(folder: Path | None) -> Any:
     """HotpotQA from a folder in BEIR format, or the shipped sample."""
     from crabpath_retrievers.evaluation.datasets import load_beir
     from crabpath_retrievers.evaluation.datasets.sample import load_sample

@@ -1,4 +1,4 @@
-"""How good regions are: their sizes and how alike their members are, beside k-means and chance."""
+"""Quality of regions: sizes, and similarity within them, compared with k-means and chance."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def measure_quality(store: GraphStore, hubs: Hubs) -> dict[str, Any]:
     """Three partitions of the same corpus into the same number of regions, JSON-safe.
 
     ``hash`` are the regions of the level, ``kmeans`` those that scikit-learn finds, ``random``
-    has the sizes of ``hash`` and members drawn by lot: what no structure gives. Reads the whole
+    has the sizes of ``hash`` and random members: the baseline without structure. Reads the whole
     corpus. ``hash`` also has ``to_hub``, the mean cosine to the hub.
 
     Args:

@@ -33,8 +33,8 @@ LONG = (
     "test_typing.py",
     "feedback/test_undo.py",
     "hosts/langgraph/test_server.py",
-    "evaluation/learning/test_command.py",
-    "evaluation/experiments/test_papers.py",
+    "benchmarks/learning/test_command.py",
+    "benchmarks/experiments/test_papers.py",
     "examples/test_langchain_examples.py",
     "test_demo.py",
 )

@@ -154,19 +154,10 @@ def test_a_place_without_memory_stays_empty(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_quality_needs_no_experience(cli):
-    """It is about the corpus; the same in a table."""
-    found = read(cli("--quality", "--json", namespace="bob"))
-    assert found["nodes"] == 120
-    assert found["hash"]["regions"] == found["kmeans"]["regions"] == found["random"]["regions"]
-    assert "kmeans" in cli("--quality", "--level", "1").stdout
-
-
-@pytest.mark.parametrize("option", ["--quality", "--plot=x.png"])
-def test_both_need_the_extra(cli, monkeypatch, option):
-    """They say which."""
+def test_a_plot_needs_the_extra(cli, monkeypatch):
+    """The message says which."""
     hidden = "crabpath_retrievers.evaluation.requirements.find_spec"
-    monkeypatch.setattr(hidden, lambda name: None if name == "sklearn" else find_spec(name))
-    result = cli(option)
+    monkeypatch.setattr(hidden, lambda name: None if name == "matplotlib" else find_spec(name))
+    result = cli("--plot", "x.png")
     assert result.exit_code == 1
     assert "crabpath-retrievers[local,eval]" in result.stderr.replace("\n", "")

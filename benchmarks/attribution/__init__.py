@@ -1,1 +1,1 @@
-"""Whether answers are attributed to the documents that they came from."""
+"""Study of attribution: are answers attributed to the documents that they came from?"""

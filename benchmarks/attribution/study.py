@@ -1,4 +1,4 @@
-"""``crabpath eval-attribution``: gold answers are attributed; do they meet the gold documents?"""
+"""Attribution of gold answers to the documents that were returned, compared with gold documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attribution.agreement import Flags, measure_agreement
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_multihoprag
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.feedback.finding import find_supported
@@ -25,12 +24,12 @@ _POLAR = ("yes", "no")
 
 @dataclass(frozen=True, slots=True)
 class AttributedAnswer:
-    """One question.
+    """A question with the support that answers give to the documents returned for it.
 
     Attributes:
-        answer: What it returned.
-        support: Of each document by the gold answer.
-        foreign: The same by the gold answer of another question: it should be of none.
+        answer: The documents returned.
+        support: Support by the gold answer, in [0, 1], by node id.
+        foreign: Support by the gold answer of another question; ideally empty.
     """
 
     answer: Answer
@@ -46,7 +45,7 @@ def evaluate_attribution(
     Args:
         paths: File or folder by data set: ``hotpotqa``, ``multihoprag``.
         cache: Directory that keeps embeddings between runs.
-        seed: Of the resampling.
+        seed: Seed of the bootstrap.
 
     Raises:
         InvalidInputError: No data set is given, or one cannot be read or has no answers.
@@ -77,7 +76,7 @@ def _load(name: str, path: Path) -> Dataset:
 
 
 def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str, AttributedAnswer]:
-    """Every question is asked before any answer of it is read; nothing is learned in between."""
+    """Ask every question, then attribute its gold answer; nothing is learned in between."""
     found = {}
     foreign = _foreign_answers(dataset.answers)
     with CrabPath.open(embeddings=cached_embedder(cache=cache)) as memory:
@@ -97,7 +96,7 @@ def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str
 
 
 def _foreign_answers(answers: Mapping[str, str]) -> dict[str, str]:
-    """The answer of the next question that does not say yes or no; empty where there is none."""
+    """By query id, the answer of the next question that is not yes or no; else empty."""
     telling = [query for query in answers if not _is_polar(answers[query])]
     after = dict(zip(telling, [*telling[1:], *telling[:1]], strict=True))
     found = {}
@@ -128,7 +127,7 @@ def _figures_by_kind(
 
 
 def _compare_with_gold(asked: AttributedAnswer, relevant: frozenset[str]) -> tuple[Flags, Floats]:
-    """Which returned documents are gold, and the support of each, of shape ``[k]``."""
+    """Which returned documents are gold, and the support of each; both of shape ``[k]``."""
     nodes = [item.node for item in asked.answer.documents]
     gold = np.array([node.document in relevant for node in nodes], dtype=bool)
     return gold, np.array([asked.support.get(node.id, 0.0) for node in nodes])

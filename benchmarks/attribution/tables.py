@@ -5,9 +5,9 @@ from typing import Any
 _MEASURES = ("precision", "recall", "f1", "credited")
 _NOTE = """\
 Means over questions with 95 % BCa bootstrap intervals and the number of questions that each is of.
-Gold is what was returned of it. Attributed: questions of which anything was found out; where there
-is gold, the others count 0 in recall and F1. Foreign: questions of which something was
-found out from the answer of another question. Credited: share of the support that gold gets."""
+Only gold documents that were returned count. Attributed: questions with a supported document; where
+there is gold, the others count 0 in recall and F1. Foreign: questions with a document supported by
+the answer of another question. Credited: share of the support that gold documents get."""
 
 
 def render_attribution(figures: dict[str, Any]) -> str:
@@ -19,8 +19,8 @@ def render_attribution(figures: dict[str, Any]) -> str:
     for name, found in figures["datasets"].items():
         for kind in ("all", "yes/no", "other"):
             part = found[kind]
-            told = f"{part['attributed']} of {part['questions']} | {part['foreign']}"
-            cells = [told, *(_format_cell(part[measure]) for measure in _MEASURES)]
+            counts = f"{part['attributed']} of {part['questions']} | {part['foreign']}"
+            cells = [counts, *(_format_cell(part[measure]) for measure in _MEASURES)]
             lines.append(f"| {name}, k={found['k']} | {kind} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", _NOTE])
 

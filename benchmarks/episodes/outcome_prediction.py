@@ -1,7 +1,7 @@
-"""How an episode ends, foretold from its first half; what an agent does next, foretold by region.
+"""Predict how an episode ends from its first half, and the next action from the region.
 
 The MDP learns from other attempts at the same tasks through ``CrabPath.learn_episode``; nothing of
-the attempt that is foretold reaches the memory, its regions or its counts.
+the predicted attempt reaches the memory, its regions or its counts.
 """
 
 from collections import Counter
@@ -14,14 +14,13 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from benchmarks.episodes.tau_bench import Trajectory
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.memory.regions import RegionMDP
+from crabpath_retrievers import CrabPath, RegionMDP
 from crabpath_retrievers.progress import bar
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodePrediction:
-    """What was said about one attempt before its end was known.
+    """Predictions for one attempt, made before its end was known.
 
     Attributes:
         task: Its task.
@@ -30,8 +29,8 @@ class EpisodePrediction:
         without_task: The same without knowing the task.
         per_task: Mean reward of the other attempts at the task.
         base_rate: Mean reward of all other attempts.
-        actions: Per step of the whole attempt: its region, what was done, and what the three ways
-            say: the best action there, the most frequent one there, the most frequent one of all.
+        actions: Per step of the whole attempt: its region, the action taken, and three predictions:
+            the best action there, the most frequent one there, the most frequent one of all.
     """
 
     task: str
@@ -46,11 +45,11 @@ class EpisodePrediction:
 def predict_episodes(
     train: Sequence[Trajectory], test: Sequence[Trajectory], embeddings: Embeddings
 ) -> list[EpisodePrediction]:
-    """Learn from some attempts, and foretell others.
+    """Learn from some attempts, and predict others.
 
     Args:
         train: Attempts that are known to their end; what they saw makes the regions.
-        test: Attempts that are foretold.
+        test: Attempts to predict.
         embeddings: The embedder.
     """
     # Regions need no pointers.
@@ -62,12 +61,12 @@ def predict_episodes(
         for one in train:
             rewards.setdefault(one.task, []).append(one.reward)
         everywhere = float(np.mean([one.reward for one in train]))
-        told = []
+        predictions = []
         for one in test:
             regions = [memory.regions.assign(text) for text in one.states]
-            begun = list(zip(regions, one.actions, strict=True))[: one.begun]
+            begun = list(zip(regions, one.actions, strict=True))[: one.first_half]
             known = [step for step in begun if step[1] in mdp.actions]
-            told.append(
+            predictions.append(
                 EpisodePrediction(
                     one.task,
                     one.reward,
@@ -78,7 +77,7 @@ def predict_episodes(
                     list(_predict_actions(mdp, regions, one.actions, most)),
                 )
             )
-    return told
+    return predictions
 
 
 def _learn(memory: CrabPath, train: Sequence[Trajectory]) -> None:
@@ -107,7 +106,7 @@ def _predict_actions(
 def cross_validate_trials(
     runs: Sequence[Trajectory], embeddings: Embeddings
 ) -> Iterator[tuple[int, list[EpisodePrediction]]]:
-    """Each trial foretold from all others, in the order of the trials."""
+    """Predict each trial from all others, in the order of the trials."""
     for trial in sorted({run.trial for run in runs}):
         train = [run for run in runs if run.trial != trial]
         test = [run for run in runs if run.trial == trial]

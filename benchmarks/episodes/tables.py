@@ -1,4 +1,4 @@
-"""What the region MDP foretells, as Markdown."""
+"""What the region MDP predicts, as Markdown."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,13 +15,13 @@ _ACTIONS = {
 }
 _NOTE = """\
 Outcome: from the first half of an attempt's steps; always saying the base rate has .5. Intervals:
-95 % bootstrap over tasks. Nothing of the attempts that are foretold was learned from."""
+95 % bootstrap over tasks. Nothing was learned from the attempts that are predicted."""
 
 
 def render_episodes(figures: Mapping[str, Any]) -> str:
-    """Outcomes and next actions, for each choice of what is foretold."""
+    """Outcomes and next actions, for each set of predicted attempts."""
     lines = [
-        "| foretold | episodes | by | AUC | 95 % | Brier |",
+        "| predicted | episodes | by | AUC | 95 % | Brier |",
         "|---|---|---|---|---|---|",
     ]
     for name, part in figures["parts"].items():
@@ -38,7 +38,7 @@ def render_episodes(figures: Mapping[str, Any]) -> str:
         lines.append(
             f"| {name} | | MDP less task mean | {gain['auc']:+.3f} | {_format_ends(gain)} | |"
         )
-    lines += ["", "| foretold | steps | by | accuracy | 95 % |", "|---|---|---|---|---|"]
+    lines += ["", "| predicted | steps | by | accuracy | 95 % |", "|---|---|---|---|---|"]
     for name, part in figures["parts"].items():
         action = part["action"]
         for way, words in _ACTIONS.items():
@@ -46,10 +46,10 @@ def render_episodes(figures: Mapping[str, Any]) -> str:
             cells = f"{own['accuracy']:.3f} | {_format_ends(own)}"
             lines.append(f"| {name} | {action['steps']} | {words} | {cells} |")
         regions = action["regions"]
-        told = f"better in {regions['better']}, worse in {regions['worse']} of {regions['all']}"
+        counts = f"better in {regions['better']}, worse in {regions['worse']} of {regions['all']}"
         gain = action["difference"]
         lines.append(
-            f"| {name} | | best less most frequent of all; regions: {told} "
+            f"| {name} | | best less most frequent of all; regions: {counts} "
             f"| {gain['accuracy']:+.3f} | {_format_ends(gain)} |"
         )
     return "\n".join([*lines, "", _NOTE])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets.files import read_json_lines
 
 _MAX_CHARACTERS = 2000  # characters of an observation that are embedded
@@ -34,10 +34,10 @@ class Trajectory:
     """One run of an agent.
 
     Attributes:
-        task: Which task it was.
-        trial: Which attempt at it.
+        task: Name of the task.
+        trial: Number of the attempt.
         reward: 0 or 1.
-        states: What the agent saw before each action: the instruction, then what came of the last
+        states: What the agent saw before each action: the instruction, then the result of the last
             action; as many as actions.
         actions: Names of the tools it called, ``respond`` and ``user`` for the conversation.
     """
@@ -49,7 +49,7 @@ class Trajectory:
     actions: Sequence[str]
 
     @property
-    def begun(self) -> int:
+    def first_half(self) -> int:
         """Steps of the first half, at least one."""
         return max(1, len(self.actions) // 2)
 
@@ -61,7 +61,7 @@ def load_trajectories(path: Path) -> list[Trajectory]:
         InvalidInputError: It cannot be read, or holds no run with steps.
     """
     found = [
-        _trajectory(run)
+        _parse_run(run)
         for run in read_json_lines(path, _ADAPTER, "a run of tau-bench")
         if run.steps
     ]
@@ -71,7 +71,7 @@ def load_trajectories(path: Path) -> list[Trajectory]:
     return found
 
 
-def _trajectory(run: _Run) -> Trajectory:
+def _parse_run(run: _Run) -> Trajectory:
     seen = [run.instruction, *(_step_text(step) for step in run.steps[:-1])]
     return Trajectory(
         f"task {run.task_id}",

@@ -1,1 +1,1 @@
-"""The phenomena that the papers claim, shown by the retriever itself."""
+"""Phenomena that the papers claim, reproduced with the retriever."""

@@ -9,13 +9,12 @@ from benchmarks.experiments.corpora.adversarial import TOPICS, load_procedures
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
+from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.outcome import Feedback
 
 TURNS = 50
 ROOM = 3
@@ -31,10 +30,10 @@ _HEBBIAN = replace(
 )
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     alone = _wrong_answers(embeddings, seed, Settings(learning=_HEBBIAN), outcomes=False)
     both = _wrong_answers(embeddings, seed, Settings(), outcomes=True)
-    return Trial(
+    return SeedResult(
         {
             "wrong path, Hebbian only": float(np.mean(alone)),
             "wrong path, with outcomes": float(np.mean(both)),
@@ -76,7 +75,7 @@ def _running_share(wrong: list[bool]) -> list[float]:
     return [float(np.mean(wrong[max(0, n - 9) : n + 1])) for n in range(len(wrong))]
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     alone, both = (
         float(np.mean(found[f"wrong path, {name}"])) for name in ("Hebbian only", "with outcomes")
     )
@@ -84,7 +83,7 @@ def _judge(found: BySeed) -> Verdict:
         f"wrong paths {alone:.0%} with Hebbian learning only, {both:.0%} with outcomes "
         f"({both / alone - 1.0:+.0%}; the paper {16 / 24 - 1.0:+.0%})"
     )
-    return Verdict("better" if both <= alone / 2 else "not reproduced", reason)
+    return ExperimentVerdict("better" if both <= alone / 2 else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -97,9 +96,9 @@ EXPERIMENT = Experiment(
         "read together, and nothing else is learned; with outcomes the agent says what it "
         "followed and whether it succeeded, and all of learning is on."
     ),
-    paper="000 §6: wrong paths 24 % with Hebbian learning only, 16 % with outcomes (-33 %)",
+    paper="[CrabPath] §6: wrong paths 24 % with Hebbian learning only, 16 % with outcomes (-33 %)",
     must="wrong paths at least halved, accuracy up",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="share of wrong paths among the last ten",

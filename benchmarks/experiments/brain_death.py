@@ -1,4 +1,4 @@
-"""Brain death: a half-life far too short kills what was learned; the autotuner mends it."""
+"""Brain death: a half-life far too short kills what was learned; the autotuner restores it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from benchmarks.experiments.corpora.office import PAGES, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import AutotuneSettings, Settings
-from crabpath_retrievers.crabpath import CrabPath
 
-BEFORE, LEN = 96, 100
+TURNS_BEFORE, TURNS_AFTER = 96, 100
 ROOM = 3
 FORCED_HALF_LIFE = 20.0
 _TUNING_INTERVAL = AutotuneSettings().every
@@ -27,12 +27,12 @@ _DETECTION_LIMIT = 25
 
 @dataclass(slots=True)
 class _Observations:
-    """What is seen after every question; the agent sees none of it.
+    """Measurements after every question; the agent sees none of them.
 
     Attributes:
         dormant: Share of edges that can fade and are dormant.
-        well: Whether that is in its range.
-        half_life: As it stands.
+        well: Whether that is within its range.
+        half_life: The current half-life.
         ours, plain: Whether the agent succeeded, and whether plain similarity would have.
     """
 
@@ -43,32 +43,32 @@ class _Observations:
     plain: list[bool] = field(default_factory=list)
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     """One memory with the autotuner; another one without it, until it has been dead for long."""
-    with open_memory(office_pages(), embeddings, _settings(enabled=True)) as memory:
+    with open_memory(office_pages(), embeddings, _make_settings(enabled=True)) as memory:
         watched = _observe(memory, *_force_half_life(memory, seed))
-    with open_memory(office_pages(), embeddings, _settings(enabled=False)) as memory:
+    with open_memory(office_pages(), embeddings, _make_settings(enabled=False)) as memory:
         agent, stream = _force_half_life(memory, seed)
         dead = _observe(memory, agent, stream)
-        mended = _observe(memory, agent, stream, tuned=True)
-    return Trial(
-        _summarize(watched, dead, mended),
+        recovered = _observe(memory, agent, stream, tuned=True)
+    return SeedResult(
+        _summarize(watched, dead, recovered),
         {
             "with the autotuner": watched.dormant,
             "without it": dead.dormant,
-            "dead, and tuned from then on": mended.dormant,
+            "dead, and tuned from then on": recovered.dormant,
         },
     )
 
 
-def _settings(*, enabled: bool) -> Settings:
+def _make_settings(*, enabled: bool) -> Settings:
     return Settings(autotune=AutotuneSettings(enabled=enabled))
 
 
 def _force_half_life(memory: CrabPath, seed: int) -> tuple[SimulatedAgent, Iterator[AgentTask]]:
-    """An agent whose memory was well until somebody set its half-life."""
+    """An agent with a healthy memory, whose half-life is then set far too low."""
     agent, stream = SimulatedAgent(memory), _generate_tasks(np.random.default_rng(seed))
-    for _ in range(BEFORE):
+    for _ in range(TURNS_BEFORE):
         agent.work(next(stream), ROOM)
     memory.maintenance.set_knobs(half_life=FORCED_HALF_LIFE)
     return agent, stream
@@ -86,9 +86,9 @@ def _generate_tasks(draws: np.random.Generator) -> Iterator[AgentTask]:
 def _observe(
     memory: CrabPath, agent: SimulatedAgent, stream: Iterator[AgentTask], *, tuned: bool = False
 ) -> _Observations:
-    """A hundred questions; ``tuned`` has the autotuner look as often as it does by itself."""
+    """Measure a hundred questions; ``tuned`` runs the autotuner at its default interval."""
     seen = _Observations()
-    for number in range(LEN):
+    for number in range(TURNS_AFTER):
         task = next(stream)
         agent.work(task, ROOM)
         if tuned and number % _TUNING_INTERVAL == _TUNING_INTERVAL - 1:
@@ -104,10 +104,10 @@ def _observe(
 
 
 def _summarize(
-    watched: _Observations, dead: _Observations, mended: _Observations
+    watched: _Observations, dead: _Observations, recovered: _Observations
 ) -> dict[str, float]:
-    windows = [slice(n, n + _TUNING_INTERVAL) for n in range(0, LEN, _TUNING_INTERVAL)]
-    all_of_it = (watched, dead, mended)
+    windows = [slice(n, n + _TUNING_INTERVAL) for n in range(0, TURNS_AFTER, _TUNING_INTERVAL)]
+    all_of_it = (watched, dead, recovered)
     return {
         "queries until the autotuner acts": _first_true(
             value > FORCED_HALF_LIFE for value in watched.half_life
@@ -115,7 +115,7 @@ def _summarize(
         "dormant share with it, most": max(watched.dormant),
         "dormant share without it, most": max(dead.dormant),
         "queries until it is out of range without it": _first_true(not well for well in dead.well),
-        "queries until a dead memory is in range again": _first_true(_stays_well(mended.well)),
+        "queries until a dead memory is in range again": _first_true(_stays_well(recovered.well)),
         "accuracy": float(np.mean([of.ours for of in all_of_it])),
         "accuracy of plain similarity": float(np.mean([of.plain for of in all_of_it])),
         "worst 25 queries against plain similarity": min(
@@ -125,26 +125,27 @@ def _summarize(
 
 
 def _first_true(happened: Iterator[bool]) -> float:
-    """The first query at which it happened; one more than there are where it never did."""
-    return next((float(n + 1) for n, it in enumerate(happened) if it), LEN + 1.0)
+    """Number of the first query with a true value; one above the last where there is none."""
+    return next((float(n + 1) for n, it in enumerate(happened) if it), TURNS_AFTER + 1.0)
 
 
 def _stays_well(well: list[bool]) -> Iterator[bool]:
     return (all(well[n:]) for n in range(len(well)))
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     quick = sum(n <= _DETECTION_LIMIT for n in found["queries until the autotuner acts"])
-    dies = sum(n <= LEN for n in found["queries until it is out of range without it"])
-    well = sum(n <= LEN for n in found["queries until a dead memory is in range again"])
+    dies = sum(n <= TURNS_AFTER for n in found["queries until it is out of range without it"])
+    well = sum(n <= TURNS_AFTER for n in found["queries until a dead memory is in range again"])
     never = sum(gap >= 0 for gap in found["worst 25 queries against plain similarity"])
     seeds = len(found["accuracy"])
     reason = (
-        f"the autotuner acts within {_DETECTION_LIMIT} queries in {quick} of {seeds} seeds and keeps the "
-        f"memory alive; without it the memory dies in {dies}; a dead one is in range again within "
-        f"{LEN} queries in {well}; accuracy never falls below plain similarity in {never}"
+        f"the autotuner acts within {_DETECTION_LIMIT} queries in {quick} of {seeds} seeds and "
+        f"keeps the memory alive; without it the memory dies in {dies}; a dead one is in range "
+        f"again within "
+        f"{TURNS_AFTER} queries in {well}; accuracy never falls below plain similarity in {never}"
     )
-    return Verdict(
+    return ExperimentVerdict(
         "better" if quick == dies == well == never == seeds else "not reproduced", reason
     )
 
@@ -158,9 +159,11 @@ EXPERIMENT = Experiment(
         "In one memory the autotuner is on and looks every 25 lessons; in another one it is off, "
         "and looks only from the hundredth question after that on."
     ),
-    paper="000 §5.4: every edge dormant at query 50, 93 % at 75, 87 % at 100, half-life at 200",
+    paper=(
+        "[CrabPath] §5.4: every edge dormant at query 50, 93 % at 75, 87 % at 100, half-life at 200"
+    ),
     must="detected within 25 questions, in range within 100, never below plain similarity",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question after the half-life was forced",
     up="dormant share",

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import RankSettings
-from crabpath_retrievers.crabpath import CrabPath
 
 MAX_DOCUMENTS = 30
-"""Documents of an agent that does not choose (document 003 §4.3)."""
+"""Most documents per question ([OpenClawBrain] §4.3)."""
 
 RETRY_SIZES = (6, 12, MAX_DOCUMENTS)
-"""For how many it asks, one after the other, where less was not enough."""
+"""Numbers of documents to ask for, in turn, until the task succeeds."""
 
 
 class TaskReading(NamedTuple):
-    """What one task took.
+    """Reading of one task.
 
     Attributes:
         documents: All that it has read, by id.
@@ -32,7 +32,7 @@ class TaskReading(NamedTuple):
 
 @dataclass(slots=True)
 class ConfidentReader:
-    """Says of every answer whether it succeeded with it, and nothing else."""
+    """An agent that reads confident documents first, and reports only outcomes."""
 
     memory: CrabPath
     agent: SimulatedAgent = field(init=False)
@@ -42,7 +42,7 @@ class ConfidentReader:
         self.agent = SimulatedAgent(self.memory)
 
     def work(self, task: AgentTask) -> TaskReading:
-        """Ask until the task succeeds or there is no more to be had."""
+        """Ask until the task succeeds or all sizes were tried."""
         turn = self.agent.work(task, MAX_DOCUMENTS, fill=False)
         read, at_once = {item.node for item in turn.returned}, self.agent.successes[-1]
         for k in RETRY_SIZES:
@@ -53,7 +53,7 @@ class ConfidentReader:
 
 
 def confident_documents(memory: CrabPath, question: str, namespace: str) -> list[str]:
-    """Ids of what a memory is confident of, asked without a trace."""
+    """Ids of the documents that a memory is confident of; nothing is recorded."""
     answer = memory.retrieve(
         question, k=MAX_DOCUMENTS, fill=False, namespace=namespace, record=False
     )

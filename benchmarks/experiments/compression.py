@@ -9,8 +9,8 @@ from benchmarks.experiments.corpora.office import draw_office_task, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask, would_succeed
@@ -22,7 +22,7 @@ _FIXED = 6
 _PAPER_DOCUMENTS = 2.7
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, STEPS, NEAR, office_pages())
     tasks = _draw_workload(draws)
@@ -33,7 +33,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
         fixed = [would_succeed(memory, task, _FIXED, UNTAUGHT) for task in asked[-_LAST:]]
     length = [float(count_tokens(pages[name] for name in one.documents)) for one in read]
     number = [float(len(one.documents)) for one in read]
-    return Trial(
+    return SeedResult(
         {
             "documents, first ten": float(np.mean(number[:_LAST])),
             "documents, last ten": float(np.mean(number[-_LAST:])),
@@ -52,7 +52,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
 
 
 def _draw_workload(draws: np.random.Generator) -> list[AgentTask]:
-    """A few questions that come again and again."""
+    """A few questions, asked repeatedly."""
     wordings = draws.choice(QUESTIONS, _WORDINGS, replace=False)
     return [
         *(AgentTask(str(one), CHAIN) for one in wordings),
@@ -64,7 +64,7 @@ def _share_at_once(read: list[TaskReading]) -> float:
     return float(np.mean([one.at_once for one in read]))
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     last = float(np.mean(found["documents, last ten"]))
     right = float(np.mean(found["enough at once, last ten"]))
     fixed = float(np.mean(found[f"accuracy of {_FIXED} documents without learning, last ten"]))
@@ -76,21 +76,24 @@ def _judge(found: BySeed) -> Verdict:
         "what is read"
     )
     held = last <= _PAPER_DOCUMENTS and right >= fixed
-    return Verdict("reproduced" if held else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
     name="compression",
     title="Context compression",
     scene=(
-        "Ten questions come again and again, four about a deployment of four pages, six about "
+        "Ten questions are repeated, four about a deployment of four pages, six about "
         "single pages, among 34 pages. An agent reads what the memory is confident of; where that "
         "is not enough it asks for 6, 12 and 30 documents, until it succeeds. Of every answer it "
         "says only whether it succeeded. Read is what it has read in all until then."
     ),
-    paper="003 §4.3: nodes fired fall from 30 at query 1 to 2.7 at queries 91 to 100, by 91 %",
+    paper=(
+        "[OpenClawBrain] §4.3: nodes fired fall from 30 at query 1 to 2.7 at queries 91 to "
+        "100, by 91 %"
+    ),
     must="at most 2.7 documents at the end, enough at least as often as six without learning",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="documents read",

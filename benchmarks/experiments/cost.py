@@ -15,8 +15,8 @@ from benchmarks.experiments.corpora.office import PAGES, office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import (
     UNTAUGHT,
@@ -25,7 +25,7 @@ from benchmarks.experiments.memory_setup import (
     shuffle_pages,
 )
 from benchmarks.experiments.simulated_agent import AgentTask
-from crabpath_retrievers.evaluation.methods.base import Corpus
+from crabpath_retrievers.evaluation.methods.base import EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
@@ -37,11 +37,13 @@ _MIN_REDUCTION = 0.63  # reduction
 ContextFunction = Callable[[str], Sequence[str]]
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, STEPS, NEAR, office_pages())
     asked, unasked = _draw_workload(draws)
-    corpus = Corpus.of(make_documents(pages), embeddings, split=False, shown=False)
+    corpus = EvaluationCorpus.from_documents(
+        make_documents(pages), embeddings, split=False, show_progress=False
+    )
     with open_memory(pages, embeddings) as memory, open_dense(corpus) as rank:
         agent, length = ConfidentReader(memory), list[float]()
         for _ in range(turns):
@@ -61,7 +63,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
         for name, ask in ways.items():
             figures |= _summarize(name, ask, asked, pages)
         figures |= _summarize("CrabPath, other questions", ways["CrabPath"], unasked, pages)
-    return Trial(figures, {"tokens read, learning": length})
+    return SeedResult(figures, {"tokens read, learning": length})
 
 
 def _draw_workload(draws: np.random.Generator) -> tuple[list[AgentTask], list[AgentTask]]:
@@ -91,7 +93,7 @@ def _summarize(
     }
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     names = ("everything", f"search, {_K} documents", "CrabPath", "CrabPath, other questions")
     ways = [
         (float(np.mean(found[f"tokens, {name}"])), float(np.mean(found[f"accuracy, {name}"])))
@@ -105,7 +107,7 @@ def _judge(found: BySeed) -> Verdict:
         f"{other:.0f} tokens and {right_there:.2f}"
     )
     held = 1 - ours / all_ >= _MIN_REDUCTION and ours < search and right >= found_by_search
-    return Verdict("reproduced" if held else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -113,18 +115,19 @@ EXPERIMENT = Experiment(
     title="Cost reduction",
     scene=(
         "34 pages; five wordings of a question about a deployment of four pages, and eight about "
-        "single pages, come again and again. An agent reads what the memory is confident of, asks "
+        "single pages, are repeated. An agent reads what the memory is confident of, asks "
         "for more where that is not enough, and says only whether it succeeded. Then the tokens "
         "of the context and its accuracy are taken for everything loaded, for the six nearest "
         "pages of plain Chroma, and for what the memory is confident of now; at last for questions "
         "about the same pages that it was never asked. Tokens are four characters, as in budgets."
     ),
     paper=(
-        "000 §6.4: 6,066 tokens static, 744 with search, 297 with CrabPath; 63 to 99 % less than "
-        "static; no accuracy is told"
+        "[CrabPath] §6.4: 6,066 tokens static, 744 with search, 297 with CrabPath; 63 to 99 % "
+        "less than "
+        "static; no accuracy is reported"
     ),
     must="63 % less than everything, less than search, and not less accurate than search",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question while it learns",
     up="tokens read until the task succeeds",

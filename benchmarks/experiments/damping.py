@@ -10,8 +10,8 @@ from benchmarks.experiments.corpora.services import Services
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory, sample_pages, shuffle_pages
 from crabpath_retrievers.config import SeedSettings, Settings, WalkSettings
@@ -23,9 +23,9 @@ _VISITS = 3
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
-    scene = Services.drawn(draws)
+    scene = Services.draw(draws)
     pages = shuffle_pages(draws, scene.pages, sample_pages(draws, office_pages(), _FILLER_PAGES))
     figures, curves = dict[str, float](), dict[str, list[float]]()
     for name, settings in (
@@ -38,7 +38,7 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
         figures |= {f"{of}, {name}": value for of, value in _summarize(turn, scene).items()}
         if name.startswith("λ"):
             curves[name] = _pages_by_hop(turn)
-    return Trial(figures, curves)
+    return SeedResult(figures, curves)
 
 
 def _single_path_settings(damping: float) -> Settings:
@@ -57,7 +57,7 @@ def _single_path_settings(damping: float) -> Settings:
 
 
 def _summarize(turn: Turn, scene: Services) -> dict[str, float]:
-    route = _route(turn)
+    route = _followed_edges(turn)
     depths = {str(place["node_id"]): float(place["depth"]) for place in turn.trace}
     again = sum(edge in route[:place] for place, edge in enumerate(route))
     return {
@@ -70,18 +70,18 @@ def _summarize(turn: Turn, scene: Services) -> dict[str, float]:
     }
 
 
-def _route(turn: Turn) -> list[tuple[str, str]]:
+def _followed_edges(turn: Turn) -> list[tuple[str, str]]:
     """The pointers that were followed, one after the other."""
     return [(edge["source"], edge["target"]) for edge in turn.follow_log]
 
 
 def _pages_by_hop(turn: Turn) -> list[float]:
     """How many pages the walk has seen after each hop; a walk that has ended sees no more."""
-    targets = [target for _, target in _route(turn)]
+    targets = [target for _, target in _followed_edges(turn)]
     return [float(len({turn.seeds[0].node, *targets[: hop + 1]})) for hop in range(_HOPS)]
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     damped, undamped = found["reaches D, λ = 0.3"], found["reaches D, λ = 1.0"]
     good = [a == 1.0 and b == 0.0 for a, b in zip(damped, undamped, strict=True)]
     reached = [
@@ -96,7 +96,9 @@ def _judge(found: BySeed) -> Verdict:
         f"settings never enter a node twice and follow several pointers: D in "
         f"{int(sum(found['reaches D, usual settings']))} of {len(damped)}"
     )
-    return Verdict("reproduced" if np.mean(good) >= _MIN_SEEDS else "not reproduced", reason)
+    return ExperimentVerdict(
+        "reproduced" if np.mean(good) >= _MIN_SEEDS else "not reproduced", reason
+    )
 
 
 EXPERIMENT = Experiment(
@@ -109,9 +111,12 @@ EXPERIMENT = Experiment(
         "times, and λ is the only difference. Beside it the walk with the usual settings. No hop "
         f"means that D is an entry itself, {_HOPS + 1} hops that it was never reached."
     ),
-    paper="003 §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk loops in the cycle",
+    paper=(
+        "[OpenClawBrain] §4.5: D is reached in 4 hops with λ = 0.3; with λ = 1.0 the walk "
+        "loops in the cycle"
+    ),
     must="D reached with λ = 0.3 and not with 1.0 in 9 of 10 seeds",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="hop",
     up="pages seen",

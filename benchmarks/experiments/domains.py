@@ -15,8 +15,8 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import (
     co_use_weights,
@@ -33,30 +33,30 @@ OUTCOMES = "outcomes"
 
 _BRIDGE_SHARE = 0.15  # share of questions that need a page of each domain
 _FILLER_PAGES = 12
-_LEAST, _MOST = 4, 8  # documents that the agents have room for
+_MIN_ROOM, _MAX_ROOM = 4, 8  # documents that the agents have room for
 _HABITUAL = TierSettings().habitual
 _MAX_CROSSING = 0.15
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     share = list[float]()
     with open_memory(pages, embeddings) as memory:
         agent, bare = SimulatedAgent(memory, tells_used=True), SimulatedAgent(memory, OUTCOMES)
         for _ in range(turns):
-            task, k = _draw_task(draws), int(draws.integers(_LEAST, _MOST + 1))
+            task, k = _draw_task(draws), int(draws.integers(_MIN_ROOM, _MAX_ROOM + 1))
             agent.work(task, k)
             bare.work(task, k)
             share.append(_crossing_share(_active_edges(co_use_weights(memory, pages))))
         beside = _summarize(_active_edges(co_use_weights(memory, pages, OUTCOMES)))
-        return Trial(
+        return SeedResult(
             {
                 **_summarize(_active_edges(co_use_weights(memory, pages))),
                 "accuracy": float(np.mean(agent.successes)),
-                **{f"{name}, told only outcomes": value for name, value in beside.items()},
-                "accuracy, told only outcomes": float(np.mean(bare.successes)),
+                **{f"{name}, outcomes only": value for name, value in beside.items()},
+                "accuracy, outcomes only": float(np.mean(bare.successes)),
             },
             {"share of learned edges that cross": share},
         )
@@ -97,7 +97,7 @@ def _summarize(edges: set[tuple[str, str]]) -> dict[str, float]:
     }
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     sparse = [share <= _MAX_CROSSING for share in found["share of edges that cross"]]
     right = [
         stands == 1.0 and not wrong
@@ -109,12 +109,13 @@ def _judge(found: BySeed) -> Verdict:
     ]
     good = np.mean([a and b for a, b in zip(sparse, right, strict=True)])
     reason = (
-        f"at most {_MAX_CROSSING:.0%} of the learned edges cross in {sum(sparse)} of {len(sparse)} seeds, "
-        f"and they are the bridges and nothing else in {sum(right)}; from bare outcomes the share "
-        f"is {np.mean(found['share of edges that cross, told only outcomes']):.0%}, with wrong "
+        f"at most {_MAX_CROSSING:.0%} of the learned edges cross in {sum(sparse)} of "
+        f"{len(sparse)} seeds, and they are the bridges and nothing else in {sum(right)}; from "
+        f"bare outcomes the share "
+        f"is {np.mean(found['share of edges that cross, outcomes only']):.0%}, with wrong "
         "ones among them"
     )
-    return Verdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -128,11 +129,12 @@ EXPERIMENT = Experiment(
         "memory says only how it ended."
     ),
     paper=(
-        "003 §4.6: 5 cross-file edges, two clusters; 000 §3.3: 2 to 8 cross-file edges; §5.1: 0 to "
+        "[OpenClawBrain] §4.6: 5 cross-file edges, two clusters; [CrabPath] §3.3: 2 to 8 "
+        "cross-file edges; §5.1: 0 to "
         "15 % of the edges"
     ),
     must="at most 15 % of the learned edges cross, and all are right bridges, in 9 of 10 seeds",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="share of edges at or above the habitual bar",

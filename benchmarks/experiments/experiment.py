@@ -1,4 +1,4 @@
-"""What an experiment is: a scene that is played once per seed, and a verdict over all of them."""
+"""An experiment: a scenario that runs once per seed, and a verdict over all seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 from langchain_core.embeddings import Embeddings
 
 VerdictWord = Literal["reproduced", "better", "not reproduced"]
-"""How our figure stands beside that of the paper."""
+"""How the measured figure compares with that of the paper."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What one seed gave.
+class SeedResult:
+    """Result of one seed.
 
     Attributes:
         figures: Numbers by name; every seed has the same names.
@@ -23,7 +23,7 @@ class Trial:
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-class Verdict(NamedTuple):
+class ExperimentVerdict(NamedTuple):
     """A word, and one sentence that says why."""
 
     word: VerdictWord
@@ -36,15 +36,15 @@ BySeed = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One phenomenon that a paper claims, played with the retriever as users have it.
+    """One phenomenon that a paper claims, reproduced with the retriever as users have it.
 
     Attributes:
-        name: By which it is asked for.
+        name: Name on the command line.
         title: What is shown.
-        scene: What is done, in a few sentences.
+        scene: The scenario, in a few sentences.
         paper: What the paper reports, and where.
-        must: The figure that we hold ourselves to; empty where there is none.
-        play: Plays it with one seed.
+        must: The criterion of the verdict; empty where there is none.
+        run: Runs the scenario with one seed.
         verdict: Judges the figures of all seeds.
         across: Name of the horizontal axis of the plot.
         up: Name of the vertical one.
@@ -55,7 +55,7 @@ class Experiment:
     scene: str
     paper: str
     must: str = ""
-    play: Callable[[Embeddings, int], Trial]
-    verdict: Callable[[BySeed], Verdict]
+    run: Callable[[Embeddings, int], SeedResult]
+    verdict: Callable[[BySeed], ExperimentVerdict]
     across: str = "turn"
     up: str = ""

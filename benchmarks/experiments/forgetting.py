@@ -1,4 +1,4 @@
-"""Selective forgetting: what is not used any more falls asleep, and wakes up when it is."""
+"""Selective forgetting: unused edges become dormant, and active again with use."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -8,8 +8,8 @@ from benchmarks.experiments.corpora.work import CODING, SAFETY, Job
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.job_shift import EdgeWeights, JobShift, dormant_share, edges_within
 from benchmarks.experiments.memory_setup import (
@@ -21,7 +21,7 @@ from benchmarks.experiments.memory_setup import (
 from crabpath_retrievers.config import LearningSettings, Settings, TierSettings
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
-ALL, FEW = 45, 85
+TURNS_ALL_JOBS, TURNS_KEPT_JOBS = 45, 85
 """Questions about all jobs, and then about those that are kept."""
 
 _SETTINGS = Settings(learning=LearningSettings(half_life=80.0))
@@ -37,28 +37,30 @@ _MIN_DORMANT = 0.87
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)) -> Trial:
+def _run(
+    embeddings: Embeddings, seed: int, turns: tuple[int, int] = (TURNS_ALL_JOBS, TURNS_KEPT_JOBS)
+) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     asleep = list[float]()
     with open_memory(pages, embeddings, _SETTINGS) as memory:
         scene = JobShift(memory, draws)
         for _ in range(turns[0]):
-            scene.everything()
+            scene.do_any_job()
             asleep.append(dormant_share(scene.edges()))
         before, known = scene.edges(), scene.accuracy(DEFAULT_NAMESPACE)
         for _ in range(turns[1]):
-            scene.go_on()
+            scene.do_kept_job()
             asleep.append(dormant_share(scene.edges()))
         after = scene.edges()
-        return Trial(
+        return SeedResult(
             {
                 "learned edges": float(len(after)),
                 "dormant edges": asleep[-1],
                 "dormant edges of what was left, before": dormant_share(
-                    edges_within(scene.left, before)
+                    edges_within(scene.dropped, before)
                 ),
-                "dormant edges of what was left": dormant_share(edges_within(scene.left, after)),
+                "dormant edges of what was left": dormant_share(edges_within(scene.dropped, after)),
                 "dormant edges of what is used": dormant_share(edges_within(scene.kept, after)),
                 "accuracy on what was left, before": known,
                 "accuracy on what was left, asleep": scene.accuracy(DEFAULT_NAMESPACE),
@@ -72,8 +74,8 @@ def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW))
 
 
 def _slowest_recovery(scene: JobShift, before: EdgeWeights) -> float:
-    """How often a job that was left is done until its edges are what they were; the slowest."""
-    return float(max(_count_uses(scene, job, before) for job in scene.left[:_RETURNING_JOBS]))
+    """Uses of the slowest dropped job until its edges are active again."""
+    return float(max(_count_uses(scene, job, before) for job in scene.dropped[:_RETURNING_JOBS]))
 
 
 def _count_uses(scene: JobShift, job: Job, before: EdgeWeights) -> int:
@@ -82,11 +84,11 @@ def _count_uses(scene: JobShift, job: Job, before: EdgeWeights) -> int:
         now = scene.edges()
         if all(now.get(edge, 0.0) >= _HABITUAL for edge in awake):
             return use
-        scene.work((job,))
+        scene.do_job((job,))
     return _MAX_USES + 1
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     asleep = found["dormant edges of what was left"]
     good = [
         left >= _MIN_DORMANT and not used and back <= _MAX_USES
@@ -110,7 +112,7 @@ def _judge(found: BySeed) -> Verdict:
         f"{'fell below' if worse else 'was never below'} that of a memory that never learned"
     )
     held = np.mean(good) >= _MIN_SEEDS and not worse
-    return Verdict("reproduced" if held else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -120,17 +122,18 @@ EXPERIMENT = Experiment(
         "An agent does ten jobs, of two or three pages each, among 38 pages; then the work moves "
         "on and only two of them are left to do; at last some of the others come back. It has room "
         "for four documents and says how it ended and which pages it worked with. Weights have a "
-        "half-life of 80 turns, as in document 000 §4.4."
+        "half-life of 80 turns, as in [CrabPath] §4.4."
     ),
     paper=(
-        "000 §3.3: 87 to 95 % of the edges dormant, forgetting is reversible; 003 §4.4: 93.3 % "
+        "[CrabPath] §3.3: 87 to 95 % of the edges dormant, forgetting is reversible; "
+        "[OpenClawBrain] §4.4: 93.3 % "
         "dormant from query 25 on, the 10 edges in use stay"
     ),
     must=(
         "87 % of the edges of what was left dormant, none of those in use, all back within 10 uses "
         "in 9 of 10 seeds; accuracy not below a memory that never learned"
     ),
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="share of learned edges",

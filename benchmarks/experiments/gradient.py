@@ -16,11 +16,12 @@ from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
@@ -33,13 +34,13 @@ _RULES: tuple[LearningRule, ...] = ("full", "heuristic")
 _K = 4
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     figures, curves = dict[str, float](), dict[str, Sequence[float]]()
     for rule in _RULES:
         own, mass = _run_rule(rule, embeddings, seed, turns)
         figures |= {f"{name}, {rule}": value for name, value in own.items()}
         curves[f"total weight, {rule}"] = mass
-    return Trial(figures, curves)
+    return SeedResult(figures, curves)
 
 
 def _run_rule(
@@ -49,7 +50,7 @@ def _run_rule(
     draws, mass, decided = np.random.default_rng(seed), list[float](), list[bool]()
     titles = make_handbook()
     pages = shuffle_pages(draws, titles, office_pages())
-    with open_memory(pages, embeddings, _settings(rule), titles) as memory:
+    with open_memory(pages, embeddings, _make_settings(rule), titles) as memory:
         tasks, agent = draw_faults(draws), SimulatedAgent(memory)
         for _ in range(turns):
             task = tasks[int(draws.integers(len(tasks)))]
@@ -66,7 +67,7 @@ def _run_rule(
         return figures, mass
 
 
-def _settings(rule: LearningRule) -> Settings:
+def _make_settings(rule: LearningRule) -> Settings:
     """A walk leaves the best hit alone and follows three pointers, so that it has to choose."""
     return Settings(
         learning=LearningSettings(rule=rule),
@@ -98,7 +99,7 @@ def _mean_weights(pointers: dict[str, float], tasks: Sequence[AgentTask]) -> dic
     }
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     names = ("total weight", "mean weight towards distractors", "accuracy, second half")
     total, distractors, accuracy = (
         np.array([found[f"{name}, {rule}"] for rule in _RULES]) for name in names
@@ -109,7 +110,7 @@ def _judge(found: BySeed) -> Verdict:
         f"{sum(less)} of the two surely lower over the seeds; accuracy in the second half "
         f"{_format_pair(accuracy)}"
     )
-    return Verdict("reproduced" if all(less) else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if all(less) else "not reproduced", reason)
 
 
 def _is_surely_less(both: NDArray[np.float64]) -> bool:
@@ -134,11 +135,12 @@ EXPERIMENT = Experiment(
         "that the myopic rule would do what the full one does."
     ),
     paper=(
-        "003 §4.11: total weight 53.68 with the gradient against 71.20 with the heuristic, towards "
+        "[OpenClawBrain] §4.11: total weight 53.68 with the gradient against 71.20 with the "
+        "heuristic, towards "
         "distractors .3124 against .4226; both converge by query 2"
     ),
     must="less weight in all and towards distractors, with intervals of the differences below 0",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="sum of effective weights",

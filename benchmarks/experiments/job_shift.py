@@ -1,4 +1,4 @@
-"""Work on ten jobs that goes on with two of them: what forgetting and pruning are about."""
+"""A workload of ten jobs that continues with two of them, for forgetting and pruning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from benchmarks.experiments.corpora.work import (
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, co_use_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.crabpath import CrabPath
 
 ROOM = 4
 """Documents that the agent has room for."""
@@ -32,11 +32,11 @@ EdgeWeights = dict[tuple[str, str], float]
 
 @dataclass(slots=True)
 class JobShift:
-    """An agent that does all jobs, then two, and says what it worked with.
+    """An agent that does all jobs, then two of them, and reports which pages it used.
 
     Attributes:
-        memory: Whose.
-        draws: What comes when.
+        memory: The memory of the agent.
+        draws: Source of random choices.
         static: Whether the same questions would have succeeded without learning.
     """
 
@@ -44,38 +44,40 @@ class JobShift:
     draws: np.random.Generator
     static: list[bool] = field(default_factory=list)
     kept: tuple[Job, ...] = field(init=False)
-    left: tuple[Job, ...] = field(init=False)
+    dropped: tuple[Job, ...] = field(init=False)
     agent: SimulatedAgent = field(init=False)
     _would: Callable[[AgentTask], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Draw which jobs are left."""
+        """Draw which jobs are dropped."""
         order = [_JOBS[int(place)] for place in self.draws.permutation(len(_JOBS))]
-        self.kept, self.left = tuple(order[:_KEPT]), tuple(order[_KEPT:])
+        self.kept, self.dropped = tuple(order[:_KEPT]), tuple(order[_KEPT:])
         self.agent = SimulatedAgent(self.memory, tells_used=True)
         self._would = cache(lambda task: would_succeed(self.memory, task, ROOM, UNTAUGHT))
 
-    def everything(self) -> None:
+    def do_any_job(self) -> None:
         """Do one of all the jobs."""
-        self.work(_JOBS)
+        self.do_job(_JOBS)
 
-    def go_on(self) -> None:
-        """Do one of those that are kept."""
-        self.work(self.kept)
+    def do_kept_job(self) -> None:
+        """Do one of the kept jobs."""
+        self.do_job(self.kept)
 
-    def work(self, jobs: tuple[Job, ...]) -> None:
-        """Do one of these."""
+    def do_job(self, jobs: tuple[Job, ...]) -> None:
+        """Do one of the given jobs, drawn at random."""
         task = draw_job_task(jobs, self.draws)
         self.static.append(self._would(task))
         self.agent.work(task, ROOM)
 
     def edges(self) -> EdgeWeights:
-        """All that joint use has made."""
+        """Edges created by joint use, with their weights."""
         return co_use_weights(self.memory, (*CODING, *SAFETY))
 
     def accuracy(self, namespace: str) -> float:
-        """On all questions of the jobs that were left; nothing is learned from them."""
-        tasks = [AgentTask(question, job.needed) for job in self.left for question in job.questions]
+        """Accuracy on all questions of the dropped jobs; nothing is learned from them."""
+        tasks = [
+            AgentTask(question, job.needed) for job in self.dropped for question in job.questions
+        ]
         return float(np.mean([would_succeed(self.memory, t, ROOM, namespace) for t in tasks]))
 
 
@@ -89,5 +91,5 @@ def edges_within(jobs: tuple[Job, ...], edges: EdgeWeights) -> EdgeWeights:
 
 
 def dormant_share(edges: EdgeWeights) -> float:
-    """The share of them that a walk does not consider; 0 of none."""
+    """Share of edges below the habitual threshold, which a walk skips; 0 without edges."""
     return float(np.mean([w < _HABITUAL for w in edges.values()])) if edges else 0.0

@@ -1,4 +1,4 @@
-"""Memories to play in, and what they have learned."""
+"""Memories for experiments, and access to what they have learned."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,13 +7,12 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
 UNTAUGHT = "static"
-"""A namespace that is asked and never told anything."""
+"""A namespace that answers questions and never gets feedback."""
 
 _WALKED = tuple(kind.label for kind in EdgeKind if kind not in {*TYPED_KINDS, EdgeKind.STOP})
 
@@ -59,10 +58,10 @@ def strongest_weights(
     """The strongest effective weight of the edges that lead from a node to each other one.
 
     Args:
-        memory: Whose.
+        memory: The memory.
         node: Id of the node.
         kinds: Of edges; none for all that a walk follows.
-        namespace: Who asks.
+        namespace: Namespace whose weights apply.
     """
     found: dict[str, float] = {}
     for other in memory.graph.neighbors(node, kinds or _WALKED, namespace=namespace):

@@ -9,19 +9,18 @@ from benchmarks.experiments.corpora.office import PAGES
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers import CrabPath, Feedback
 
 TURNS = 40
 ROOM = 3
 _WIKI, _EXPORT = "wiki/", "export/"
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
     stream = _generate_tasks(draws)
     with open_memory(_draw_corpus(draws), embeddings) as memory:
@@ -32,11 +31,11 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
         after = [_ask_and_report(memory, next(stream)) for _ in range(TURNS)]
         memory.maintenance.undo(run)
         undone = memory.info()["nodes"]
-    return Trial(
+    return SeedResult(
         {
             "nodes before": float(nodes),
             "nodes after": float(merged),
-            "nodes after it was taken back": float(undone),
+            "nodes after undo": float(undone),
             "different pages read, before": float(np.mean([pages for pages, _ in before])),
             "different pages read, after": float(np.mean([pages for pages, _ in after])),
             "accuracy before": float(np.mean([done for _, done in before])),
@@ -62,7 +61,7 @@ def _generate_tasks(draws: np.random.Generator) -> Iterator[tuple[str, set[str]]
 
 
 def _ask_and_report(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, bool]:
-    """Ask, and say how it ended; how many different pages were read, and whether it succeeded."""
+    """Ask and report the outcome; returns the number of different pages, and success."""
     question, needed = task
     turn = memory.retrieve(question, k=ROOM).turn
     read = {item.node.split("/", 1)[1] for item in turn.returned}
@@ -70,7 +69,7 @@ def _ask_and_report(memory: CrabPath, task: tuple[str, set[str]]) -> tuple[int, 
     return len(read), needed <= read
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     mean = {name: float(np.mean(values)) for name, values in found.items()}
     reason = (
         f"{mean['nodes before']:.0f} nodes become {mean['nodes after']:.0f}, of three documents "
@@ -80,7 +79,7 @@ def _judge(found: BySeed) -> Verdict:
     )
     smaller = mean["nodes after"] < mean["nodes before"]
     kept = mean["accuracy after"] >= mean["accuracy before"]
-    return Verdict("reproduced" if smaller and kept else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if smaller and kept else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -90,9 +89,9 @@ EXPERIMENT = Experiment(
         "Twenty-four pages of a wiki, a third of which came a second time, from an export that "
         "sets them otherwise. An agent asks questions that need two pages, has room for three "
         "documents, and says only whether it succeeded: forty questions before maintenance merges, "
-        "forty after. Then the merge is taken back."
+        "forty after. Then the merge is undone."
     ),
-    paper="003 §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
-    play=_run,
+    paper="[OpenClawBrain] §4.14.1: 40 nodes become 32, fired value 2.0 becomes 1.0",
+    run=_run,
     verdict=_judge,
 )

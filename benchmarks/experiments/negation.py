@@ -1,4 +1,4 @@
-"""Negation: what misled is advised against, without being lost to search."""
+"""Negation: a misleading page gets negative edges, and search still finds it."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -14,21 +14,20 @@ from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import open_memory, strongest_weights
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers import CrabPath, Feedback
 
 TURNS = 40
 ROOM = 6
 MAX_DOCUMENTS = 100  # more than there are pages
 ERROR = 0.3
-_CORRECTIONS, _BAR = 20, -0.3
+_MAX_CORRECTIONS, _THRESHOLD = 20, -0.3
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = {**PAGES, **NEAR, **office_pages()}
     misled, bad, good = list[bool](), list[float](), list[float]()
@@ -41,10 +40,12 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
             good.append(_lowest_weight_to(memory, GOOD, pages))
         lost = sum(not before[q] <= _find_pages(memory, q) for q in QUESTIONS)
     corrections = np.cumsum(misled)
-    first = next((n for n, weight in zip(corrections, bad, strict=True) if weight < _BAR), np.inf)
-    return Trial(
+    first = next(
+        (n for n, weight in zip(corrections, bad, strict=True) if weight < _THRESHOLD), np.inf
+    )
+    return SeedResult(
         {
-            "corrections until below -0.3": float(min(first, _CORRECTIONS + 1)),
+            "corrections until below -0.3": float(min(first, _MAX_CORRECTIONS + 1)),
             "deprecated page, strongest edge against it": bad[-1],
             "good page, strongest edge against it": good[-1],
             "misled, first ten questions": float(np.mean(misled[:10])),
@@ -56,7 +57,7 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
 
 
 def _ask_and_report(memory: CrabPath, question: str, *, slip: bool) -> bool:
-    """Follow one of both pages, and tell how that went; whether it misled.
+    """Follow one of both pages and report the outcome; returns whether it misled.
 
     The first one, or by mistake the other one where both are read.
     """
@@ -82,16 +83,17 @@ def _lowest_weight_to(memory: CrabPath, node: str, pages: dict[str, str]) -> flo
     return min((strongest_weights(memory, page).get(node, 0.0) for page in pages), default=0.0)
 
 
-def _judge(found: BySeed) -> Verdict:
-    quick = [n <= _CORRECTIONS for n in found["corrections until below -0.3"]]
+def _judge(found: BySeed) -> ExperimentVerdict:
+    quick = [n <= _MAX_CORRECTIONS for n in found["corrections until below -0.3"]]
     clean = [w >= 0 for w in found["good page, strongest edge against it"]]
     kept = [n == 0 for n in found["questions that lost one of both pages"]]
     reason = (
-        f"below {_BAR} within {_CORRECTIONS} corrections in {sum(quick)} of {len(quick)} seeds, "
-        f"nothing against the good page in {sum(clean)}, no search hit lost in {sum(kept)}"
+        f"below {_THRESHOLD} within {_MAX_CORRECTIONS} corrections in {sum(quick)} of "
+        f"{len(quick)} seeds, nothing against the good page in {sum(clean)}, no search hit "
+        f"lost in {sum(kept)}"
     )
     good = all(quick) and all(clean) and all(kept)
-    return Verdict("reproduced" if good else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if good else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -104,9 +106,12 @@ EXPERIMENT = Experiment(
         "questions the other one, by mistake), and says which one that was and whether it "
         "succeeded. It fails with the deprecated page; that is a correction."
     ),
-    paper="003 §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the good one at 1",
+    paper=(
+        "[OpenClawBrain] §4.2: the bad edge at -.44 after 11 queries and -.94 after 12, the "
+        "good one at 1"
+    ),
     must="below -.3 within 20 corrections, the good page untouched, no search hit lost",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="lowest weight of an edge to the page",

@@ -1,4 +1,4 @@
-"""Noise: how much of what is told may be wrong."""
+"""Noise: the share of wrong outcomes that learning tolerates."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -8,19 +8,19 @@ from benchmarks.experiments.corpora.office import office_pages
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 
 TURNS = 100
-LEAST, MOST = 4, 6
+MIN_ROOM, MAX_ROOM = 4, 6
 NOISE = (0.0, 0.1, 0.2, 0.3)
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     with open_memory({**STEPS, **NEAR, **office_pages()}, embeddings) as memory:
         static, curves = _run_untaught(memory, seed), dict[str, list[float]]()
         figures = {"accuracy without learning": float(np.mean(static))}
@@ -32,13 +32,16 @@ def _run(embeddings: Embeddings, seed: int) -> Trial:
             )
             curves[f"{noise:.0%} wrong"] = _running_accuracy(done)
         curves["without learning"] = _running_accuracy(static)
-    return Trial(figures, curves)
+    return SeedResult(figures, curves)
 
 
 def _draw_tasks(seed: int) -> list[tuple[AgentTask, int]]:
     draws = np.random.default_rng(seed)
     return [
-        (AgentTask(str(draws.choice(QUESTIONS)), CHAIN), int(draws.integers(LEAST, MOST + 1)))
+        (
+            AgentTask(str(draws.choice(QUESTIONS)), CHAIN),
+            int(draws.integers(MIN_ROOM, MAX_ROOM + 1)),
+        )
         for _ in range(TURNS)
     ]
 
@@ -60,7 +63,7 @@ def _running_accuracy(done: list[bool]) -> list[float]:
     return [float(np.mean(done[max(0, n - 19) : n + 1])) for n in range(len(done))]
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     static, worst = (
         float(np.mean(found[name])) for name in ("accuracy without learning", "accuracy, 30% wrong")
     )
@@ -69,7 +72,7 @@ def _judge(found: BySeed) -> Verdict:
         f"accuracy {static:.3f} without learning, {clean:.3f} with true outcomes, {worst:.3f} with "
         "30 % of them wrong"
     )
-    return Verdict("better" if worst >= static else "not reproduced", reason)
+    return ExperimentVerdict("better" if worst >= static else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -80,9 +83,9 @@ EXPERIMENT = Experiment(
         "asks a hundred questions about the procedure; a share of its outcomes says the opposite "
         "of what happened. Every share has a namespace of its own, with the same questions."
     ),
-    paper="003 §4.11: the path stays reflex up to 20 %, and no longer at 30 %",
+    paper="[OpenClawBrain] §4.11: the path stays reflex up to 20 %, and no longer at 30 %",
     must="not below static at 30 %",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="accuracy of the last twenty",

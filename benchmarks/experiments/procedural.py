@@ -1,4 +1,4 @@
-"""Procedural memory: a procedure that is only ever praised or blamed as a whole becomes a chain."""
+"""Procedural memory: a procedure becomes a chain of edges from outcomes of the whole alone."""
 
 from itertools import pairwise
 
@@ -10,35 +10,35 @@ from benchmarks.experiments.corpora.office import PAGES, draw_office_task, offic
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, strongest_weights
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import TierSettings
-from crabpath_retrievers.crabpath import CrabPath
 
 TURNS = 50
-LEAST, MOST = 4, 8  # documents that the agent has room for, drawn anew for every question
+MIN_ROOM, MAX_ROOM = 4, 8  # documents that the agent has room for, drawn anew for every question
 _REFLEX = TierSettings().reflex
 _MAX_DISTRACTOR = 0.3
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int) -> Trial:
+def _run(embeddings: Embeddings, seed: int) -> SeedResult:
     draws = np.random.default_rng(seed)
     static, chain = list[bool](), list[float]()
     with open_memory({**STEPS, **NEAR, **office_pages()}, embeddings) as memory:
         deploying, others = SimulatedAgent(memory), SimulatedAgent(memory)
         for _ in range(TURNS):
-            k = int(draws.integers(LEAST, MOST + 1))
+            k = int(draws.integers(MIN_ROOM, MAX_ROOM + 1))
             task = AgentTask(str(draws.choice(QUESTIONS)), CHAIN)
             static.append(would_succeed(memory, task, k, UNTAUGHT))
             deploying.work(task, k)
             others.work(draw_office_task(draws), k)
             chain.append(min(_chain_weights(memory)))
         learned, first = deploying.successes, _first_reflex(chain)
-        return Trial(
+        return SeedResult(
             {
                 "weakest edge of the chain": chain[-1],
                 "queries until all are reflex": first,
@@ -67,7 +67,7 @@ def _first_reflex(chain: list[float]) -> float:
     return next((turn + 1 for turn, weight in enumerate(chain) if weight >= _REFLEX), TURNS + 1)
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     compiled = [first <= TURNS for first in found["queries until all are reflex"]]
     clean = [w <= _MAX_DISTRACTOR for w in found["strongest edge to a distractor"]]
     good = np.mean([a and b for a, b in zip(compiled, clean, strict=True)])
@@ -75,7 +75,7 @@ def _judge(found: BySeed) -> Verdict:
         f"all three edges are reflex within {TURNS} queries in {sum(compiled)} of {len(compiled)} "
         f"seeds, no distractor is above {_MAX_DISTRACTOR} in {sum(clean)}"
     )
-    return Verdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if good >= _MIN_SEEDS else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -88,9 +88,12 @@ EXPERIMENT = Experiment(
         "them, and says only whether it succeeded. Between two such questions it asks something "
         "else of the same memory."
     ),
-    paper="000 §6.1: no edge at query 1, three of .46 at 25, .88, .82 and .82 at 50, no distractor",
+    paper=(
+        "[CrabPath] §6.1: no edge at query 1, three of .46 at 25, .88, .82 and .82 at 50, no "
+        "distractor"
+    ),
     must="all three edges reflex within 50 queries in 9 of 10 seeds, no distractor above .3",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="query about deployment",
     up="effective weight",

@@ -1,4 +1,4 @@
-"""Prune health: maintenance takes away what has faded, and nobody notices."""
+"""Prune health: maintenance removes faded edges, and accuracy stays."""
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -13,8 +13,8 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.job_shift import ROOM, JobShift, dormant_share
 from benchmarks.experiments.memory_setup import (
@@ -23,11 +23,11 @@ from benchmarks.experiments.memory_setup import (
     sample_pages,
     shuffle_pages,
 )
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, Settings
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 
-ALL, FEW = 40, 80
+TURNS_ALL_JOBS, TURNS_KEPT_JOBS = 40, 80
 """Questions about all jobs, and then about those that are kept."""
 
 _SETTINGS = Settings(learning=LearningSettings(half_life=20.0))
@@ -36,13 +36,15 @@ _MAX_DORMANT = 0.29  # share after it
 _EXPLANATION = ": an edge that has all but faded still counts in the ranking, until it is pruned"
 
 
-def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW)) -> Trial:
+def _run(
+    embeddings: Embeddings, seed: int, turns: tuple[int, int] = (TURNS_ALL_JOBS, TURNS_KEPT_JOBS)
+) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     curve = list[float]()
     with open_memory(pages, embeddings, _SETTINGS) as memory:
         scene = JobShift(memory, draws)
-        for work in (*[scene.everything] * turns[0], *[scene.go_on] * turns[1]):
+        for work in (*[scene.do_any_job] * turns[0], *[scene.do_kept_job] * turns[1]):
             work()
             curve.append(float(len(scene.edges())))
         before, answers = scene.edges(), _ask_all(memory)
@@ -61,11 +63,11 @@ def _run(embeddings: Embeddings, seed: int, turns: tuple[int, int] = (ALL, FEW))
         }
         memory.maintenance.undo(report.run)
         figures["undo gives all back"] = float(scene.edges() == before)
-        return Trial(figures, {"learned edges": [*curve, float(len(after))]})
+        return SeedResult(figures, {"learned edges": [*curve, float(len(after))]})
 
 
 def _ask_all(memory: CrabPath) -> list[list[str]]:
-    """To every question of every job."""
+    """Ids of the documents returned for every question of every job."""
     asked = [question for job in (*CODING_JOBS, *SAFETY_JOBS) for question in job.questions]
     found = [memory.retrieve(question, k=ROOM, record=False).documents for question in asked]
     return [[item.node.id for item in documents] for documents in found]
@@ -75,7 +77,7 @@ def _share_equal(first: list[list[str]], second: list[list[str]]) -> float:
     return float(np.mean([a == b for a, b in zip(first, second, strict=True)]))
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     pairs = {
         what: (found[f"{what}{before}"], found[f"{what}{after}"])
         for what, before, after in (
@@ -94,7 +96,7 @@ def _judge(found: BySeed) -> Verdict:
         f"{np.mean(found['accuracy on what was left, static']):.3f}{'' if works else _EXPLANATION}"
     )
     held = works and all(undone) and edges[1] < edges[0] and asleep[1] <= _MAX_DORMANT
-    return Verdict("reproduced" if held else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -105,9 +107,9 @@ EXPERIMENT = Experiment(
         "on and only two of them are left to do. Weights have a half-life of 20 turns. Then "
         "maintenance runs its steps fade and prune, and is undone at last."
     ),
-    paper="003 §4.14.2: edges 870 → 24, dormant 98 % → 29 %, traversal still works",
+    paper="[OpenClawBrain] §4.14.2: edges 870 → 24, dormant 98 % → 29 %, traversal still works",
     must="the same accuracy before and after, and undo restores every edge, in all seeds",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question; the last point is after maintenance",
     up="learned edges",

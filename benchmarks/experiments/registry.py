@@ -22,7 +22,7 @@ from benchmarks.experiments import (
     twins,
 )
 from benchmarks.experiments.experiment import Experiment
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 
 _MODULES = (
     procedural,
@@ -58,7 +58,7 @@ def select_experiments(names: str) -> list[Experiment]:
     wanted = list(EXPERIMENTS) if asked == ["all"] else list(dict.fromkeys(asked))
     unknown = [name for name in wanted if name not in EXPERIMENTS]
     if unknown or not wanted:
-        what = f"no experiment {unknown[0]!r:.250}" if unknown else "nothing to play"
+        what = f"no experiment {unknown[0]!r:.250}" if unknown else "nothing to run"
         msg = f"there is {what}: choose among {', '.join(EXPERIMENTS)}, or all"
         raise InvalidInputError(msg)
     return [EXPERIMENTS[name] for name in wanted]

@@ -7,17 +7,17 @@ from typing import Any
 
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.experiments.run import run_experiment
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.evaluation.output import usable_folder
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.evaluation.reporting.plots import DPI
 from crabpath_retrievers.evaluation.reporting.tables import format_interval, render_table
 
 _HEAD = ("figure", "mean over seeds (95 %)", "least", "most")
 _ABOUT = """\
-What the papers claim, played with the retriever, the feedback and the maintenance that users have.
+Claims of the papers, reproduced with the retriever, feedback and maintenance that users have.
 `make experiments` writes these pages anew."""
-_COMMAND = "crabpath experiment {name} --seeds {seeds}"
+_COMMAND = "python -m benchmarks experiments {name} --seeds {seeds}"
 
 
 def run_and_write(
@@ -27,11 +27,11 @@ def run_and_write(
     folder: Path | None = None,
     cache: Path | None = None,
 ) -> str:
-    """Play experiments and write their reports; each is written as soon as it is done.
+    """Run experiments and write their reports; each is written as soon as it is done.
 
     Args:
         wanted: Which.
-        seeds: How many times each is played, at least 1.
+        seeds: Number of runs of each, at least 1.
         folder: Directory for ``NAME.md``, ``NAME.json``, ``NAME.png`` and ``README.md``, which
             has a line for every report that lies there; None writes nothing.
         cache: Directory that keeps embeddings.
@@ -45,14 +45,14 @@ def run_and_write(
     if seeds < 1:
         msg = f"an experiment needs at least one seed, not {seeds}"
         raise InvalidInputError(msg)
-    place = None if folder is None else usable_folder(folder, "hold the reports")
-    embeddings, told = cached_embedder(cache=cache), list[str]()
+    place = None if folder is None else make_folder(folder, "hold the reports")
+    embeddings, pages = cached_embedder(cache=cache), list[str]()
     for experiment in wanted:
         record = run_experiment(experiment, embeddings, seeds)
-        told.append(render_page(record))
+        pages.append(render_page(record))
         if place is not None:
             _write(record, place)
-    return "\n".join(told)
+    return "\n".join(pages)
 
 
 def render_page(record: Mapping[str, Any], plot: str | None = None) -> str:
@@ -87,7 +87,7 @@ def _write(record: Mapping[str, Any], folder: Path) -> None:
 
 
 def _render_overview(folder: Path) -> str:
-    """One line per report that lies there."""
+    """The overview: one line per report in the folder."""
     records = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))
     ]

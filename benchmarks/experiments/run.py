@@ -1,4 +1,4 @@
-"""Plays experiments, each with every seed, and sums them up."""
+"""Run experiments, each with every seed, and summarize the results."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from benchmarks.experiments.experiment import Experiment, Trial
+from benchmarks.experiments.experiment import Experiment, SeedResult
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.progress import bar
 
@@ -15,12 +15,12 @@ _DIGITS = 4  # digits after the point
 
 
 def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -> dict[str, Any]:
-    """Play one experiment with as many seeds, from 0 on.
+    """Run one experiment with seeds from 0 on.
 
     Args:
-        experiment: Which.
+        experiment: The experiment.
         embeddings: The embedder.
-        seeds: How often, at least 1.
+        seeds: Number of seeds, at least 1.
 
     Returns:
         A JSON-safe record: ``name``, ``title``, ``scene``, ``paper``, ``must``, ``seeds``,
@@ -28,16 +28,16 @@ def run_experiment(experiment: Experiment, embeddings: Embeddings, seeds: int) -
         ``curves``: by name ``mean``, ``least`` and ``most`` by turn; ``across``, ``up``;
         ``verdict``, ``reason``; ``wall_s``.
     """
-    begun, trials = time.perf_counter(), list[Trial]()
+    begun, trials = time.perf_counter(), list[SeedResult]()
     with bar(seeds, description=experiment.name) as done:
         for seed in range(seeds):
-            trials.append(experiment.play(embeddings, seed))
+            trials.append(experiment.run(embeddings, seed))
             done(1)
     by_seed = _group_by_name(trial.figures for trial in trials)
     word, reason = experiment.verdict(by_seed)
-    told = ("name", "title", "scene", "paper", "must", "across", "up")
+    described = ("name", "title", "scene", "paper", "must", "across", "up")
     return {
-        **{name: getattr(experiment, name) for name in told},
+        **{name: getattr(experiment, name) for name in described},
         "seeds": seeds,
         "figures": {name: _summarize(values) for name, values in by_seed.items()},
         "curves": {

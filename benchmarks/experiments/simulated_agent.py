@@ -1,4 +1,4 @@
-"""A simulated agent: it asks, works with what it reads, and says only whether that succeeded."""
+"""A simulated agent: it asks, works with what it reads, and reports only whether that succeeded."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.trajectory import Turn
 
@@ -25,16 +25,16 @@ class AgentTask(NamedTuple):
 
 @dataclass(slots=True)
 class SimulatedAgent:
-    """Asks one namespace of a memory.
+    """An agent that asks one namespace of a memory and reports outcomes.
 
     Attributes:
-        memory: Whose.
-        namespace: Who it is.
-        noise: Share of outcomes that it tells wrongly, in [0, 1).
-        draws: Which of them.
-        tells_used: Whether it also says which of the documents that it read its task needed; only
-            for phenomena that are about joint use.
-        successes: Whether each task so far succeeded in truth.
+        memory: The memory that it asks.
+        namespace: Its namespace.
+        noise: Share of outcomes that it reports wrongly, in [0, 1).
+        draws: Source of random choices.
+        tells_used: Whether it also reports which of the documents read its task needed; only for
+            phenomena that are about joint use.
+        successes: True outcome of each task so far.
     """
 
     memory: CrabPath
@@ -45,10 +45,10 @@ class SimulatedAgent:
     successes: list[bool] = field(default_factory=list)
 
     def work(self, task: AgentTask, k: int, **options: Any) -> Turn:
-        """Ask for ``k`` documents and say how it ended; nothing else reaches the memory.
+        """Ask for ``k`` documents and report the outcome; nothing else reaches the memory.
 
         Args:
-            task: What for.
+            task: The task.
             k: Most documents.
             options: Further options of ``CrabPath.retrieve``.
         """
@@ -57,13 +57,13 @@ class SimulatedAgent:
         read = [item.node for item in turn.returned]
         succeeded = task.succeeds(read)
         self.successes.append(succeeded)
-        told = succeeded != (self.draws.random() < self.noise)
+        reported = succeeded != (self.draws.random() < self.noise)
         used = [node for node in read if node in task.needed] if self.tells_used else None
-        self.memory.record(Feedback(turn.id, 1.0 if told else -1.0, used=used))
+        self.memory.record(Feedback(turn.id, 1.0 if reported else -1.0, used=used))
         return turn
 
 
 def would_succeed(memory: CrabPath, task: AgentTask, k: int, namespace: str) -> bool:
-    """The same for an agent that asks without a trace, such as one that never learns."""
+    """Whether an agent would succeed; nothing is recorded, so nothing is learned."""
     answer = memory.retrieve(task.question, k=k, namespace=namespace, record=False)
     return task.succeeds([item.node.id for item in answer.documents])

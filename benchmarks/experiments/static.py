@@ -17,22 +17,24 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import UNTAUGHT, open_memory, shuffle_pages
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent, would_succeed
 from crabpath_retrievers.config import LearningSettings, Settings
 
 TURNS = 70
-_LEAST, _MOST = 4, 6  # documents that the agents have room for
+_MIN_ROOM, _MAX_ROOM = 4, 6  # documents that the agents have room for
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, STEPS, NEAR, CODING, SAFETY, office_pages())
-    tasks = [(_draw_task(draws), int(draws.integers(_LEAST, _MOST + 1))) for _ in range(turns)]
+    tasks = [
+        (_draw_task(draws), int(draws.integers(_MIN_ROOM, _MAX_ROOM + 1))) for _ in range(turns)
+    ]
     heuristic = Settings(learning=LearningSettings(rule="heuristic"))
     with (
         open_memory(pages, embeddings) as memory,
@@ -46,7 +48,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
             simple.work(task, k)
     ways = {"static": frozen, "heuristic": simple.successes, "gradient": full.successes}
     halves = {"first half": slice(turns // 2), "second half": slice(turns // 2, None)}
-    return Trial(
+    return SeedResult(
         {
             f"accuracy, {way}, {half}": float(np.mean(successes[of]))
             for way, successes in ways.items()
@@ -71,7 +73,7 @@ def _running_accuracy(successes: list[bool]) -> list[float]:
     return [float(np.mean(successes[: turn + 1])) for turn in range(len(successes))]
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     static, gradient, heuristic = (
         np.array([found[f"accuracy, {way}, {half} half"] for half in ("first", "second")])
         for way in ("static", "gradient", "heuristic")
@@ -84,8 +86,8 @@ def _judge(found: BySeed) -> Verdict:
         f"over all questions the gradient is not below static in {int(never.sum())} of {never.size}"
     )
     if never.mean() < _MIN_SEEDS:
-        return Verdict("not reproduced", reason)
-    return Verdict("better" if gain > 0 else "reproduced", reason)
+        return ExperimentVerdict("not reproduced", reason)
+    return ExperimentVerdict("better" if gain > 0 else "reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -98,11 +100,12 @@ EXPERIMENT = Experiment(
         "have room for four to six documents and say only whether they succeeded."
     ),
     paper=(
-        "003 §4.11: static, heuristic and gradient all find the path at query 1; learning raises "
+        "[OpenClawBrain] §4.11: static, heuristic and gradient all find the path at query 1; "
+        "learning raises "
         "its weights from .40 to 1.00 and changes the 5 fired nodes not"
     ),
     must="learning is not below static in 9 of 10 seeds",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question",
     up="accuracy so far",

@@ -1,4 +1,4 @@
-"""Twin brains: two namespaces of one memory grow apart with what they are used for."""
+"""Twin brains: two namespaces of one memory diverge with their use."""
 
 from collections.abc import Container, Iterable
 
@@ -17,8 +17,8 @@ from benchmarks.experiments.corpora.work import (
 from benchmarks.experiments.experiment import (
     BySeed,
     Experiment,
-    Trial,
-    Verdict,
+    ExperimentVerdict,
+    SeedResult,
 )
 from benchmarks.experiments.memory_setup import (
     open_memory,
@@ -27,7 +27,7 @@ from benchmarks.experiments.memory_setup import (
     strongest_weights,
 )
 from benchmarks.experiments.simulated_agent import SimulatedAgent
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 
 TURNS = 50
 CODER, GUARD, BYSTANDER = "coder", "guard", "bystander"
@@ -38,7 +38,7 @@ _MIN_DIFFERENCE = 0.05
 _MIN_SEEDS = 0.9
 
 
-def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
+def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> SeedResult:
     draws = np.random.default_rng(seed)
     pages = shuffle_pages(draws, CODING, SAFETY, sample_pages(draws, office_pages(), _FILLER_PAGES))
     apart = list[float]()
@@ -51,7 +51,7 @@ def _run(embeddings: Embeddings, seed: int, turns: int = TURNS) -> Trial:
             apart.append(_count_differing(memory, pages))
         coding = [_extra_pages(memory, question, CODING) for question in SHARED_QUESTIONS]
         safety = [-_extra_pages(memory, question, SAFETY) for question in SHARED_QUESTIONS]
-        return Trial(
+        return SeedResult(
             {
                 "edges that differ": float(apart[-1]),
                 "shared questions answered differently": float(
@@ -78,7 +78,7 @@ def _edge_weights(
 
 
 def _count_differing(memory: CrabPath, pages: Iterable[str]) -> int:
-    """Edges whose weight is another one for the other twin; one that is not there weighs 0."""
+    """Number of edges whose weights differ between the twins; a missing edge weighs 0."""
     coder, guard = (_edge_weights(memory, pages, name) for name in (CODER, GUARD))
     return sum(
         abs(coder.get(edge, 0.0) - guard.get(edge, 0.0)) > _MIN_DIFFERENCE
@@ -86,29 +86,29 @@ def _count_differing(memory: CrabPath, pages: Iterable[str]) -> int:
     )
 
 
-def _answer(memory: CrabPath, question: str, name: str) -> list[tuple[str, float]]:
+def _ask(memory: CrabPath, question: str, name: str) -> list[tuple[str, float]]:
     found = memory.retrieve(question, k=_K, namespace=name, record=False)
     return [(item.node.id, item.score) for item in found.documents]
 
 
 def _extra_pages(memory: CrabPath, question: str, pages: Container[str]) -> int:
     """How many more of these pages the coder gets."""
-    coder, guard = (_answer(memory, question, name) for name in (CODER, GUARD))
+    coder, guard = (_ask(memory, question, name) for name in (CODER, GUARD))
     return sum(page in pages for page, _ in coder) - sum(page in pages for page, _ in guard)
 
 
 def _answers_differ(memory: CrabPath, question: str) -> bool:
-    coder, guard = (_answer(memory, question, name) for name in (CODER, GUARD))
+    coder, guard = (_ask(memory, question, name) for name in (CODER, GUARD))
     return [page for page, _ in coder] != [page for page, _ in guard]
 
 
 def _namespace_state(memory: CrabPath, pages: Iterable[str], name: str) -> tuple[object, ...]:
-    """All that a namespace answers and walks by, to the last bit."""
-    answers = [_answer(memory, question, name) for question in SHARED_QUESTIONS]
+    """Answers and edge weights of a namespace, compared bit by bit."""
+    answers = [_ask(memory, question, name) for question in SHARED_QUESTIONS]
     return answers, _edge_weights(memory, pages, name)
 
 
-def _judge(found: BySeed) -> Verdict:
+def _judge(found: BySeed) -> ExperimentVerdict:
     apart, untouched = found["edges that differ"], found["third namespace unchanged"]
     favours = zip(
         found["more coding pages for the coder"],
@@ -118,11 +118,12 @@ def _judge(found: BySeed) -> Verdict:
     good = [min(both) > 0 for both in favours]
     held = np.mean(good) >= _MIN_SEEDS and min(untouched) == 1.0 and min(apart) > 0
     reason = (
-        f"{np.mean(apart):.0f} edges differ by more than {_MIN_DIFFERENCE} after {TURNS} questions each, "
-        f"shared questions bring each twin more of its own pages in {sum(good)} of {len(good)} "
+        f"{np.mean(apart):.0f} edges differ by more than {_MIN_DIFFERENCE} after {TURNS} questions "
+        f"each, shared questions bring each twin more of its own pages in {sum(good)} of "
+        f"{len(good)} "
         f"seeds, a third namespace is unchanged to the last bit in {int(sum(untouched))}"
     )
-    return Verdict("reproduced" if held else "not reproduced", reason)
+    return ExperimentVerdict("reproduced" if held else "not reproduced", reason)
 
 
 EXPERIMENT = Experiment(
@@ -135,11 +136,12 @@ EXPERIMENT = Experiment(
         "namespace, that never asked, is compared with itself."
     ),
     paper=(
-        "003 §4.8: 27 of 306 edges differ by more than .05 after 50 queries; 000 §6.2: 8 against 2 "
+        "[OpenClawBrain] §4.8: 27 of 306 edges differ by more than .05 after 50 queries; "
+        "[CrabPath] §6.2: 8 against 2 "
         "cross-file edges, 5.3 % against 6.25 % reflex"
     ),
     must="each in favour of its own work in 9 of 10 seeds; a third namespace unchanged in all",
-    play=_run,
+    run=_run,
     verdict=_judge,
     across="question of each twin",
     up="edges that differ by more than .05",

@@ -23,7 +23,7 @@ _SWITCHES = (*_LEARNING, "decay", "typed", "region_baseline")
 _DEFAULT = LearningSettings()
 
 
-def _only(mechanism: str) -> LearningSettings:
+def _with_only(mechanism: str) -> LearningSettings:
     off: dict[str, Any] = {name: name == mechanism for name in _SWITCHES}
     return replace(_DEFAULT, **off)
 
@@ -42,7 +42,7 @@ ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
         "reward_decay blind": replace(_DEFAULT, reward_decay="blind"),
         "reward_decay none": replace(_DEFAULT, reward_decay="none"),
         "experience all": replace(_DEFAULT, experience="all"),
-        **{f"only {name}": _only(name) for name in _LEARNING},
+        **{f"only {name}": _with_only(name) for name in _LEARNING},
     }
 )
 """What only forgets, or serves another mechanism, never stands alone."""
@@ -50,7 +50,7 @@ ABLATIONS: Mapping[str, LearningSettings] = MappingProxyType(
 VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
     {
         "used": tuple(ABLATIONS),
-        # A bare outcome reaches documents through the walk only.
+        # An outcome alone reaches documents through the walk only.
         "outcome": (
             "all",
             "without policy_gradient",
@@ -64,41 +64,40 @@ VARIANTS_BY_FEEDBACK: Mapping[FeedbackKind, tuple[str, ...]] = MappingProxyType(
 
 
 def run_ablation(
-    subject: PairedLearners, told: Mapping[FeedbackKind, Sequence[str]] = VARIANTS_BY_FEEDBACK
+    pair: PairedLearners,
+    variants_by_kind: Mapping[FeedbackKind, Sequence[str]] = VARIANTS_BY_FEEDBACK,
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same stream of two passes, and the frozen twin.
 
     Args:
-        subject: The data set; its frozen twin makes two passes.
-        told: Variants by kind of feedback, ``all`` first.
+        pair: The data set; its frozen twin makes two passes.
+        variants_by_kind: Variants by kind of feedback, ``all`` first.
 
     Yields:
         ``dataset``, ``feedback``, ``variant``, and ``parts``: ``first pass``, ``second half`` of
         it, ``second pass``, each with the ``mean`` of ``METRIC`` and its paired ``difference`` to
         ``all`` with ``ci95`` and ``p``.
     """
-    for kind, variants in told.items():
-        everything = _split_scores(subject, _run_variant(subject, kind, "all"))
-        yield _make_row(subject, kind, "all", everything, everything)
-        yield _make_row(
-            subject, kind, "frozen", _split_scores(subject, subject.frozen()), everything
-        )
+    for kind, variants in variants_by_kind.items():
+        everything = _split_scores(pair, _run_variant(pair, kind, "all"))
+        yield _make_row(pair, kind, "all", everything, everything)
+        yield _make_row(pair, kind, "frozen", _split_scores(pair, pair.run_frozen()), everything)
         for variant in variants[1:]:
-            own = _split_scores(subject, _run_variant(subject, kind, variant))
-            yield _make_row(subject, kind, variant, own, everything)
+            own = _split_scores(pair, _run_variant(pair, kind, variant))
+            yield _make_row(pair, kind, variant, own, everything)
 
 
-def _run_variant(subject: PairedLearners, kind: FeedbackKind, variant: str) -> list[StreamPass]:
-    memory = subject.with_settings(replace(Settings(), learning=ABLATIONS[variant]))
-    with subject.namespace(f"{kind}, {variant}") as namespace:
-        return subject.learned(
-            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), subject.course(EPOCHS), memory
+def _run_variant(pair: PairedLearners, kind: FeedbackKind, variant: str) -> list[StreamPass]:
+    memory = pair.with_settings(replace(Settings(), learning=ABLATIONS[variant]))
+    with pair.namespace(f"{kind}, {variant}") as namespace:
+        return pair.run_learning(
+            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), pair.schedule(EPOCHS), memory
         )
 
 
-def _split_scores(subject: PairedLearners, done: Sequence[StreamPass]) -> dict[str, list[float]]:
+def _split_scores(pair: PairedLearners, done: Sequence[StreamPass]) -> dict[str, list[float]]:
     """Scores in the order of the stream, which is the same for all variants."""
-    first, second = (subject.scores(one)[METRIC] for one in done)
+    first, second = (pair.score_pass(one)[METRIC] for one in done)
     return {
         "first pass": first,
         "second half": first[len(first) // 2 :],
@@ -107,7 +106,7 @@ def _split_scores(subject: PairedLearners, done: Sequence[StreamPass]) -> dict[s
 
 
 def _make_row(
-    subject: PairedLearners,
+    pair: PairedLearners,
     kind: FeedbackKind,
     variant: str,
     own: Mapping[str, Sequence[float]],
@@ -118,4 +117,4 @@ def _make_row(
         | compare_paired(own[part], everything[part])
         for part in own
     }
-    return {"dataset": subject.name, "feedback": kind, "variant": variant, "parts": parts}
+    return {"dataset": pair.name, "feedback": kind, "variant": variant, "parts": parts}

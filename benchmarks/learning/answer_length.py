@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import USED_FEEDBACK, PairedLearners
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, Corpus
+from crabpath_retrievers import CrabPath, Settings
+from crabpath_retrievers.evaluation.methods import CHUNKS_PER_DOCUMENT, EvaluationCorpus
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval, compare_paired
 from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, RankedDocument
@@ -28,7 +27,7 @@ ShortAnswerFunction = Callable[[str, Vector], list[str]]
 
 @dataclass(slots=True)
 class ShortAnswerRecorder:
-    """A learner whose short answers are noted before it is told about a question.
+    """A learner whose short answers are recorded before it gets feedback on a question.
 
     Attributes:
         learned: Who learns.
@@ -53,7 +52,7 @@ class ShortAnswerRecorder:
         self.learned.learn(vector, ranked, signal)
 
 
-def measure_short_answers(subject: PairedLearners) -> Iterator[dict[str, Any]]:
+def measure_short_answers(pair: PairedLearners) -> Iterator[dict[str, Any]]:
     """Short answers during one pass with ``used`` feedback, and after it.
 
     Yields:
@@ -63,37 +62,37 @@ def measure_short_answers(subject: PairedLearners) -> Iterator[dict[str, Any]]:
         mean number; ``full``: the share of questions whose gold is all among them; each with
         ``_ci95``; ``difference``, ``ci95``, ``p``: of ``full`` to dense, paired.
     """
-    memories = {share: subject.with_settings(_with_threshold(share)) for share in THRESHOLDS}
-    wordings = {"again": subject.dataset.queries, "reworded": subject.reworded()}
-    with subject.namespace("compression") as namespace, _open_dense(subject) as nearest:
-        first = _answer_while_learning(subject, memories, namespace)
+    memories = {share: pair.with_settings(_with_threshold(share)) for share in THRESHOLDS}
+    wordings = {"again": pair.dataset.queries, "reworded": pair.reword_queries()}
+    with pair.namespace("compression") as namespace, _open_dense(pair) as nearest:
+        first = _answer_while_learning(pair, memories, namespace)
         for asked, texts in wordings.items():
-            beside = _collect_answers(subject, texts, nearest)
+            beside = _collect_answers(pair, texts, nearest)
             if asked == "again":
                 for share, own in first.items():
-                    yield _make_row(subject, "first", "learned", share, own, beside)
-            yield _make_row(subject, asked, "dense", None, beside, beside)
+                    yield _make_row(pair, "first", "learned", share, own, beside)
+            yield _make_row(pair, asked, "dense", None, beside, beside)
             for share, memory in memories.items():
-                for method, whose in (("learned", namespace), ("frozen", _UNTAUGHT)):
-                    own = _collect_answers(subject, texts, _ask_confident(subject, memory, whose))
-                    yield _make_row(subject, asked, method, share, own, beside)
+                for method, asker in (("learned", namespace), ("frozen", _UNTAUGHT)):
+                    own = _collect_answers(pair, texts, _ask_confident(pair, memory, asker))
+                    yield _make_row(pair, asked, method, share, own, beside)
 
 
 def _answer_while_learning(
-    subject: PairedLearners, memories: Mapping[float, CrabPath], namespace: str
+    pair: PairedLearners, memories: Mapping[float, CrabPath], namespace: str
 ) -> dict[float, dict[str, list[str]]]:
     """One pass; short answers by threshold and query id, each before its label was read."""
-    asks = {share: _ask_confident(subject, m, namespace) for share, m in memories.items()}
-    learned = CrabPathLearner(subject.memory, subject.dataset.split, namespace)
+    asks = {share: _ask_confident(pair, m, namespace) for share, m in memories.items()}
+    learned = CrabPathLearner(pair.memory, pair.dataset.split, namespace)
     noted = ShortAnswerRecorder(learned, asks, {share: [] for share in asks})
-    course = subject.course()
-    subject.follow(namespace, noted, USED_FEEDBACK, course)
-    order = course.order(list(subject.dataset.queries))
+    schedule = pair.schedule()
+    pair.run_stream(namespace, noted, USED_FEEDBACK, schedule)
+    order = schedule.order_queries(list(pair.dataset.queries))
     answers = {
         share: dict(zip(order, found, strict=True)) for share, found in noted.answers.items()
     }
     return {
-        share: {query: found[query] for query in subject.dataset.queries}
+        share: {query: found[query] for query in pair.dataset.queries}
         for share, found in answers.items()
     }
 
@@ -103,10 +102,8 @@ def _with_threshold(share: float) -> Settings:
     return replace(usual, rank=replace(usual.rank, confident=share))
 
 
-def _ask_confident(
-    subject: PairedLearners, memory: CrabPath, namespace: str
-) -> ShortAnswerFunction:
-    options = {"k": DEPTH, "fill": False, "record": False, "distinct": subject.dataset.split}
+def _ask_confident(pair: PairedLearners, memory: CrabPath, namespace: str) -> ShortAnswerFunction:
+    options = {"k": DEPTH, "fill": False, "record": False, "distinct": pair.dataset.split}
 
     def ask(text: str, vector: Vector) -> list[str]:
         answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)
@@ -116,11 +113,11 @@ def _ask_confident(
 
 
 @contextmanager
-def _open_dense(subject: PairedLearners) -> Iterator[ShortAnswerFunction]:
+def _open_dense(pair: PairedLearners) -> Iterator[ShortAnswerFunction]:
     """Plain similarity, cut after as many documents."""
-    split = subject.dataset.split
+    split = pair.dataset.split
     chunks = DEPTH * (CHUNKS_PER_DOCUMENT if split else 1)
-    corpus = Corpus.of(subject.dataset.documents, subject.embeddings, split=split)
+    corpus = EvaluationCorpus.from_documents(pair.dataset.documents, pair.embeddings, split=split)
     with open_dense(corpus) as rank:
 
         def ask(text: str, vector: Vector) -> list[str]:
@@ -131,28 +128,28 @@ def _open_dense(subject: PairedLearners) -> Iterator[ShortAnswerFunction]:
 
 
 def _collect_answers(
-    subject: PairedLearners, texts: Mapping[str, str], ask: ShortAnswerFunction
+    pair: PairedLearners, texts: Mapping[str, str], ask: ShortAnswerFunction
 ) -> dict[str, list[str]]:
     """Documents by query id; labels are read after the last answer."""
     found = {}
-    with bar(len(texts), description=f"{subject.name}: short answers") as advance:
-        for query in subject.dataset.queries:
-            found[query] = ask(texts[query], subject.memory.embedder.query(texts[query]))
+    with bar(len(texts), description=f"{pair.name}: short answers") as advance:
+        for query in pair.dataset.queries:
+            found[query] = ask(texts[query], pair.memory.embedder.query(texts[query]))
             advance(1)
     return found
 
 
 def _make_row(
-    subject: PairedLearners,
+    pair: PairedLearners,
     asked: str,
     method: str,
     confident: float | None,
     own: Mapping[str, list[str]],
     beside: Mapping[str, list[str]],
 ) -> dict[str, Any]:
-    sizes, full = [float(len(found)) for found in own.values()], _full_evidence(subject, own)
+    sizes, full = [float(len(found)) for found in own.values()], _full_evidence(pair, own)
     return {
-        "dataset": subject.name,
+        "dataset": pair.name,
         "asked": asked,
         "method": method,
         "confident": confident,
@@ -160,8 +157,8 @@ def _make_row(
         "documents_ci95": bootstrap_interval(sizes),
         "full": round(float(np.mean(full)), 4),
         "full_ci95": bootstrap_interval(full),
-    } | compare_paired(full, _full_evidence(subject, beside))
+    } | compare_paired(full, _full_evidence(pair, beside))
 
 
-def _full_evidence(subject: PairedLearners, answers: Mapping[str, list[str]]) -> list[float]:
-    return [float(subject.dataset.qrels[query] <= set(found)) for query, found in answers.items()]
+def _full_evidence(pair: PairedLearners, answers: Mapping[str, list[str]]) -> list[float]:
+    return [float(pair.dataset.qrels[query] <= set(found)) for query, found in answers.items()]

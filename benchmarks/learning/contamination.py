@@ -1,4 +1,4 @@
-"""Whether what is remembered spoils a memory over time: the experiment of document 004 E.
+"""Memory contamination: whether remembered failures spoil a memory over time ([CVX RFC-013]).
 
 A chain reads five documents, follows some, and says only whether it succeeded; a share of that is
 wrong. A failure blames what was followed, relevant or not. Who remembers failures as if they were
@@ -43,12 +43,12 @@ VARIANTS: Mapping[str, LearningSettings] = MappingProxyType(
 """The default comes first, as the others are compared with it."""
 
 CLAIMED_ORDER = ("all experience, blind decay", "wins only, blind decay", DEFAULT)
-"""The order that document 004 E claims, worst first."""
+"""The order that [CVX RFC-013] claims, worst first."""
 
 
 @dataclass(slots=True)
 class RecordingLearner(CrabPathLearner):
-    """Learns, and keeps what it was told."""
+    """Learns, and keeps the feedback that it got."""
 
     signals: list[SimulatedFeedback] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class OrderResult(NamedTuple):
 
     Attributes:
         full: ``METRIC`` by pass and question, in the order of the data, shape ``[E, n]``.
-        kept: Turns of each pass that speak for what they followed, and how many of these had all
+        kept: Turns of each pass that count in favour of what they followed, and how many had all
             evidence, shape ``[E, 2]``.
     """
 
@@ -73,32 +73,30 @@ class OrderResult(NamedTuple):
     kept: list[tuple[int, int]]
 
 
-def run_contamination(
-    subject: PairedLearners, noise: float, orders: int
-) -> Iterator[dict[str, Any]]:
+def run_contamination(pair: PairedLearners, noise: float, orders: int) -> Iterator[dict[str, Any]]:
     """Every variant and the frozen twin on the same orders, with the same wrong outcomes.
 
     Args:
-        subject: The data set.
+        pair: The data set.
         noise: Share of the outcomes that are wrong, in [0, 0.5].
         orders: Orders of the questions, seeds 0, 1, …
 
     Yields:
         ``dataset``, ``noise``, ``orders``, ``variant``; ``epochs``: by pass the ``mean`` of
-        ``METRIC`` with ``mean_ci95``, its paired ``difference`` to ``SHIPPED`` with ``ci95`` and
-        ``p``, and ``successes``: the share of all that memory says in favour of documents, up to
-        the end of the pass, which comes from true successes (None for who remembers nothing);
+        ``METRIC`` with ``mean_ci95``, its paired ``difference`` to ``DEFAULT`` with ``ci95`` and
+        ``p``, and ``successes``: the share of evidence in favour of documents, up to the
+        end of the pass, that comes from true successes (None for the frozen twin);
         ``change``, ``late``: the last pass minus the first and minus the one before it, paired.
         Each question counts once, with its mean over all orders.
     """
-    asked = replace(subject, ks=(DOCUMENTS_READ,))  # the chain reads what it asked for
+    asked = replace(pair, ks=(DOCUMENTS_READ,))  # the chain reads what it asked for
     shipped: list[list[float]] = []
     for variant in (DEFAULT, FROZEN, *(name for name in VARIANTS if name != DEFAULT)):
         found = [_run_order(asked, variant, noise, seed) for seed in range(orders)]
         full: list[list[float]] = np.mean([one.full for one in found], axis=0).tolist()
         shipped = shipped or full
         yield {
-            "dataset": subject.name,
+            "dataset": pair.name,
             "noise": noise,
             "orders": orders,
             "variant": variant,
@@ -109,13 +107,13 @@ def run_contamination(
 
 
 def check_claimed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Whether the last passes stand in the order that document 004 E claims.
+    """Whether the last passes stand in the order that [CVX RFC-013] claims.
 
     Args:
-        rows: What ``contaminated`` yields, of any data sets.
+        rows: What ``run_contamination`` yields, of any data sets.
 
     Returns:
-        One entry per data set and share of noise of which all of ``CLAIMED`` are there: ``order``,
+        One entry per data set and share of noise that has all of ``CLAIMED_ORDER``: ``order``,
         worst first, and ``claimed``, whether no mean is above that of its successor in the claim.
     """
     found: dict[tuple[str, float], dict[str, float]] = {}
@@ -137,49 +135,49 @@ def check_claimed_order(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     ]
 
 
-def _run_order(subject: PairedLearners, variant: str, noise: float, seed: int) -> OrderResult:
-    judge, course = (
+def _run_order(pair: PairedLearners, variant: str, noise: float, seed: int) -> OrderResult:
+    simulator, schedule = (
         FeedbackSimulator("followed", noise, DOCUMENTS_READ),
-        subject.course(EPOCHS, seed),
+        pair.schedule(EPOCHS, seed),
     )
     name = f"{variant}, noise {noise}, order {seed}"
     if variant == FROZEN:
-        twin = FrozenLearner(subject.memory, subject.dataset.split)
-        done = subject.follow(name, twin, judge, course)
-        return OrderResult([subject.scores_in_order(one)[METRIC] for one in done], [])
-    memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
-    with subject.namespace(name) as namespace:
-        told = RecordingLearner(memory, subject.dataset.split, namespace)
-        done = subject.follow(name, told, judge, course)
-    true = [subject.scores(one)[METRIC] for one in done]
+        twin = FrozenLearner(pair.memory, pair.dataset.split)
+        done = pair.run_stream(name, twin, simulator, schedule)
+        return OrderResult([pair.score_pass_in_order(one)[METRIC] for one in done], [])
+    memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+    with pair.namespace(name) as namespace:
+        learner = RecordingLearner(memory, pair.dataset.split, namespace)
+        done = pair.run_stream(name, learner, simulator, schedule)
+    true = [pair.score_pass(one)[METRIC] for one in done]
     failures = VARIANTS[variant].experience == "all"
     return OrderResult(
-        [subject.scores_in_order(one)[METRIC] for one in done],
-        _count_supporting(told.signals, true, failures=failures),
+        [pair.score_pass_in_order(one)[METRIC] for one in done],
+        _count_supporting(learner.signals, true, failures=failures),
     )
 
 
 def _count_supporting(
     signals: Sequence[SimulatedFeedback], true: Sequence[Sequence[float]], *, failures: bool
 ) -> list[tuple[int, int]]:
-    """Turns by pass that speak for documents, and how many of them are true successes."""
-    kept, told = [], iter(signals)
+    """Turns by pass that count in favour of documents, and how many are true successes."""
+    counts, remaining = [], iter(signals)
     for scores in true:
-        spoke = [
+        supporting = [
             score
-            for score, signal in zip(scores, told, strict=False)
+            for score, signal in zip(scores, remaining, strict=False)
             if signal.used and (failures or signal.outcome > 0)
         ]
-        kept.append((len(spoke), int(sum(spoke))))
-    return kept
+        counts.append((len(supporting), int(sum(supporting))))
+    return counts
 
 
 def _success_shares(found: Sequence[OrderResult]) -> list[float | None]:
     """Share of true successes in memory at the end of each pass, over all orders."""
     if not all(one.kept for one in found):
         return [None] * EPOCHS
-    spoke, true = np.sum([one.kept for one in found], axis=0).cumsum(axis=0).T
-    shares = true / np.maximum(1, spoke)
+    supporting, true = np.sum([one.kept for one in found], axis=0).cumsum(axis=0).T
+    shares = true / np.maximum(1, supporting)
     return [round(float(share), 4) for share in shares]
 
 

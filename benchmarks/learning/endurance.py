@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.learning.paired_learners import DROPPED, USED_FEEDBACK
 from benchmarks.speed.timing import time_call
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.evaluation.streams.learners import (
@@ -50,7 +50,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
 
 @dataclass(slots=True)
 class TimedLearner:
-    """A learner whose every step is timed, beside its frozen twin.
+    """A learner with every step timed, beside its frozen twin.
 
     Attributes:
         learned: Who learns.
@@ -75,21 +75,21 @@ class TimedLearner:
         """The learner's documents; every tenth time the twin is asked beside it."""
         if self.turns % _TWIN_INTERVAL == 0:
             self._compare(query, vector, k)
-        found: list[RankedDocument] = self._timed(
+        found: list[RankedDocument] = self._time_step(
             "retrieve_ms", partial(self.learned.rank, query, vector, k)
         )
         return found
 
     def _compare(self, query: str, vector: Vector, k: int) -> None:
         """Learner and twin, neither keeping a record, first one and then the other in turn."""
-        asked = [("frozen_ms", self.frozen.rank), ("unrecorded_ms", self._unrecorded)]
+        asked = [("frozen_ms", self.frozen.rank), ("unrecorded_ms", self._rank_unrecorded)]
         if self.turns // _TWIN_INTERVAL % 2:
             asked.reverse()
-        self._timed("embed_ms", partial(self.embedder.query, query))
+        self._time_step("embed_ms", partial(self.embedder.query, query))
         for name, ask in asked:
-            self._timed(name, partial(ask, query, vector, k))
+            self._time_step(name, partial(ask, query, vector, k))
 
-    def _unrecorded(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
+    def _rank_unrecorded(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         one = self.learned
         options = {"distinct": one.distinct, "namespace": one.namespace, "record": False}
         return ranked_documents(one.memory.retrieve(query, k=k, vector=vector, **options))
@@ -98,7 +98,7 @@ class TimedLearner:
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
         """Record the feedback; a full window is closed."""
-        self._timed("record_ms", partial(self.learned.learn, vector, ranked, signal))
+        self._time_step("record_ms", partial(self.learned.learn, vector, ranked, signal))
         self.turns += 1
         if self.turns % self.size == 0:
             self.close_window()
@@ -118,7 +118,7 @@ class TimedLearner:
         self._times.clear()
         self.windows.append(window | measure_size(self.folder))
 
-    def _timed(self, name: str, action: partial[Any]) -> Any:
+    def _time_step(self, name: str, action: partial[Any]) -> Any:
         seconds, result = time_call(action)
         self._times.setdefault(name, []).append(seconds * 1000)
         return result
@@ -137,8 +137,8 @@ def run_endurance(
     """A long stream with ``used`` feedback on a memory of its own, so that its size is its own.
 
     Args:
-        dataset: Its questions come again and again, each time in a new order and with a fifth of
-            their words left out.
+        dataset: Its questions are repeated, each time in a new order and with 20 % of their words
+            left out.
         embeddings: The embedder; its cache holds documents only.
         k: Documents per question.
         turns: Length of the stream.
@@ -154,33 +154,35 @@ def run_endurance(
         folder = Path(name)
         with CrabPath.open(folder, embeddings=embeddings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
-            embedder = Embedder(_uncached(embeddings))
+            embedder = Embedder(_without_cache(embeddings))
             learned, frozen = (
                 CrabPathLearner(memory, dataset.split),
                 FrozenLearner(memory, dataset.split),
             )
             watched = TimedLearner(learned, frozen, embedder, folder, size)
-            for part, course in _rounds(dataset, turns):
+            for part, schedule in _split_rounds(dataset, turns):
                 known = len(watched.windows)
-                run_stream("endurance", watched, part, embedder, USED_FEEDBACK, course, k)
+                run_stream("endurance", watched, part, embedder, USED_FEEDBACK, schedule, k)
                 if watched.turns == turns:
                     watched.close_window()
                 yield from watched.windows[known:]
 
 
-def _rounds(dataset: Dataset, turns: int) -> Iterator[tuple[Dataset, StreamSchedule]]:
+def _split_rounds(dataset: Dataset, turns: int) -> Iterator[tuple[Dataset, StreamSchedule]]:
     """The questions again and again; the last round may be short."""
     rounds = -(-turns // len(dataset.queries))
     for number in range(rounds):
-        course = StreamSchedule(seed=number, dropped=DROPPED)
+        schedule = StreamSchedule(seed=number, dropped=DROPPED)
         left = turns - number * len(dataset.queries)
-        asked = dataset.first(left)
+        asked = dataset.head(left)
         texts = enumerate(asked.queries.items())
-        reworded = {query: course.text(text, number + 1, place) for place, (query, text) in texts}
-        yield replace(asked, queries=reworded), course
+        reworded = {
+            query: schedule.reword(text, number + 1, place) for place, (query, text) in texts
+        }
+        yield replace(asked, queries=reworded), schedule
 
 
-def _uncached(embeddings: Embeddings) -> Embeddings:
+def _without_cache(embeddings: Embeddings) -> Embeddings:
     """Reworded questions come once: kept in a cache, they would grow the memory that is watched."""
     under: Embeddings = getattr(embeddings, "underlying_embeddings", embeddings)
     return under

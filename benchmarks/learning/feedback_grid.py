@@ -16,32 +16,32 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
 )
 
 
-def run_grid(subject: PairedLearners, plan: LearningPlan) -> Iterator[dict[str, Any]]:
+def run_grid(pair: PairedLearners, plan: LearningPlan) -> Iterator[dict[str, Any]]:
     """Learned beside frozen, one cell per kind of feedback and share of noise.
 
     Yields:
         ``dataset``, ``feedback``, ``noise``; ``metrics``: by measure, over all orders, where each
         question counts once with its mean; ``orders``: the same for each order, by ``seed``.
     """
-    frozen = subject.scores_in_order(subject.frozen()[0])
+    frozen = pair.score_pass_in_order(pair.run_frozen()[0])
     seeds = range(plan.orders_of("grid"))
-    for kind, noise in product(usable_kinds(subject, plan), plan.noise_of("grid")):
-        orders = [_run_order(subject, kind, noise, seed) for seed in seeds]
+    for kind, noise in product(usable_kinds(pair, plan), plan.noise_of("grid")):
+        orders = [_run_order(pair, kind, noise, seed) for seed in seeds]
         yield {
-            "dataset": subject.name,
+            "dataset": pair.name,
             "feedback": kind,
             "noise": noise,
-            "metrics": _compare_scores(subject, _mean_over_orders(orders), frozen),
+            "metrics": _compare_scores(pair, _mean_over_orders(orders), frozen),
             "orders": [
-                {"seed": seed, "metrics": _compare_scores(subject, scores, frozen)}
+                {"seed": seed, "metrics": _compare_scores(pair, scores, frozen)}
                 for seed, scores in enumerate(orders)
             ],
         }
 
 
-def usable_kinds(subject: PairedLearners, plan: LearningPlan) -> list[FeedbackKind]:
+def usable_kinds(pair: PairedLearners, plan: LearningPlan) -> list[FeedbackKind]:
     """Kinds of feedback that the data can give: without answers, ``answer`` is ``outcome``."""
-    return [kind for kind in plan.feedback if kind != "answer" or subject.dataset.answers]
+    return [kind for kind in plan.feedback if kind != "answer" or pair.dataset.answers]
 
 
 def summarize_by_kind(found: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -69,12 +69,12 @@ def _summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _run_order(subject: PairedLearners, kind: FeedbackKind, noise: float, seed: int) -> PerQuery:
-    with subject.namespace(f"{kind}, noise {noise}, order {seed}") as namespace:
-        done = subject.learned(
-            namespace, FeedbackSimulator(kind, noise, DOCUMENTS_READ), subject.course(seed=seed)
+def _run_order(pair: PairedLearners, kind: FeedbackKind, noise: float, seed: int) -> PerQuery:
+    with pair.namespace(f"{kind}, noise {noise}, order {seed}") as namespace:
+        done = pair.run_learning(
+            namespace, FeedbackSimulator(kind, noise, DOCUMENTS_READ), pair.schedule(seed=seed)
         )
-    return subject.scores_in_order(done[0])
+    return pair.score_pass_in_order(done[0])
 
 
 def _mean_over_orders(orders: Sequence[PerQuery]) -> PerQuery:
@@ -85,9 +85,9 @@ def _mean_over_orders(orders: Sequence[PerQuery]) -> PerQuery:
 
 
 def _compare_scores(
-    subject: PairedLearners, own: PerQuery, frozen: PerQuery
+    pair: PairedLearners, own: PerQuery, frozen: PerQuery
 ) -> dict[str, dict[str, Any]]:
-    return {name: _compare_metric(own[name], frozen[name]) for name in subject.metrics}
+    return {name: _compare_metric(own[name], frozen[name]) for name in pair.metrics}
 
 
 def _compare_metric(own: Sequence[float], frozen: Sequence[float]) -> dict[str, Any]:

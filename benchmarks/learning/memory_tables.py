@@ -7,17 +7,17 @@ from crabpath_retrievers.evaluation.reporting.tables import format_interval, ren
 
 _CONTAMINATION_NOTE = """\
 The chain reads five documents and says what it followed; the outcome is wrong as often as `noise`
-says, in the same turns for all. From the second pass on a fifth of the words are left out, so
+says, in the same turns for all. From the second pass on 20 % of the words are left out, so
 passes 2 and 3 are alike and harder than pass 1. Differences are to the default; `3 − 1` and
-`3 − 2` are between passes of one variant. `successes` is the share of all that memory says in
-favour of documents which comes from true successes, at the end of each pass."""
+`3 − 2` are between passes of one variant. `successes` is the share of evidence in
+favour of documents that comes from true successes, at the end of each pass."""
 _REGIONS_NOTE = """\
 Each cell has the mean over all orders and the paired difference to `regions on`, in which
-everything is as shipped. The second pass leaves out a fifth of the words."""
+everything is as shipped. The second pass leaves out 20 % of the words."""
 
 
 def render_contamination(contamination: Mapping[str, Any]) -> Iterator[str]:
-    """Passes by variant, what memory is made of, and the order of the three of document 004 E."""
+    """Passes by variant, what memory consists of, and the order of the three of [CVX RFC-013]."""
     metric, rows = contamination["metric"], contamination["rows"]
     passes = range(1, 1 + max((len(row["epochs"]) for row in rows), default=0))
     yield f"{metric}:"
@@ -40,7 +40,7 @@ def render_contamination(contamination: Mapping[str, Any]) -> Iterator[str]:
     )
     yield render_table(["data set", "noise", "orders", "variant", *names], beside)
     for of in contamination["ordered"]:
-        says = "as document 004 claims" if of["claimed"] else "**not** as document 004 claims"
+        says = "as [CVX RFC-013] claims" if of["claimed"] else "**not** as [CVX RFC-013] claims"
         order = " < ".join(of["order"])
         yield f"{of['dataset']}, noise {of['noise']}, last pass: {order}: {says}."
     yield _CONTAMINATION_NOTE

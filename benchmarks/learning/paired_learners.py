@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import PerQuery
-from crabpath_retrievers.evaluation.streams.learners import CrabPathLearner, FrozenLearner, Learner
+from crabpath_retrievers.evaluation.streams.learners import (
+    CrabPathLearner,
+    FrozenLearner,
+    StreamLearner,
+)
 from crabpath_retrievers.evaluation.streams.prequential import (
     StreamPass,
     StreamSchedule,
@@ -59,7 +62,7 @@ class PairedLearners:
         memory = self.memory
         store, index, embedder = memory.store, memory.index, memory.embedder
         other = CrabPath(Services(store, index, embedder, settings=settings, router=router))
-        # It closes what it shares when it goes, so it has to live as long as the subject.
+        # It closes what it shares when it goes, so it has to live as long as the pair.
         return self._others.enter_context(closing(other))
 
     @contextmanager
@@ -70,59 +73,67 @@ class PairedLearners:
         finally:
             self.memory.forget(namespace=name)
 
-    def course(self, epochs: int = 1, seed: int = 0) -> StreamSchedule:
+    def schedule(self, epochs: int = 1, seed: int = 0) -> StreamSchedule:
         """A stream over the questions."""
         return StreamSchedule(epochs, seed, DROPPED)
 
-    def frozen(self) -> list[StreamPass]:
+    def run_frozen(self) -> list[StreamPass]:
         """What is answered before any feedback, with seed 0; asked once.
 
         The first pass does not depend on the order of the questions.
         """
         if not self._frozen:
             learner = FrozenLearner(self.memory, self.dataset.split)
-            course = self.course(self.passes)
-            self._frozen = self.follow("frozen", learner, USED_FEEDBACK, course)
+            schedule = self.schedule(self.passes)
+            self._frozen = self.run_stream("frozen", learner, USED_FEEDBACK, schedule)
         return self._frozen
 
-    def learned(
+    def run_learning(
         self,
         namespace: str,
-        judge: FeedbackSimulator,
-        course: StreamSchedule,
+        simulator: FeedbackSimulator,
+        schedule: StreamSchedule,
         memory: CrabPath | None = None,
     ) -> list[StreamPass]:
         """What is answered while a namespace learns.
 
         Args:
             namespace: Who learns.
-            judge: Says what is reported after each answer.
-            course: Order and passes.
+            simulator: Says what is reported after each answer.
+            schedule: Order and passes.
             memory: The memory under other settings; None for the usual ones.
         """
         learner = CrabPathLearner(memory or self.memory, self.dataset.split, namespace)
-        return self.follow(namespace, learner, judge, course)
+        return self.run_stream(namespace, learner, simulator, schedule)
 
-    def scores(self, done: StreamPass) -> PerQuery:
+    def score_pass(self, done: StreamPass) -> PerQuery:
         """Scores of a pass, in the order in which its questions were asked."""
         return score_pass(self.dataset, done, self.ks)
 
-    def scores_in_order(self, done: StreamPass) -> PerQuery:
+    def score_pass_in_order(self, done: StreamPass) -> PerQuery:
         """Scores of a pass in the order of the data, so that passes of any order are comparable."""
-        return self.scores(StreamPass({query: done.found[query] for query in self.dataset.queries}))
+        return self.score_pass(
+            StreamPass({query: done.found[query] for query in self.dataset.queries})
+        )
 
-    def reworded(self) -> Mapping[str, str]:
+    def reword_queries(self) -> Mapping[str, str]:
         """The questions as a second pass asks them, by id."""
-        course = self.course(2)
-        order = course.order(list(self.dataset.queries))
-        return {q: course.text(self.dataset.queries[q], 1, place) for place, q in enumerate(order)}
+        schedule = self.schedule(2)
+        order = schedule.order_queries(list(self.dataset.queries))
+        return {
+            q: schedule.reword(self.dataset.queries[q], 1, place) for place, q in enumerate(order)
+        }
 
-    def follow(
-        self, who: str, learner: Learner, judge: FeedbackSimulator, course: StreamSchedule
+    def run_stream(
+        self,
+        who: str,
+        learner: StreamLearner,
+        simulator: FeedbackSimulator,
+        schedule: StreamSchedule,
     ) -> list[StreamPass]:
         """The passes of any learner on this data set; ``who`` stands beside the progress bar."""
         name, embedder = f"{self.name}, {who}", self.memory.embedder
-        return run_stream(name, learner, self.dataset, embedder, judge, course, self.ks[-1])
+        return run_stream(name, learner, self.dataset, embedder, simulator, schedule, self.ks[-1])
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.plan import split_names
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
 
@@ -46,13 +46,13 @@ _MAX_NOISE = 0.5  # above it, feedback says the opposite of what is true
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningPlan:
-    """One run of ``crabpath eval-learning``.
+    """One run of ``python -m benchmarks learning``.
 
     Attributes:
-        paths: File or folder by data set; names are those in ``KS``.
+        paths: File or folder by data set; names are those in ``CUTOFFS``.
         parts: Which of ``PARTS`` are measured.
         limit: Most questions of each data set, the first ones; None asks all.
-        feedback: What learners are told in the grid, and on and off the regions.
+        feedback: Kinds of feedback in the grid, and with and without regions.
         variants: Of the part ``regions``, beside the default; None for all.
         noise: Shares of feedback that are flipped, each in [0, 0.5]; None for those in ``NOISE``.
         orders: Orders of the questions, drawn with seeds 0, 1, …; at least 1; None for those in

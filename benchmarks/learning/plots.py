@@ -75,7 +75,7 @@ def _draw_contamination(path: Path, title: str, of: Mapping[str, Any]) -> None:
         for place, row in enumerate(own):
             values = [epoch["mean"] for epoch in row["epochs"]]
             ends = error_bars(values, [epoch["mean_ci95"] for epoch in row["epochs"]])
-            # Side by side, as intervals on top of each other cannot be told apart.
+            # Side by side, as intervals on top of each other cannot be distinguished.
             passes = [n + 1 + _OFFSET * (place - len(own) / 2) for n in range(len(values))]
             axes.errorbar(passes, values, yerr=ends, marker=".", capsize=2, label=row["variant"])
         axes.set_title(f"{dataset}, noise {noise}", fontsize=9)

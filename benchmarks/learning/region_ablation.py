@@ -40,32 +40,32 @@ Scores = Mapping[str, Mapping[str, float]]
 
 
 def run_region_ablation(
-    subject: PairedLearners,
+    pair: PairedLearners,
     orders: int,
-    told: Sequence[FeedbackKind] = FEEDBACK_USED,
+    kinds: Sequence[FeedbackKind] = FEEDBACK_USED,
     variants: Sequence[str] = tuple(REGION_ABLATIONS),
 ) -> Iterator[dict[str, Any]]:
     """Every variant on the same streams of two passes.
 
     Args:
-        subject: The data set.
+        pair: The data set.
         orders: Orders of the questions, seeds 0, 1, …
-        told: Kinds of feedback.
-        variants: Those that are measured; ``ON`` always is, as the others are compared with it.
+        kinds: Kinds of feedback.
+        variants: Variants to measure, beside ``REGIONS_ON``, with which all are compared.
 
     Yields:
         ``dataset``, ``feedback``, ``orders``, ``variant``, and ``parts``: ``first pass``,
         ``second half`` of it, ``second pass``, each with, by ``full@k``, the ``mean`` and the
-        paired ``difference`` to ``ON`` with ``ci95`` and ``p``. Each question counts once, with
-        its mean over the orders that have it in that part.
+        paired ``difference`` to ``REGIONS_ON`` with ``ci95`` and ``p``. Each question counts
+        once, with its mean over the orders that have it in that part.
     """
-    for kind in told:
+    for kind in kinds:
         beside: dict[str, Scores] = {}
         for variant in dict.fromkeys((REGIONS_ON, *variants)):
-            own = _scores_by_part(subject, kind, variant, orders)
+            own = _scores_by_part(pair, kind, variant, orders)
             beside = beside or own
             yield {
-                "dataset": subject.name,
+                "dataset": pair.name,
                 "feedback": kind,
                 "orders": orders,
                 "variant": variant,
@@ -74,36 +74,36 @@ def run_region_ablation(
 
 
 def _scores_by_part(
-    subject: PairedLearners, kind: FeedbackKind, variant: str, orders: int
+    pair: PairedLearners, kind: FeedbackKind, variant: str, orders: int
 ) -> dict[str, Scores]:
-    seeds = [_run_order(subject, kind, variant, seed) for seed in range(orders)]
+    seeds = [_run_order(pair, kind, variant, seed) for seed in range(orders)]
     return {part: _mean_over_orders([one[part] for one in seeds]) for part in seeds[0]}
 
 
 def _run_order(
-    subject: PairedLearners, kind: FeedbackKind, variant: str, seed: int
+    pair: PairedLearners, kind: FeedbackKind, variant: str, seed: int
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Scores by part, measure and question."""
-    memory = subject.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
-    course = subject.course(EPOCHS, seed)
-    with subject.namespace(f"{variant}, {kind}, order {seed}") as namespace:
-        done = subject.learned(
-            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), course, memory
+    memory = pair.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
+    schedule = pair.schedule(EPOCHS, seed)
+    with pair.namespace(f"{variant}, {kind}, order {seed}") as namespace:
+        done = pair.run_learning(
+            namespace, FeedbackSimulator(kind, 0.0, DOCUMENTS_READ), schedule, memory
         )
-    first, second = (subject.scores(one) for one in done)
-    asked = course.order(list(subject.dataset.queries))
+    first, second = (pair.score_pass(one) for one in done)
+    asked = schedule.order_queries(list(pair.dataset.queries))
     half = len(asked) // 2
     return {
-        "first pass": _scores_by_question(subject, first, asked, 0),
-        "second half": _scores_by_question(subject, first, asked, half),
-        "second pass": _scores_by_question(subject, second, asked, 0),
+        "first pass": _scores_by_question(pair, first, asked, 0),
+        "second half": _scores_by_question(pair, first, asked, half),
+        "second pass": _scores_by_question(pair, second, asked, 0),
     }
 
 
 def _scores_by_question(
-    subject: PairedLearners, scores: PerQuery, asked: Sequence[str], begin: int
+    pair: PairedLearners, scores: PerQuery, asked: Sequence[str], begin: int
 ) -> dict[str, dict[str, float]]:
-    names = [f"full@{k}" for k in subject.ks]
+    names = [f"full@{k}" for k in pair.ks]
     return {n: dict(zip(asked[begin:], scores[n][begin:], strict=True)) for n in names}
 
 

@@ -21,11 +21,11 @@ all orders. `orders` is the lowest and the highest difference of a single order,
 the interval of the row, and of how many orders, lies below 0."""
 _ABLATION_NOTE = """\
 Each cell has the mean and the paired difference to `all` on the same stream. `only` leaves one
-mechanism on; `frozen` learns nothing. The second pass asks what the first was told about."""
+mechanism on; `frozen` learns nothing. The second pass repeats the questions of the first."""
 _COMPRESSION_NOTE = """\
 At most ten documents, only those with at least the probability `confident`; dense always returns
-ten. `first` is asked before anything was said about the question, `again` and `reworded` after a
-pass that was told about it: they show what is remembered, not what carries over to new questions.
+ten. `first` is asked before any feedback on the question, `again` and `reworded` after a
+pass with feedback on it: they show what is remembered, not what carries over to new questions.
 Differences are those of full evidence to dense."""
 _ENDURANCE_NOTE = """\
 Milliseconds contain no embedding. `unrecorded` and `frozen` are medians of the learner and its
@@ -33,7 +33,7 @@ twin on every tenth question, neither keeping a record of the turn; `ratio` is t
 Slopes are per 1,000 turns, by least squares over windows."""
 _ROUTED = ("calls_later", "tokens_per_call", "failures")
 _ROUTING_NOTE = """\
-Fifty questions come eight times, each time with a fifth of their words left out. The model is
+Fifty questions are asked eight times, each time with 20 % of their words left out. The model is
 {model}: it follows what shares words with the question and tosses a coin for three candidates in
 ten; its judgement says nothing about real models. `later` is after 200 turns."""
 

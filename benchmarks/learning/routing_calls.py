@@ -1,6 +1,6 @@
 """How often a chat model is asked on a stream that repeats, and whether learning converges.
 
-The model is simulated (document 000 §6.X): it follows what shares words with the question, and
+The model is simulated ([CrabPath] §6): it follows what shares words with the question, and
 tosses a coin for three candidates in ten.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, DROPPED, PairedLearners
+from crabpath_retrievers import ChatModelRouter
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.evaluation.chat_models import load_chat_model
 from crabpath_retrievers.evaluation.datasets import Dataset
@@ -21,7 +22,6 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.usage import Usage
 
 QUESTIONS = 50
@@ -38,7 +38,7 @@ ROUTING_VARIANTS: tuple[tuple[str, FeedbackKind, str | None, LearningSettings], 
     ("chat model", "outcome", MODEL, LearningSettings()),
     ("chat model, no episodes", "used", MODEL, _NO_EPISODES),
 )
-"""Who routes, what is told, the model, and what learns."""
+"""Router, kind of feedback, chat model, and learning settings."""
 
 
 @dataclass(slots=True)
@@ -54,30 +54,32 @@ class MeteredLearner(CrabPathLearner):
         return found
 
 
-def run_routing(subject: PairedLearners) -> Iterator[dict[str, Any]]:
-    """A stream of ``QUESTIONS`` that come ``ROUNDS`` times, a fifth of their words left out.
+def run_routing(pair: PairedLearners) -> Iterator[dict[str, Any]]:
+    """A stream of ``QUESTIONS``, each asked ``ROUNDS`` times with 20 % of their words left out.
 
     Yields:
         ``dataset``, ``router``, ``feedback``, ``turns``; ``windows`` of ``WINDOW`` turns, each with
         ``calls`` and ``tokens`` per turn and ``METRIC``; ``calls_later``: calls per turn after
-        ``SETTLED`` turns; ``tokens_per_call``; ``failures``.
+        ``SETTLING_TURNS`` turns; ``tokens_per_call``; ``failures``.
     """
-    dataset = _sample_questions(subject.dataset)
+    dataset = _sample_questions(pair.dataset)
     for router, kind, model, learning in ROUTING_VARIANTS:
         asking = None if model is None else ChatModelRouter(load_chat_model(model))
-        memory = subject.with_settings(replace(Settings(), learning=learning), asking)
-        with subject.namespace(f"{router}, {kind}") as namespace:
+        memory = pair.with_settings(replace(Settings(), learning=learning), asking)
+        with pair.namespace(f"{router}, {kind}") as namespace:
             learner = MeteredLearner(memory, dataset.split, namespace)
-            course, judge = (
+            schedule, simulator = (
                 StreamSchedule(ROUNDS, 0, DROPPED),
                 FeedbackSimulator(kind, 0.0, DOCUMENTS_READ),
             )
-            passes = replace(subject, dataset=dataset).follow(namespace, learner, judge, course)
+            passes = replace(pair, dataset=dataset).run_stream(
+                namespace, learner, simulator, schedule
+            )
             yield {
-                "dataset": subject.name,
+                "dataset": pair.name,
                 "router": router,
                 "feedback": kind,
-                **_summarize(learner.usage, _full_evidence(subject, passes)),
+                **_summarize(learner.usage, _full_evidence(pair, passes)),
             }
 
 
@@ -88,8 +90,8 @@ def _sample_questions(dataset: Dataset) -> Dataset:
     return replace(dataset, queries={names[i]: dataset.queries[names[i]] for i in drawn})
 
 
-def _full_evidence(subject: PairedLearners, passes: list[StreamPass]) -> list[float]:
-    return [score for done in passes for score in subject.scores(done)[METRIC]]
+def _full_evidence(pair: PairedLearners, passes: list[StreamPass]) -> list[float]:
+    return [score for done in passes for score in pair.score_pass(done)[METRIC]]
 
 
 def _summarize(usage: list[Usage], full: list[float]) -> dict[str, Any]:

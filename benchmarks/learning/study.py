@@ -1,4 +1,4 @@
-"""``crabpath eval-learning``: data sets, parts, figures."""
+"""The study of learning: every part on every data set, as one record."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ def measure_learning(plan: LearningPlan, keep: SaveFigures) -> dict[str, Any]:
 
     Args:
         plan: What to measure.
-        keep: Is handed all figures again whenever some were added.
+        keep: Is handed all figures again whenever some were save_figures.
 
     Returns:
         A JSON-safe record: ``embedding``, ``plan``, ``datasets``, one entry per part, ``wall_s``.
@@ -52,7 +52,7 @@ def measure_learning(plan: LearningPlan, keep: SaveFigures) -> dict[str, Any]:
     embeddings = cached_embedder(cache=plan.cache)
     figures = _empty_record(plan, datasets)
 
-    def added() -> None:
+    def save_figures() -> None:
         figures["wall_s"] = round(time.perf_counter() - begun, 1)
         keep(figures)
 
@@ -61,53 +61,56 @@ def measure_learning(plan: LearningPlan, keep: SaveFigures) -> dict[str, Any]:
             passes = EPOCHS if "ablation" in plan.parts else 1
             with open_paired_learners(
                 name, dataset, embeddings, CUTOFFS[name], passes=passes
-            ) as subject:
-                _measure_parts(subject, plan, figures, added)
+            ) as pair:
+                _measure_parts(pair, plan, figures, save_figures)
     if "endurance" in plan.parts:
-        _measure_endurance(plan, datasets[plan.longest], embeddings, figures["endurance"], added)
+        _measure_endurance(
+            plan, datasets[plan.longest], embeddings, figures["endurance"], save_figures
+        )
     return figures
 
 
 def _measure_parts(
-    subject: PairedLearners, plan: LearningPlan, figures: dict[str, Any], added: Callable[[], None]
+    pair: PairedLearners,
+    plan: LearningPlan,
+    figures: dict[str, Any],
+    save_figures: Callable[[], None],
 ) -> None:
     """The parts that share one memory."""
     if "grid" in plan.parts:
         grid = figures["grid"]
-        for kind in set(plan.feedback) - set(usable_kinds(subject, plan)):
-            grid["left_out"].append({"dataset": subject.name, "feedback": kind})
-        for cell in run_grid(subject, plan):
+        for kind in set(plan.feedback) - set(usable_kinds(pair, plan)):
+            grid["left_out"].append({"dataset": pair.name, "feedback": kind})
+        for cell in run_grid(pair, plan):
             grid["cells"].append(cell)
             grid["kinds"] = summarize_by_kind(grid["cells"])
-            added()
-    for part, rows in _rows_by_part(subject, plan).items():
+            save_figures()
+    for part, rows in _rows_by_part(pair, plan).items():
         for row in rows:
             figures[part]["rows"].append(row)
             if part == "contamination":
                 figures[part]["ordered"] = check_claimed_order(figures[part]["rows"])
-            added()
+            save_figures()
 
 
-def _rows_by_part(
-    subject: PairedLearners, plan: LearningPlan
-) -> dict[str, Iterator[dict[str, Any]]]:
+def _rows_by_part(pair: PairedLearners, plan: LearningPlan) -> dict[str, Iterator[dict[str, Any]]]:
     """What each part that consists of rows will yield, in the order in which they are measured."""
     parts = {
-        "ablation": run_ablation(subject),
-        "routing": run_routing(subject),
+        "ablation": run_ablation(pair),
+        "routing": run_routing(pair),
         "contamination": chain.from_iterable(
-            run_contamination(subject, noise, plan.orders_of("contamination"))
+            run_contamination(pair, noise, plan.orders_of("contamination"))
             for noise in plan.noise_of("contamination")
         ),
         "regions": run_region_ablation(
-            subject,
+            pair,
             plan.orders_of("regions"),
             [kind for kind in FEEDBACK_USED if kind in plan.feedback],
             plan.variants or REGION_VARIANTS,
         ),
     }
-    if subject.name == plan.longest:
-        parts["compression"] = measure_short_answers(subject)
+    if pair.name == plan.longest:
+        parts["compression"] = measure_short_answers(pair)
     return {part: rows for part, rows in parts.items() if part in plan.parts}
 
 
@@ -116,12 +119,12 @@ def _measure_endurance(
     dataset: Dataset,
     embeddings: Embeddings,
     found: dict[str, Any],
-    added: Callable[[], None],
+    save_figures: Callable[[], None],
 ) -> None:
     for window in run_endurance(dataset, embeddings, CUTOFFS[plan.longest][-1], plan.turns):
         found["windows"].append(window)
         found["slopes"] = fit_slopes(found["windows"])
-        added()
+        save_figures()
 
 
 def _empty_record(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Fitting the ranker's prior on training files (``crabpath fit-prior``).
+"""Fitting the ranker's prior on training files (``python -m benchmarks fit-prior``).
 
 A conditional logit over each query's candidates (McFadden 1974; ListNet's top-one loss, Cao et al.
 2007, §4.2) orders documents; a logistic calibration of its scores then gives probabilities.
@@ -15,8 +15,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
-from crabpath_retrievers.config import Settings
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.rerank.features import (
     FEATURES,
@@ -97,7 +96,7 @@ def fit_ranker(rankings: Sequence[TrainingQuery]) -> Ranker:
     weights[free] = _fit_conditional_logit([matrix[:, free] for matrix in features], useful)
     weights[_COVERAGE] = COVERAGE
     raw = Ranker(weights, sources, {})
-    scores = np.concatenate([_scores(raw, r) for r in useful])
+    scores = np.concatenate([_score_candidates(raw, r) for r in useful])
     labels = np.concatenate([r.relevant for r in useful])
     calibration = LogisticRegression(C=1e6).fit(scores[:, None], labels)
     scaled = weights * float(calibration.coef_[0, 0])
@@ -119,7 +118,7 @@ def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
     return _fit_conditional_logit(own, rankings)
 
 
-def _scores(ranker: Ranker, ranking: TrainingQuery) -> Floats:
+def _score_candidates(ranker: Ranker, ranking: TrainingQuery) -> Floats:
     _, matrix = ranker.ranked(ranking.evidence, DEPTH)
     return ranker.log_odds(matrix)
 

@@ -12,7 +12,7 @@ import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.rerank.distinct import one_of_each

@@ -1,4 +1,4 @@
-"""``crabpath fit-prior``: the shipped prior with its provenance, from official training files."""
+"""``python -m benchmarks fit-prior``: fit the prior on training files, with provenance."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from benchmarks.prior.conditional_logit import (
     measure_ranker,
 )
 from benchmarks.prior.document_weight import choose_document_weight, collect_chunks, join_passages
-from crabpath_retrievers.errors import InvalidInputError
+from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_musique
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
@@ -68,7 +68,7 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         "weights": weights | {"document": long["weight"]},
         "sources": dict(zip(SOURCE_FEATURES, ranker.sources.tolist(), strict=True)),
         "provenance": {
-            "command": "crabpath fit-prior",
+            "command": "python -m benchmarks fit-prior",
             "embedder": MODEL,
             "files": {name: _describe_file(path, found[name]) for name, path in paths.items()},
             "similarity alone": {name: measure_ranker(part, alone) for name, part in found.items()},

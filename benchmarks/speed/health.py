@@ -1,4 +1,4 @@
-"""``make bench-health``: how long it takes to tell the health of a large memory."""
+"""``make bench-health``: how long a health report of a large memory takes."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed.timing import time_call
+from crabpath_retrievers import Settings
 from crabpath_retrievers.changes import (
     AdjustWeights,
     AdvanceClock,
@@ -18,7 +19,6 @@ from crabpath_retrievers.changes import (
     StageNodes,
     WeightDelta,
 )
-from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.health.checkup import checkup
 from crabpath_retrievers.seeds.chroma import ChromaIndex
@@ -52,10 +52,10 @@ def measure_health(
     building, _ = time_call(partial(build_synthetic, folder, nodes, degree, learned))
     store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
     try:
-        ask = partial(_check, store, index.held)
+        ask = partial(_measure_once, store, index.held)
         first, report = time_call(ask)
         rest = [time_call(ask)[0] for _ in range(rounds)]
-        alone = [time_call(partial(_check, store, None))[0] for _ in range(rounds)]
+        alone = [time_call(partial(_measure_once, store, None))[0] for _ in range(rounds)]
         facts = store.catalog.statistics()
     finally:
         index.close()
@@ -73,7 +73,7 @@ def measure_health(
     }
 
 
-def _check(store: GraphStore, held: Held | None) -> Any:
+def _measure_once(store: GraphStore, held: Held | None) -> Any:
     return checkup(store, _NAMESPACE, Settings(), held)
 
 
@@ -89,7 +89,7 @@ def build_synthetic(folder: Path, nodes: int, degree: int, learned: int) -> None
     rng = np.random.default_rng(0)
     store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
     try:
-        for batch in _batches(nodes):
+        for batch in _split_batches(nodes):
             store.apply([StageNodes(tuple(_make_node(number, rng) for number in batch))])
             store.apply([PublishStaged()])
             ids = [f"n{number}" for number in batch]
@@ -105,7 +105,7 @@ def build_synthetic(folder: Path, nodes: int, degree: int, learned: int) -> None
         store.close()
 
 
-def _batches(total: int) -> Iterator[range]:
+def _split_batches(total: int) -> Iterator[range]:
     for start in range(0, total, _BATCH):
         yield range(start, min(total, start + _BATCH))
 
@@ -125,7 +125,7 @@ def _make_node(number: int, rng: np.random.Generator) -> Node:
 
 def _link(store: GraphStore, keys: list[int], degree: int, rng: np.random.Generator) -> None:
     priors = Settings().links.priors
-    for batch in _batches(len(keys)):
+    for batch in _split_batches(len(keys)):
         targets = rng.choice(len(keys), size=(len(batch), degree)).tolist()
         edges = tuple(
             Edge(keys[number], keys[target], kind, priors[kind], priors[kind])
@@ -157,7 +157,7 @@ def _learn(store: GraphStore, keys: list[int], learned: int, rng: np.random.Gene
 def _in_parts(
     pairs: list[tuple[int, int]], change: Callable[[Any], Any], store: GraphStore
 ) -> None:
-    for batch in _batches(len(pairs)):
+    for batch in _split_batches(len(pairs)):
         store.apply([change(pairs[batch.start : batch.stop])])
 
 

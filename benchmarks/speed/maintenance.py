@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
@@ -131,12 +132,12 @@ def _maintain_beside(folder: Path, ask: Query) -> tuple[float, list[float], list
     ) as process:
         while process.poll() is None:
             seconds.append(time_call(ask)[0])
-        told = process.stdout.read() if process.stdout else ""
+        output = process.stdout.read() if process.stdout else ""
     taken = time.perf_counter() - begun
     if process.returncode:
         msg = f"crabpath maintain failed with {process.returncode}"
         raise RuntimeError(msg)
-    return taken, seconds, json.loads(told)["steps"]
+    return taken, seconds, json.loads(output)["steps"]
 
 
 def _kill_and_resume(folder: Path, after: float) -> dict[str, Any]:

@@ -16,13 +16,12 @@ import sqlalchemy as sa
 
 from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
+from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances
 from crabpath_retrievers.regions.hubs import Regions

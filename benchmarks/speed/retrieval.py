@@ -14,11 +14,10 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.speed.synthetic_store import measure_scale
 from benchmarks.speed.timing import K, time_call, time_without_embedding
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired, percentiles
-from crabpath_retrievers.retriever import CrabPathRetriever
 from crabpath_retrievers.seeds.embedder import default_embeddings
 
 _WARM_UP = 20

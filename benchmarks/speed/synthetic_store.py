@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.speed.timing import time_call, time_without_embedding
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
@@ -55,7 +56,7 @@ def measure_scale(
 def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: int) -> None:
     """Copy passages with noise until there are enough, then draw edges at random."""
     rng = np.random.default_rng(0)
-    for batch in _batches(_copies(small, dataset, nodes, rng)):
+    for batch in _group_batches(_noisy_copies(small, dataset, nodes, rng)):
         memory.store.apply([StageNodes(tuple(batch))])
         memory.index.upsert(
             [node.id for node in batch],
@@ -77,7 +78,7 @@ def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: i
         memory.store.apply([PutEdges(edges, tuple(sources))])
 
 
-def _copies(
+def _noisy_copies(
     small: CrabPath, dataset: Dataset, nodes: int, rng: np.random.Generator
 ) -> Iterator[Node]:
     originals = Chunking(small.settings.ingest, split=False).nodes(dataset.documents)
@@ -95,7 +96,7 @@ def _copies(
         )
 
 
-def _batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
+def _group_batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:
     batch: list[Node] = []
     for node in nodes:
         batch.append(node)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath
 from crabpath_retrievers.graph import Vector
 
 K = 5  # documents per query, the same for every method

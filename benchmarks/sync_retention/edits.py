@@ -1,4 +1,4 @@
-"""A tree of Markdown files, and seeded edits of it of which one knows what became of what."""
+"""A tree of Markdown files, and seeded edits that record the fate of every section."""
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A section: its number stays the same whatever is done to it."""
+class NumberedSection:
+    """A section with a number that stays the same through all edits."""
 
     number: int
     text: str
 
 
-SectionTree = Mapping[str, Sequence[Section]]
+SectionTree = Mapping[str, Sequence[NumberedSection]]
 """The sections of each file, in order, by path."""
 
 
@@ -58,13 +58,13 @@ class EditedTree:
 
 def read_tree(folder: Path) -> SectionTree:
     """The Markdown files of a folder, cut at their headings; empty sections are left out."""
-    found: dict[str, list[Section]] = {}
+    found: dict[str, list[NumberedSection]] = {}
     number = 0
     for file in sorted(folder.rglob("*.md")):
         pieces = []
         for _, text in sections(file.read_text(encoding="utf-8")):
             if text.strip():
-                pieces.append(Section(number, text))
+                pieces.append(NumberedSection(number, text))
                 number += 1
         found[file.relative_to(folder).as_posix()] = pieces
     return found
@@ -85,7 +85,7 @@ def edit_tree(tree: SectionTree, rates: EditRates, seed: int) -> EditedTree:
     Args:
         tree: Before.
         rates: How much of each.
-        seed: The same one edits alike.
+        seed: Equal seeds give equal edits.
     """
     rng = random.Random(seed)  # noqa: S311  nothing is kept secret
     numbers = [piece.number for piece in _all_sections(tree)]
@@ -94,7 +94,7 @@ def edit_tree(tree: SectionTree, rates: EditRates, seed: int) -> EditedTree:
     moved, reworded = _draw_share(left, rates.moved, rng), _draw_share(left, rates.reworded, rng)
     renamed = _draw_share(sorted(tree), rates.renamed, rng)
     words = [word for piece in _all_sections(tree) for word in piece.text.split() if word.isalpha()]
-    files: dict[str, list[Section]] = {_rename(name, renamed): [] for name in tree}
+    files: dict[str, list[NumberedSection]] = {_rename(name, renamed): [] for name in tree}
     names = list(files)
     touched: set[int] = set(reworded)
     for name, pieces in tree.items():
@@ -107,16 +107,16 @@ def edit_tree(tree: SectionTree, rates: EditRates, seed: int) -> EditedTree:
             home = _rename(name, renamed)
             others = [other for other in names if other != home]
             place = rng.choice(others) if piece.number in moved and others else home
-            files[place].append(Section(piece.number, text))
+            files[place].append(NumberedSection(piece.number, text))
             if place != name:
                 touched.add(piece.number)
     for number in range(round(rates.added * len(numbers))):
-        new = Section(len(numbers) + number, _invent_section(number, words, rng))
+        new = NumberedSection(len(numbers) + number, _invent_section(number, words, rng))
         files[rng.choice(names)].append(new)
     return EditedTree(files, frozenset(touched), frozenset(deleted))
 
 
-def _all_sections(tree: SectionTree) -> Iterator[Section]:
+def _all_sections(tree: SectionTree) -> Iterator[NumberedSection]:
     return (piece for pieces in tree.values() for piece in pieces)
 
 

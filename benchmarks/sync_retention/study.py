@@ -1,4 +1,4 @@
-"""``make bench-sync``: what is kept of what was learned when a tree of documents is edited."""
+"""How much learned knowledge is kept when a tree of documents is edited and synced."""
 
 import json
 import random
@@ -19,10 +19,9 @@ from benchmarks.sync_retention.edits import (
     read_tree,
     write_tree,
 )
-from crabpath_retrievers.crabpath import CrabPath
+from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.files import documents_in
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import is_blank
 
@@ -119,7 +118,7 @@ def _measure_way(
 
 
 def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
-    """What a user did before there was a sync: forget files that are gone, add all others."""
+    """Forget files that are gone, add all others: what a user does without ``sync``."""
     documents = [one for one in documents_in([docs])[0] if not is_blank(one.page_content)]
     present = {document.metadata["source"] for document in documents}
     held = {node.source for node in memory.store.catalog.under(docs.as_posix())}
@@ -129,7 +128,7 @@ def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
 
 
 def _section_numbers(memory: CrabPath, tree: SectionTree) -> dict[str, int]:
-    """The section that each node is of, by text; nodes of long sections hold a part of one."""
+    """The section of each node, matched by text; nodes of long sections hold a part of one."""
     nodes = memory.store.catalog.documents(memory.store.catalog.all_ids())
     pieces = {name: pieces for name, pieces in tree.items() if pieces}
     found = {}
@@ -142,7 +141,7 @@ def _section_numbers(memory: CrabPath, tree: SectionTree) -> dict[str, int]:
 
 
 def _learn(memory: CrabPath, asked: Sequence[SectionQuestion], numbers: Mapping[str, int]) -> None:
-    """Tell each namespace which of the returned sections is the one that the question is of."""
+    """Give each namespace feedback: which returned sections belong to the question."""
     for namespace in _NAMESPACES:
         for question in asked:
             answer = memory.retrieve(question.text, k=_K, namespace=namespace)
@@ -153,7 +152,7 @@ def _learn(memory: CrabPath, asked: Sequence[SectionQuestion], numbers: Mapping[
 
 
 def _used_nodes(nodes: Sequence[Node], number: int, numbers: Mapping[str, int]) -> list[str]:
-    """What is of the section, and with it what stands beside it in its file."""
+    """Nodes of the section and, with them, other nodes of the same file."""
     own = [node for node in nodes if numbers.get(node.id) == number]
     files = {node.source for node in own}
     return [node.id for node in nodes if node in own or node.source in files]
@@ -176,7 +175,7 @@ def _returned_sections(
 
 
 def _learned_totals(memory: CrabPath, gone: set[str]) -> dict[str, float]:
-    """What is known of nodes that a query can find, less those whose section is deleted."""
+    """Totals of learned values on nodes that queries can find, deleted sections excluded."""
     with memory.store.reading() as connection:
         seen = {
             key: node
@@ -213,7 +212,7 @@ def _share_returned_again(
 def _hit_rate(
     found: Sequence[set[int]], asked: Sequence[SectionQuestion], deleted: frozenset[int]
 ) -> float:
-    """Over the questions whose section still exists."""
+    """Share of questions that return their section, over those with an existing section."""
     of = [question.number in one for question, one in zip(asked, found, strict=True)]
     left = [hit for question, hit in zip(asked, of, strict=True) if question.number not in deleted]
     return round(sum(left) / max(1, len(left)), 3)

@@ -11,7 +11,7 @@ from crabpath_retrievers.seeds.embedder import MODEL
 
 
 @handled
-def evaluate(  # noqa: PLR0913, PLR0917  each is an option of the command
+def run_evaluation(  # noqa: PLR0913, PLR0917  each is an option of the command
     dataset: Annotated[str, typer.Argument(help="hotpotqa, multihoprag, 2wiki, musique or beir.")],
     data: Annotated[Path, typer.Option(help="Its official file or folder, plain or .gz.")],
     methods: Annotated[str, typer.Option(help="Which to compare.")] = "dense,lexical,hybrid,cold",

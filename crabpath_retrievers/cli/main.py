@@ -4,7 +4,7 @@ import typer
 
 from crabpath_retrievers.cli.ab import ab
 from crabpath_retrievers.cli.documents import run_add, run_forget, run_info, run_sync
-from crabpath_retrievers.cli.evaluation import evaluate
+from crabpath_retrievers.cli.evaluation import run_evaluation
 from crabpath_retrievers.cli.feedback import (
     run_correct,
     run_feedback,
@@ -48,7 +48,7 @@ _COMMANDS = {
         "maintain": run_maintain,
         "reindex": run_reindex,
     },
-    "Research": {"regions": show_regions, "eval": evaluate},
+    "Research": {"regions": show_regions, "eval": run_evaluation},
 }
 _GROUPS = {
     "history": ("Namespaces", history, "Snapshots of what a namespace has learned; freezing it."),

@@ -44,8 +44,8 @@ def write_plot(found: Overview, sizes: Mapping[str, int] | None, file: Path) -> 
 
     figure = Figure(figsize=(13, 6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    _map(figure, left, found, sizes)
-    _actions(right, found)
+    _draw_map(figure, left, found, sizes)
+    _draw_actions(right, found)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a font without some letter of a title
@@ -55,7 +55,9 @@ def write_plot(found: Overview, sizes: Mapping[str, int] | None, file: Path) -> 
         raise InvalidInputError(msg) from error
 
 
-def _map(figure: "Figure", axes: "Axes", found: Overview, sizes: Mapping[str, int] | None) -> None:
+def _draw_map(
+    figure: "Figure", axes: "Axes", found: Overview, sizes: Mapping[str, int] | None
+) -> None:
     points = dict(zip(found.hubs.ids, project_hubs(found.hubs), strict=True))
     every = np.array(list(points.values()))
     axes.scatter(every[:, 0], every[:, 1], s=6, color="0.8", zorder=1)
@@ -79,7 +81,7 @@ def _map(figure: "Figure", axes: "Axes", found: Overview, sizes: Mapping[str, in
         zorder=3,
     )
     figure.colorbar(marks, ax=axes, label="quality: P(success) of what comes by")
-    _arrows(axes, found, points)
+    _draw_arrows(axes, found, points)
     for row in found.rows[:_NAMED]:
         axes.annotate(
             _shorten(row.title or row.region),
@@ -96,7 +98,7 @@ def _map(figure: "Figure", axes: "Axes", found: Overview, sizes: Mapping[str, in
     axes.set_ylabel("second")
 
 
-def _arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.float64]]) -> None:
+def _draw_arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.float64]]) -> None:
     for row in found.rows:
         for lead in row.leads:
             if lead.share >= _LIKELY and lead.region != row.region:
@@ -105,7 +107,7 @@ def _arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.float
                 axes.annotate("", tip, tail, arrowprops=style, zorder=2)
 
 
-def _actions(axes: "Axes", found: Overview) -> None:
+def _draw_actions(axes: "Axes", found: Overview) -> None:
     shown = found.actions[:_ACTIONS]
     places = range(len(shown))
     bars = axes.barh(places, [score.success for score in shown], color="tab:blue")

@@ -1,1 +1,1 @@
-"""Measuring: data sets, baselines, the fitted prior, speed."""
+"""``crabpath eval``: data sets, methods, scores, learning streams and reports."""

@@ -25,7 +25,7 @@ _MIN_SHARED = 2
 
 
 def load_chat_model(name: str) -> BaseChatModel:
-    """A chat model.
+    """Load a chat model.
 
     Args:
         name: ``provider:model`` as ``langchain.chat_models.init_chat_model`` takes it; or
@@ -38,7 +38,7 @@ def load_chat_model(name: str) -> BaseChatModel:
     kind, _, rest = name.partition(":")
     if kind == SIMULATED:
         return SimulatedChatModel(
-            judge=shares_long_words, errors=_parse_share(rest), rng=np.random.default_rng(0)
+            rule=shares_long_words, errors=_parse_share(rest), rng=np.random.default_rng(0)
         )
     from langchain.chat_models import init_chat_model
 
@@ -72,11 +72,11 @@ RelevanceRule = Callable[[str, str, str], bool]
 
 
 class SimulatedChatModel(BaseChatModel):
-    """Follows the candidates that its judge prefers, best ones first as they are listed."""
+    """Follows the candidates that its rule prefers, best ones first as they are listed."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    judge: RelevanceRule
+    rule: RelevanceRule
     errors: float = 0.0
     """Share of the candidates about which a fair coin decides, in [0, 1]."""
     rng: np.random.Generator
@@ -101,11 +101,11 @@ class SimulatedChatModel(BaseChatModel):
         follow = [
             number
             for number, title, said, *_ in lines
-            if isinstance(number, int) and self._good(question, title, said)
+            if isinstance(number, int) and self._is_followed(question, title, said)
         ]
         return {"follow": follow, "drop": [], "stop": not follow, "reason": "simulated"}
 
-    def _good(self, question: str, title: str, text: str) -> bool:
+    def _is_followed(self, question: str, title: str, text: str) -> bool:
         if self.rng.random() < self.errors:
             return bool(self.rng.random() < 0.5)  # noqa: PLR2004  a fair coin
-        return self.judge(question, title, text)
+        return self.rule(question, title, text)

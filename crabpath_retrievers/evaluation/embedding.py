@@ -7,12 +7,12 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.output import usable_folder
+from crabpath_retrievers.evaluation.output import make_folder
 from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
 
 
 def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
-    """An embedder that computes the vector of a text once.
+    """Make an embedder that computes the vector of each text once.
 
     Args:
         name: A sentence-transformers model, by hub name or directory.
@@ -28,7 +28,7 @@ def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
         default_embeddings() if name == MODEL else _load_model(name),
         InMemoryByteStore()
         if cache is None
-        else LocalFileStore(str(usable_folder(cache, "keep embeddings"))),
+        else LocalFileStore(str(make_folder(cache, "keep embeddings"))),
         # The default shares its cache with fit-prior.
         namespace="minilm" if name == MODEL else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
         query_embedding_cache=True,

@@ -1,4 +1,4 @@
-"""``crabpath eval``: a data set, methods, figures."""
+"""Evaluate methods on one data set."""
 
 import resource
 import sys
@@ -75,17 +75,17 @@ def evaluate(plan: EvaluationPlan) -> dict[str, Any]:
 def _run_streams(
     plan: EvaluationPlan, dataset: Dataset, embeddings: Embeddings
 ) -> dict[str, StreamResult]:
-    """What each learner answered in its stream; nothing without one."""
+    """Run the learners of the plan on a stream; an empty result without learners."""
     learners = tuple(name for name in plan.methods if name in LEARNER_NAMES)
     if not learners:
         return {}
-    judge = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
-    course = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
-    return Stream(learners, judge, course, plan.ks).run(dataset, embeddings)
+    simulator = FeedbackSimulator(plan.feedback, plan.noise, needed=_documents_read(plan))
+    schedule = StreamSchedule(plan.epochs, plan.seed or 0, plan.dropped)
+    return Stream(learners, simulator, schedule, plan.ks).run(dataset, embeddings)
 
 
 def _documents_read(plan: EvaluationPlan) -> int:
-    """Documents that a chain reads: five, or as many as are asked for."""
+    """Documents that a simulated chain reads: five, or the largest cut-off below that."""
     return min((k for k in plan.ks if k >= _READ), default=max(plan.ks))
 
 
@@ -104,7 +104,7 @@ def retrieval_depth(plan: EvaluationPlan, dataset: Dataset) -> int:
 
 
 def describe_run(plan: EvaluationPlan, dataset: Dataset) -> dict[str, Any]:
-    """What was asked of what."""
+    """Description of data set and settings for the record of a run."""
     unmapped = sorted({gold for lost in dataset.unmapped_gold.values() for gold in lost})
     return {
         "name": plan.dataset,
@@ -149,7 +149,7 @@ def score_runs(
 def _score_run(
     plan: EvaluationPlan, dataset: Dataset, run: MethodRun
 ) -> tuple[PerQuery, Mapping[str, Sequence[RetrievedChunk]]]:
-    """Scores per query, and what a caller would get."""
+    """Scores per query, and the chunks that a caller would get."""
     if plan.level == "chunk":
         texts = {query: [chunk.text for chunk in found] for query, found in run.found.items()}
         return score_chunks(dataset.facts, texts), run.found

@@ -1,4 +1,4 @@
-"""What is to be measured, checked before anything is computed."""
+"""The plan of an evaluation, validated before anything is computed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -42,12 +42,12 @@ class EvaluationPlan:
         setting: ``pooled`` searches all paragraphs, ``closed`` a question's own only.
         level: ``document``, or ``chunk`` for the measures of MultiHop-RAG's own evaluator.
         stream: ``prequential`` retrieves, scores, then learns, question by question.
-        feedback: What a stream's learners are told: ``used``, ``answer`` or ``outcome``.
-        noise: Share of what they are told that is flipped, in [0, 0.5].
+        feedback: Kind of feedback in a stream: ``used``, ``answer``, ``outcome`` or ``followed``.
+        noise: Share of the feedback that is flipped, in [0, 0.5].
         epochs: Passes of a stream over the questions.
         dropped: Share of the words of a question that later passes leave out, in [0, 1).
-        router: Chat model of a further method ``routed``; None for none.
-        prices: Of it, in US dollars per million tokens of input and of output.
+        router: Chat model of the additional method ``routed``; None leaves it out.
+        prices: Prices of the router, in US dollars per million tokens of input and of output.
     """
 
     dataset: str
@@ -69,7 +69,7 @@ class EvaluationPlan:
     prices: tuple[float, float] = (0.0, 0.0)
 
     def __post_init__(self) -> None:
-        """Refuse what there is not.
+        """Validate names and ranges.
 
         Raises:
             InvalidInputError: An unknown data set, setting or level, or a negative seed.
@@ -91,7 +91,8 @@ class EvaluationPlan:
             msg = f"{learners[0]!r} learns from a stream: add --stream prequential"
             raise InvalidInputError(msg)
         if self.stream and not learners:
-            msg = f"a stream needs somebody who learns: add one of {', '.join(LEARNER_NAMES)} to --methods"
+            known = ", ".join(LEARNER_NAMES)
+            msg = f"a stream needs a method that learns: add one of {known} to --methods"
             raise InvalidInputError(msg)
         if self.stream and (self.setting, self.level) != ("pooled", "document"):
             msg = "a stream is measured on pooled documents: leave out --setting and --level"
@@ -106,7 +107,7 @@ class EvaluationPlan:
             raise InvalidInputError(msg)
 
     def load(self) -> Dataset:
-        """The data set with the questions that are asked.
+        """Load the data set with the questions to ask.
 
         Raises:
             InvalidInputError: It cannot be read, or does not allow what is planned.
@@ -136,7 +137,7 @@ class EvaluationPlan:
 
 
 def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = None) -> Dataset:
-    """A data set with questions whose relevant documents are known.
+    """Load a data set with labelled questions.
 
     Args:
         name: A name in ``DATASETS``.
@@ -158,12 +159,12 @@ def load_labelled(name: str, data: Path, limit: int | None, seed: int | None = N
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Names with commas between, each once."""
+    """Split comma-separated names; repeated names count once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def parse_prices(text: str) -> tuple[float, float]:
-    """Two prices with a comma between: of input and of output.
+    """Parse two comma-separated prices: of input and of output.
 
     Raises:
         InvalidInputError: It is anything else.
@@ -179,7 +180,7 @@ def parse_prices(text: str) -> tuple[float, float]:
 
 
 def parse_cutoffs(text: str) -> tuple[int, ...]:
-    """Whole numbers with commas between, rising.
+    """Parse comma-separated whole numbers; sorted, each once.
 
     Raises:
         InvalidInputError: One of them is no whole number of at least 1.

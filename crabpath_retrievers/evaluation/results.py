@@ -37,13 +37,13 @@ def summarize_run(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """Means with 95 % intervals, and what the answers cost.
+    """Means with 95 % intervals, and the cost of the answers.
 
     Args:
         per_query: Scores by measure.
-        run: What the method answered, for its times.
-        returned: What a caller would get for each query, best first.
-        seed: Of the resampling.
+        run: Answers of the method, for its times.
+        returned: Chunks that a caller would get for each query, best first.
+        seed: Seed of the bootstrap.
     """
     means: dict[str, Any] = {}
     for name, values in per_query.items():
@@ -59,7 +59,7 @@ def summarize_run(
 
 
 def _model_costs(run: MethodRun) -> dict[str, float]:
-    """What chat models took, per question."""
+    """Cost of chat models per question."""
     used, asked = run.usage, len(run.found)
     return {
         "llm_calls": round(used.calls / asked, 4),

@@ -1,4 +1,4 @@
-"""Asking a method every question, and timing it."""
+"""Run a method on every question, and time it."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.methods import Corpus, Method, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods import (
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import unit
@@ -18,7 +23,7 @@ _WARM_UP = 5  # questions asked before the clock runs
 
 @dataclass(frozen=True, slots=True)
 class MethodRun:
-    """What a method answered.
+    """Answers of a method, with times.
 
     Attributes:
         found: Chunks by query id, best first.
@@ -35,24 +40,28 @@ class MethodRun:
 
 @dataclass(frozen=True, slots=True)
 class CorpusQuestions:
-    """One corpus, and the questions asked of it, by id. There is no label in it."""
+    """A corpus with its questions by id; without labels."""
 
-    corpus: Corpus
+    corpus: EvaluationCorpus
     queries: Mapping[str, str]
 
 
 def prepare_questions(
     dataset: Dataset, embeddings: Embeddings, *, closed: bool = False, distinct: bool = False
 ) -> Iterator[CorpusQuestions]:
-    """What methods are given: one pooled corpus, or each question's own paragraphs."""
+    """Input of methods: one pooled corpus, or each question's own paragraphs."""
     if not closed:
-        corpus = Corpus.of(dataset.documents, embeddings, split=dataset.split, distinct=distinct)
+        corpus = EvaluationCorpus.from_documents(
+            dataset.documents, embeddings, split=dataset.split, distinct=distinct
+        )
         yield CorpusQuestions(corpus, dataset.queries)
         return
     documents = {document.id: document for document in dataset.documents}
     for query, text in dataset.queries.items():
         own = [documents[document_id] for document_id in dataset.candidates[query]]
-        corpus = Corpus.of(own, embeddings, split=dataset.split, shown=False)
+        corpus = EvaluationCorpus.from_documents(
+            own, embeddings, split=dataset.split, show_progress=False
+        )
         yield CorpusQuestions(corpus, {query: text})
 
 
@@ -76,8 +85,8 @@ def run_method(
     """Answer every question of every task.
 
     Args:
-        name: Shown beside the progress bar.
-        method: What answers.
+        name: Label of the progress bar.
+        method: The method.
         given: Corpora with their questions.
         asked: Vectors of the questions by id.
         depth: Chunks per question.
@@ -102,7 +111,7 @@ def run_method(
 
 
 def _model_usage(rank: RankFunction) -> Usage:
-    """What a method has used so far, where it uses a chat model."""
+    """Usage of the chat model so far; zero for methods without one."""
     used: Usage = getattr(rank, "usage", Usage())
     return used
 

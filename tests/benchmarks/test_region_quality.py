@@ -1,12 +1,15 @@
 """Figures of partitions, against cases that can be worked out by hand."""
 
+import json
 from zlib import crc32
 
 import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from typer.testing import CliRunner
 
+from benchmarks.commands import app
 from benchmarks.region_quality import cluster_kmeans, describe_partition, measure_quality
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.regions.hubs import Regions
@@ -69,3 +72,23 @@ def test_hubs_are_better_than_chance_and_k_means_than_hubs():
     assert 0 < found["hash"]["to_hub"] <= 1
     sizes = ("regions", "smallest", "median", "largest")
     assert [found["random"][s] for s in sizes] == [found["hash"][s] for s in sizes]
+
+
+def test_the_command_needs_no_experience(tmp_path):
+    """The figures are about the corpus; nothing has to be learned before."""
+    with CrabPath.open(str(tmp_path), embeddings=Directions()) as memory:
+        documents = [Document(f"{n} {n % DIRECTIONS}", id=f"d{n}") for n in range(120)]
+        memory.add_documents(documents, split=False, progress=None)
+    result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path)])
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(result.stdout)
+    assert figures["nodes"] == 120
+    assert figures["hash"]["regions"] == figures["kmeans"]["regions"]
+
+
+def test_the_command_refuses_a_place_without_memory(tmp_path):
+    """One sentence, and nothing is created."""
+    result = CliRunner().invoke(app, ["region-quality", "--store", str(tmp_path / "none")])
+    assert result.exit_code == 2
+    assert "there is no memory" in " ".join(result.stderr.split())
+    assert not list(tmp_path.iterdir())

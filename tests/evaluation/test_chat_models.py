@@ -47,9 +47,7 @@ def test_with_errors_a_coin_decides(request_to_route):
     """Over many calls every set of candidates comes up, and the same again with the same seed."""
     runs = [[], []]
     for run in runs:
-        model = SimulatedChatModel(
-            judge=shares_long_words, errors=1.0, rng=np.random.default_rng(3)
-        )
+        model = SimulatedChatModel(rule=shares_long_words, errors=1.0, rng=np.random.default_rng(3))
         run += [frozenset(followed(model, request_to_route)[0]) for _ in range(60)]
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8

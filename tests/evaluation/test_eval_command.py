@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crabpath_retrievers.cli import app
-from crabpath_retrievers.evaluation import extra
+from crabpath_retrievers.evaluation import requirements
 
 PNG = b"\x89PNG"
 
@@ -111,7 +111,7 @@ def test_a_file_without_questions(run, write):
 
 def test_a_missing_extra_is_named(run, monkeypatch):
     """An environment problem, so exit code 1."""
-    monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "bm25s" else name)
+    monkeypatch.setattr(requirements, "find_spec", lambda name: None if name == "bm25s" else name)
     result = run("beir")
     assert result.exit_code == 1
     assert "pip install 'crabpath-retrievers[local,eval]'" in " ".join(result.stderr.split())

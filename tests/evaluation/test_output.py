@@ -3,14 +3,14 @@
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.output import usable_folder
+from crabpath_retrievers.evaluation.output import make_folder
 
 
 def test_a_missing_folder_is_made(tmp_path):
     """With all above it; one that is there stays as it is."""
-    folder = usable_folder(tmp_path / "made" / "here", "hold the report")
+    folder = make_folder(tmp_path / "made" / "here", "hold the report")
     (folder / "file").write_text("")
-    assert usable_folder(folder, "hold the report") == folder
+    assert make_folder(folder, "hold the report") == folder
     assert (folder / "file").exists()
 
 
@@ -19,4 +19,4 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     sentence = r"file cannot hold the report \(File exists\): give a writable directory"
     with pytest.raises(InvalidInputError, match=sentence):
-        usable_folder(tmp_path / "file", "hold the report")
+        make_folder(tmp_path / "file", "hold the report")

@@ -1,4 +1,4 @@
-"""Five procedures, each with an outdated page and a hotfix that use the same words (000 §6)."""
+"""Five procedures, each with an outdated page and a hotfix in the same words ([CrabPath] §6)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

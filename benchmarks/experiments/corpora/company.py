@@ -74,12 +74,12 @@ def generate_company(number: int, first: int = 0) -> dict[str, str]:
     """So many pages by title, each with a rule of its own house.
 
     Args:
-        number: At most ``MOST``.
+        number: At most ``PAGE_COUNT``.
         first: Which of them is the first, from 0 on; after the last one come those before it.
     """
     every = [f"{place} {unit}" for unit, place in product(_UNITS, _PLACES)]
     places = [(first + place) % PAGE_COUNT for place in range(number)]
-    return {every[place]: _page(every, place) for place in places}
+    return {every[place]: _make_page(every, place) for place in places}
 
 
 def ask_rule(title: str, pages: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ def ask_rule(title: str, pages: Mapping[str, str]) -> str:
     return f"What is the rule of the {title} about this: {pages[title].split('.')[0]}?"
 
 
-def _page(titles: list[str], place: int) -> str:
+def _make_page(titles: list[str], place: int) -> str:
     rule = _RULES[place % len(_RULES)].split(". ")[0].rstrip(".")
     others = " and the ".join(titles[place - before] for before in _BEFORE)
     return f"{rule}. So do the {others}."

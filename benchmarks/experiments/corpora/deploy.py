@@ -1,4 +1,4 @@
-"""A procedure of four steps on four pages that do not mention each other (document 000 §6.1)."""
+"""A procedure of four steps on four pages that do not mention each other ([CrabPath] §6.1)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""A rule and the deprecated note that contradicts it (document 000 §1)."""
+"""A rule and the deprecated note that contradicts it ([CrabPath] §1)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

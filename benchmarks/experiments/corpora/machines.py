@@ -57,8 +57,8 @@ _WORDINGS = ("The {machine} {fault}", "What is wrong when the {machine} {fault}?
 def make_handbook() -> dict[str, str]:
     """Pages by title."""
     first = {
-        machine: f"The {machine} is made of the {_join_names(tuple(parts))}. When the {machine} has a "
-        "fault, begin here."
+        machine: f"The {machine} is made of the {_join_names(tuple(parts))}. When the {machine} "
+        "has a fault, begin here."
         for machine, parts in MACHINES.items()
     }
     return {**first, **{name: text for parts in MACHINES.values() for name, text in parts.items()}}

@@ -30,7 +30,7 @@ class Services(NamedTuple):
     question: str
 
     @classmethod
-    def drawn(cls, draws: np.random.Generator) -> Self:
+    def draw(cls, draws: np.random.Generator) -> Self:
         """One of many such scenes."""
         names = draws.choice(_NAMES, len(_KINDS), replace=False)
         a, b, c, d = (f"{name} {kind}" for name, kind in zip(names, _KINDS, strict=True))

@@ -42,9 +42,9 @@ class Dataset:
         lost = {query: tuple(sorted(gold - known)) for query, gold in self.qrels.items()}
         return {query: gold for query, gold in lost.items() if gold}
 
-    def first(self, queries: int | None) -> "Dataset":
+    def head(self, queries: int | None) -> "Dataset":
         """The same corpus with the first queries only."""
-        return self._asking(list(self.queries)[:queries])
+        return self._with_queries(list(self.queries)[:queries])
 
     def sample(self, limit: int | None, seed: int | None = None) -> "Dataset":
         """Fewer questions, and of pooled contexts those that belong to them.
@@ -65,13 +65,13 @@ class Dataset:
         if seed is not None and limit < len(asked):
             chosen = set(random.Random(seed).sample(asked, limit))  # noqa: S311  no secret
             asked = [query for query in asked if query in chosen]
-        fewer = self._asking(asked[:limit])
+        fewer = self._with_queries(asked[:limit])
         if not self.candidates:
             return fewer
         kept = {document for own in fewer.candidates.values() for document in own}
         return replace(fewer, documents=tuple(d for d in self.documents if d.id in kept))
 
-    def _asking(self, queries: Iterable[str]) -> "Dataset":
+    def _with_queries(self, queries: Iterable[str]) -> "Dataset":
         kept = list(queries)
         return replace(
             self,
@@ -83,7 +83,7 @@ class Dataset:
         )
 
 
-class Question(NamedTuple):
+class ContextQuestion(NamedTuple):
     """One question of a format that gives each its own paragraphs.
 
     Attributes:
@@ -112,7 +112,7 @@ def unmapped_id(name: str) -> str:
     return f"unmapped:{name}"
 
 
-def pool_questions(name: str, questions: Iterable[Question]) -> Dataset:
+def pool_questions(name: str, questions: Iterable[ContextQuestion]) -> Dataset:
     """Join the paragraphs of all questions into one corpus, equal ones once.
 
     Raises:

@@ -31,7 +31,7 @@ def read_json(path: Path, adapter: TypeAdapter[T], expected: str) -> T:
 
 
 def read_json_lines(path: Path, adapter: TypeAdapter[T], expected: str) -> Iterator[T]:
-    """The objects of a JSON-lines file, one after the other; as :func:`whole`."""
+    """The objects of a JSON-lines file, one after the other; as :func:`read_json`."""
     with _open(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, TypeAdapter
 
 from crabpath_retrievers.evaluation.datasets.beir import is_beir_folder, load_beir
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pool_questions
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, Dataset, pool_questions
 from crabpath_retrievers.evaluation.datasets.files import find_file, read_json
 
 
@@ -34,13 +34,13 @@ def load_hotpotqa(path: Path) -> Dataset:
         return load_beir(path)
     file = find_file(path, ".json")
     rows = read_json(file, _ROWS, "JSON of HotpotQA's distractor setting")
-    return pool_questions(file.parent.name or file.stem, map(_question, rows))
+    return pool_questions(file.parent.name or file.stem, map(_parse_question, rows))
 
 
-def _question(row: _Row) -> Question:
+def _parse_question(row: _Row) -> ContextQuestion:
     gold = {title for title, _ in row.supporting_facts}
     titles = [title for title, _ in row.context]
-    return Question(
+    return ContextQuestion(
         row.id,
         row.question,
         [(title, text if isinstance(text, str) else "".join(text)) for title, text in row.context],

@@ -52,13 +52,13 @@ def load_multihoprag(folder: Path) -> Dataset:
         )
         for n, article in enumerate(articles)
     )
-    places = _EvidenceIndex(articles, by_url=addressed)
+    evidence = _EvidenceIndex(articles, by_url=addressed)
     asked = {f"q{n}": row for n, row in enumerate(rows) if row.evidence_list}
     return Dataset(
         folder.name,
         documents,
         {query: row.query for query, row in asked.items()},
-        {query: places.of(row.evidence_list) for query, row in asked.items()},
+        {query: evidence.documents_of(row.evidence_list) for query, row in asked.items()},
         facts={q: tuple(item.fact for item in row.evidence_list) for q, row in asked.items()},
         answers={q: row.answer for q, row in asked.items() if row.answer is not None},
         left_out=len(rows) - len(asked),
@@ -75,7 +75,7 @@ class _EvidenceIndex:
         for number, article in enumerate(articles):
             self._by_title.setdefault(article.title, []).append(f"a{number}")
 
-    def of(self, evidence: Iterable[_Evidence]) -> frozenset[str]:
+    def documents_of(self, evidence: Iterable[_Evidence]) -> frozenset[str]:
         return frozenset(map(self._document, evidence))
 
     def _document(self, evidence: _Evidence) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 
-from crabpath_retrievers.evaluation.datasets.dataset import Dataset, Question, pool_questions
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, Dataset, pool_questions
 from crabpath_retrievers.evaluation.datasets.files import find_file, read_json_lines
 
 
@@ -32,11 +32,11 @@ def load_musique(path: Path) -> Dataset:
     """
     file = find_file(path, ".jsonl")
     rows = read_json_lines(file, _ROW, "MuSiQue JSON lines")
-    return pool_questions(file.parent.name or file.stem, map(_question, rows))
+    return pool_questions(file.parent.name or file.stem, map(_parse_question, rows))
 
 
-def _question(row: _Row) -> Question:
-    return Question(
+def _parse_question(row: _Row) -> ContextQuestion:
+    return ContextQuestion(
         row.id,
         row.question,
         [(paragraph.title, paragraph.paragraph_text) for paragraph in row.paragraphs],

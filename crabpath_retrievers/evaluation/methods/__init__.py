@@ -1,4 +1,4 @@
-"""What can be compared: one file per method, each a context manager that gives a ranking."""
+"""Methods to compare, one file each: a context manager that yields a ranking function."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
-    Corpus,
+    EvaluationCorpus,
     Method,
     RankFunction,
     RetrievedChunk,
@@ -19,7 +19,7 @@ from crabpath_retrievers.evaluation.methods.lexical import open_lexical
 __all__ = [
     "CHUNKS_PER_DOCUMENT",
     "METHODS",
-    "Corpus",
+    "EvaluationCorpus",
     "Method",
     "RankFunction",
     "RetrievedChunk",
@@ -32,7 +32,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 
 def select_methods(names: Sequence[str]) -> dict[str, Method]:
-    """The methods of these names, in this order.
+    """Select methods by name, in the given order.
 
     Raises:
         InvalidInputError: There is no such method, or none is named.

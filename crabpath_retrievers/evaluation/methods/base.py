@@ -1,4 +1,4 @@
-"""What a method is given and what it gives back. Labels are in neither."""
+"""Input and output of a method; neither holds labels."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -17,15 +17,15 @@ CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough doc
 
 
 class RetrievedChunk(NamedTuple):
-    """A chunk that was retrieved: the document it is of, and the text that is returned."""
+    """A retrieved chunk: id of its document, and the returned text."""
 
     document: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
-    """All that a method may see before it is asked.
+class EvaluationCorpus:
+    """A corpus as methods get it, without questions and labels.
 
     Attributes:
         documents: Text and title.
@@ -33,7 +33,7 @@ class Corpus:
         chunks: What the documents are cut into; the same for every method.
         embeddings: The embedder; the same for every method.
         distinct: Whether documents are asked for rather than chunks.
-        shown: Whether indexing shows its progress; False below another progress bar.
+        show_progress: Whether indexing shows its progress; False below another progress bar.
     """
 
     documents: tuple[Document, ...]
@@ -41,30 +41,30 @@ class Corpus:
     chunks: tuple[Node, ...]
     embeddings: Embeddings
     distinct: bool = False
-    shown: bool = True
+    show_progress: bool = True
 
     @classmethod
-    def of(
+    def from_documents(
         cls,
         documents: Iterable[Document],
         embeddings: Embeddings,
         *,
         split: bool,
         distinct: bool = False,
-        shown: bool = True,
+        show_progress: bool = True,
     ) -> Self:
-        """Cut documents as an ingest with default settings does."""
+        """Split documents as an ingest with default settings does."""
         given = tuple(documents)
         nodes = Chunking(Settings().ingest, split=split).nodes(given)
-        return cls(given, split, tuple(nodes), embeddings, distinct, shown)
+        return cls(given, split, tuple(nodes), embeddings, distinct, show_progress)
 
     def texts(self) -> list[str]:
-        """What an index reads of each chunk: its text, led by its title where that is missing."""
+        """Texts to index: each chunk, preceded by its title where the text does not contain it."""
         return [embedded_text(chunk) for chunk in self.chunks]
 
 
 RankFunction = Callable[[str, Vector, int], list[RetrievedChunk]]
 """Ranks chunks, best first, for a query, its unit vector of shape ``[d]``, and a depth."""
 
-Method = Callable[[Corpus], AbstractContextManager[RankFunction]]
+Method = Callable[[EvaluationCorpus], AbstractContextManager[RankFunction]]
 """Indexes a corpus and gives the ranking; releases the index at the end."""

@@ -7,7 +7,7 @@ from typing import Any
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.methods.base import (
     CHUNKS_PER_DOCUMENT,
-    Corpus,
+    EvaluationCorpus,
     RankFunction,
     RetrievedChunk,
 )
@@ -17,8 +17,8 @@ from crabpath_retrievers.routing.policy import Router
 
 
 @contextmanager
-def open_cold(corpus: Corpus) -> Iterator[RankFunction]:
-    """A temporary memory with default settings; asking leaves no trace in it."""
+def open_cold(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
+    """A temporary memory with default settings; asking records nothing."""
     with open_indexed(corpus) as memory:
 
         def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -33,15 +33,15 @@ def open_cold(corpus: Corpus) -> Iterator[RankFunction]:
 
 
 @contextmanager
-def open_indexed(corpus: Corpus, router: Router | None = None) -> Iterator[CrabPath]:
+def open_indexed(corpus: EvaluationCorpus, router: Router | None = None) -> Iterator[CrabPath]:
     """A temporary memory that holds a corpus."""
     with CrabPath.open(embeddings=corpus.embeddings, router=router) as memory:
-        shown = bar if corpus.shown else None
+        shown = bar if corpus.show_progress else None
         memory.add_documents(corpus.documents, split=corpus.split, progress=shown)
         yield memory
 
 
-def retrieve_options(corpus: Corpus, depth: int) -> dict[str, Any]:
-    """How many documents are asked for, for a depth in chunks."""
+def retrieve_options(corpus: EvaluationCorpus, depth: int) -> dict[str, Any]:
+    """Options of ``CrabPath.retrieve`` for a depth in chunks."""
     k = max(1, depth // CHUNKS_PER_DOCUMENT) if corpus.distinct else depth
     return {"k": k, "distinct": corpus.distinct}

@@ -11,7 +11,11 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
 
@@ -20,12 +24,12 @@ _BATCH = 1000
 _EXACT = {"space": "cosine", "ef_construction": 128, "max_neighbors": 16, "ef_search": 400}
 
 VectorSearch = Callable[[Vector, int], list[int]]
-"""Places of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
+"""Positions of the nearest chunks, for a vector of shape ``[d]`` and a depth."""
 
 
 @contextmanager
-def open_dense(corpus: Corpus) -> Iterator[RankFunction]:
-    """A collection of the chunks, gone afterwards."""
+def open_dense(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
+    """Index the chunks in a temporary collection."""
     with open_vector_search(corpus) as near:
 
         def rank(_query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -36,12 +40,14 @@ def open_dense(corpus: Corpus) -> Iterator[RankFunction]:
 
 
 @contextmanager
-def open_vector_search(corpus: Corpus) -> Iterator[VectorSearch]:
-    """Search of the chunks by vector."""
+def open_vector_search(corpus: EvaluationCorpus) -> Iterator[VectorSearch]:
+    """Index the chunks by vector."""
     texts = corpus.texts()
     with _open_collection(corpus.embeddings) as store:
         silent = nullcontext(lambda _units: None)
-        progress = bar(len(texts), description="dense: indexing") if corpus.shown else silent
+        progress = (
+            bar(len(texts), description="dense: indexing") if corpus.show_progress else silent
+        )
         with progress as advance:
             for start in range(0, len(texts), _BATCH):
                 part = texts[start : start + _BATCH]

@@ -7,7 +7,11 @@ from langchain_classic.retrievers import EnsembleRetriever
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnablePassthrough
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.evaluation.methods.dense import open_vector_search
 from crabpath_retrievers.evaluation.methods.lexical import build_word_search
 from crabpath_retrievers.graph import Vector
@@ -16,7 +20,7 @@ _PLACE = "place"
 
 
 @contextmanager
-def open_hybrid(corpus: Corpus) -> Iterator[RankFunction]:
+def open_hybrid(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
     """Both rankings to the same depth, with equal votes."""
     match = build_word_search(corpus)
     # Only its fusion is used: its own way of asking would embed the query a second time.
@@ -27,12 +31,12 @@ def open_hybrid(corpus: Corpus) -> Iterator[RankFunction]:
 
         def rank(query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
             lists = [near(vector, depth), match(query, depth)]
-            fused = fusion.weighted_reciprocal_rank([_documents(places) for places in lists])
+            fused = fusion.weighted_reciprocal_rank([_place_documents(places) for places in lists])
             chunks = [corpus.chunks[document.metadata[_PLACE]] for document in fused[:depth]]
             return [RetrievedChunk(chunk.document, chunk.content) for chunk in chunks]
 
         yield rank
 
 
-def _documents(places: list[int]) -> list[Document]:
+def _place_documents(places: list[int]) -> list[Document]:
     return [Document("", metadata={_PLACE: place}) for place in places]

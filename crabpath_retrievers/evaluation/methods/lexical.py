@@ -5,17 +5,21 @@ from contextlib import contextmanager
 
 import bm25s
 
-from crabpath_retrievers.evaluation.methods.base import Corpus, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.text import tokens
 
 WordSearch = Callable[[str, int], list[int]]
-"""Places of the chunks that match best, for a query and a depth."""
+"""Positions of the best matching chunks, for a query and a depth."""
 
 
 @contextmanager
-def open_lexical(corpus: Corpus) -> Iterator[RankFunction]:
-    """The chunks in the words that the project itself searches by."""
+def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
+    """BM25 over the chunks, tokenized as in the library."""
     match = build_word_search(corpus)
 
     def rank(query: str, _vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -25,8 +29,8 @@ def open_lexical(corpus: Corpus) -> Iterator[RankFunction]:
     yield rank
 
 
-def build_word_search(corpus: Corpus) -> WordSearch:
-    """Search of the chunks by words; chunks that share none with the query are not found."""
+def build_word_search(corpus: EvaluationCorpus) -> WordSearch:
+    """Index the chunks by words; chunks without a word of the query are not returned."""
     index = bm25s.BM25()
     index.index([tokens(text) for text in corpus.texts()], show_progress=False)
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from langchain_core.language_models import BaseChatModel
 
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.evaluation.methods.base import Corpus, Method, RankFunction, RetrievedChunk
+from crabpath_retrievers.evaluation.methods.base import (
+    EvaluationCorpus,
+    Method,
+    RankFunction,
+    RetrievedChunk,
+)
 from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_options
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
@@ -17,14 +22,14 @@ from crabpath_retrievers.usage import Usage
 
 @dataclass(slots=True)
 class RoutedRanking:
-    """A ranking that knows what it cost.
+    """A ranking function that adds up what the chat model cost.
 
     Attributes:
-        usage: Of the chat model so far.
+        usage: Usage of the chat model so far.
     """
 
     memory: CrabPath
-    corpus: Corpus
+    corpus: EvaluationCorpus
     usage: Usage = field(default_factory=Usage)
 
     def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
@@ -36,7 +41,7 @@ class RoutedRanking:
 
 
 def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
-    """The method for one model.
+    """Make the method for one model.
 
     Args:
         model: Decides unclear pointers.
@@ -44,7 +49,7 @@ def make_routed(model: BaseChatModel, prices: tuple[float, float]) -> Method:
     """
 
     @contextmanager
-    def method(corpus: Corpus) -> Iterator[RankFunction]:
+    def method(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
         router = ChatModelRouter(model, RouterSettings(prices=prices))
         with open_indexed(corpus, router) as memory:
             yield RoutedRanking(memory, corpus)

@@ -1,1 +1,1 @@
-"""What people and programs get to read of a run."""
+"""Tables, plots and reports of a run."""

@@ -1,4 +1,4 @@
-"""A run as Markdown: what was asked, how good the answers were, what they cost."""
+"""Report of a run as Markdown: questions, quality, cost."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

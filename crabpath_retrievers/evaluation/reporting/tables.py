@@ -7,7 +7,7 @@ Figures = Mapping[str, Any]
 """What :func:`crabpath_retrievers.evaluation.evaluate.evaluate` returns."""
 
 STREAM_NOTE = """\
-Each question was answered, scored, and only then were learners told how they did; the frozen twin
+Each question was answered and scored, and only then did learners get feedback; the frozen twin
 answered the same questions in the same order and learned nothing. Milliseconds are those of
 learning from one answer."""
 
@@ -22,7 +22,7 @@ def format_interval(value: float, interval: Sequence[float] | None, sign: str = 
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under a head."""
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 

@@ -35,7 +35,7 @@ def score_rankings(qrels: Qrels, run: Mapping[str, Sequence[str]], ks: Sequence[
 def _score_queries(
     measures: Mapping[str, Measure], qrels: Qrels, run: Mapping[str, Sequence[str]]
 ) -> PerQuery:
-    """Any measures by name, as :func:`measured`."""
+    """Scores of ir-measures by name, as :func:`score_rankings`."""
     judged = {query: dict.fromkeys(relevant, 1) for query, relevant in qrels.items()}
     ranked = {
         query: {document: float(-place) for place, document in enumerate(run.get(query, ()))}

@@ -18,7 +18,7 @@ def compare_paired(a: Sequence[float], b: Sequence[float], *, seed: int = _SEED)
     Args:
         a: Scores per query.
         b: Scores of the same queries in the same order.
-        seed: Of both resamplings.
+        seed: Seed of bootstrap and permutation test.
     """
     difference = np.asarray(a) - np.asarray(b)
     ci95 = bootstrap_interval(difference, seed=seed)
@@ -45,7 +45,7 @@ def bootstrap_interval(
 
     Args:
         values: One per query.
-        seed: Of the resampling.
+        seed: Seed of the bootstrap.
     """
     given = np.asarray(values, dtype=np.float64)
     if not np.any(given != given[0]):

@@ -1,4 +1,4 @@
-"""What learns in a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
+"""Learners of a stream: CrabPath, its frozen twin, and the trivial learners it has to beat.
 
 All work on one memory: the frozen twin and the trivial learners never write to it, and what
 CrabPath learns stays in a namespace of its own.
@@ -29,13 +29,13 @@ _STEP_SIZE = 0.3  # of the moving average
 class RankedDocument(NamedTuple):
     """A returned document with its text and the frozen ranker's log-odds of relevance."""
 
-    shown: ReturnedChunk
+    chunk: ReturnedChunk
     text: str
     odds: float
 
 
-class Learner(Protocol):
-    """Answers questions, and is told afterwards how it did."""
+class StreamLearner(Protocol):
+    """Answers questions, and gets feedback on each answer."""
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
@@ -43,12 +43,12 @@ class Learner(Protocol):
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Learn from what became of the last answer."""
+        """Learn from the feedback on the last answer."""
 
 
 @dataclass(slots=True)
 class FrozenLearner:
-    """CrabPath as it is before any feedback."""
+    """CrabPath without any feedback."""
 
     memory: CrabPath
     distinct: bool
@@ -67,7 +67,7 @@ class FrozenLearner:
 
 @dataclass(slots=True)
 class CrabPathLearner:
-    """CrabPath that is told what became of every answer."""
+    """CrabPath that gets feedback on every answer."""
 
     memory: CrabPath
     distinct: bool
@@ -83,7 +83,10 @@ class CrabPathLearner:
         return ranked_documents(answer)
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],  # noqa: ARG002
+        signal: SimulatedFeedback,
     ) -> None:
         """Record the feedback."""
         turn = None if self.turn is None else self.turn.id
@@ -99,30 +102,33 @@ class ReorderingLearner:
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         found = self.frozen.rank(query, vector, k * _DEPTH_FACTOR)
-        added = self.added(vector, found)
+        added = self.log_odds_bonus(vector, found)
         order = np.argsort([-(r.odds + more) for r, more in zip(found, added, strict=True)])
         return [found[place] for place in order[:k]]
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
-        """What is added to the log-odds of each document."""
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:
+        """Value to add to the log-odds of each document."""
         raise NotImplementedError
 
 
 @dataclass(slots=True)
 class BetaCounts(ReorderingLearner):
-    """How often each document was used when it was returned: a Beta posterior each."""
+    """A Beta posterior for each document: how often it was used when it was returned."""
 
     wins: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 2.0))
     losses: dict[str, float] = field(default_factory=lambda: defaultdict(lambda: 3.0))
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """Log-odds of use above what is usual."""
         usual = np.log(2.0 / 3.0)
-        documents = [r.shown.document for r in found]
+        documents = [r.chunk.document for r in found]
         return [float(np.log(self.wins[d] / self.losses[d]) - usual) for d in documents]
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,
     ) -> None:
         """Count uses and passes."""
         for document, credit in document_credits(ranked, signal).items():
@@ -136,12 +142,15 @@ class MovingAverage(ReorderingLearner):
 
     averages: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def added(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
+    def log_odds_bonus(self, vector: Vector, found: Sequence[RankedDocument]) -> list[float]:  # noqa: ARG002
         """The average, in log-odds."""
-        return [2.0 * self.averages[r.shown.document] for r in found]
+        return [2.0 * self.averages[r.chunk.document] for r in found]
 
     def learn(
-        self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
+        self,
+        vector: Vector,  # noqa: ARG002
+        ranked: Sequence[RankedDocument],
+        signal: SimulatedFeedback,
     ) -> None:
         """Move the averages."""
         for document, credit in document_credits(ranked, signal).items():
@@ -150,7 +159,7 @@ class MovingAverage(ReorderingLearner):
 
 @dataclass(slots=True)
 class QueryCache(ReorderingLearner):
-    """What was used for the most similar past question comes first, when it is similar enough."""
+    """Documents used for the most similar past question come first, if it is similar enough."""
 
     least: float = 0.8
     queries: list[Vector] = field(default_factory=list)
@@ -158,10 +167,10 @@ class QueryCache(ReorderingLearner):
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The cached documents, then the frozen ranking."""
-        found = {r.shown.document: r for r in self.frozen.rank(query, vector, k)}
-        return list({**self._cached(vector), **found}.values())[:k]
+        found = {r.chunk.document: r for r in self.frozen.rank(query, vector, k)}
+        return list({**self._look_up(vector), **found}.values())[:k]
 
-    def _cached(self, vector: Vector) -> dict[str, RankedDocument]:
+    def _look_up(self, vector: Vector) -> dict[str, RankedDocument]:
         if not self.queries:
             return {}
         cosines = np.stack(self.queries) @ vector
@@ -171,9 +180,9 @@ class QueryCache(ReorderingLearner):
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback
     ) -> None:
-        """Remember what a success used."""
+        """Store the documents used by a success."""
         credit = document_credits(ranked, signal)
-        used = {r.shown.document: r for r in ranked if credit.get(r.shown.document, 0.0) > 0}
+        used = {r.chunk.document: r for r in ranked if credit.get(r.chunk.document, 0.0) > 0}
         if used:
             self.queries.append(vector)
             self.used.append(used)
@@ -182,15 +191,15 @@ class QueryCache(ReorderingLearner):
 def document_credits(
     ranked: Sequence[RankedDocument], signal: SimulatedFeedback
 ) -> dict[str, float]:
-    """Credit by document: what is known of each, else the outcome for all (trivial learners)."""
+    """Credit by document: by use where it is reported, else the outcome for all."""
     if signal.used is None:
-        return {r.shown.document: signal.outcome for r in ranked}
+        return {r.chunk.document: signal.outcome for r in ranked}
     used = set(signal.used)
-    return {r.shown.document: signal.outcome if r.shown.chunk in used else 0.0 for r in ranked}
+    return {r.chunk.document: signal.outcome if r.chunk.chunk in used else 0.0 for r in ranked}
 
 
 def ranked_documents(answer: Answer) -> list[RankedDocument]:
-    """An answer as the learners of a stream see it."""
+    """The documents of an answer with their log-odds."""
     return [
         RankedDocument(
             ReturnedChunk(item.node.id, item.node.document),

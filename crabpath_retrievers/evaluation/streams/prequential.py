@@ -1,4 +1,4 @@
-"""A stream: every learner answers each question, is scored, and is then told how it did."""
+"""Prequential evaluation: a learner answers each question, is scored, and then gets feedback."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crabpath_retrievers.evaluation.datasets import Dataset
-from crabpath_retrievers.evaluation.streams.learners import Learner, RankedDocument
+from crabpath_retrievers.evaluation.streams.learners import RankedDocument, StreamLearner
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSimulator
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.seeds.embedder import Embedder
@@ -27,13 +27,13 @@ class StreamSchedule:
     seed: int = 0
     dropped: float = 0.0
 
-    def order(self, queries: Sequence[str]) -> list[str]:
+    def order_queries(self, queries: Sequence[str]) -> list[str]:
         """The questions in the order in which they are asked."""
         rng = np.random.default_rng(self.seed)
         return [queries[place] for place in rng.permutation(len(queries))]
 
-    def text(self, text: str, epoch: int, place: int) -> str:
-        """A question as it is asked in one pass."""
+    def reword(self, text: str, epoch: int, place: int) -> str:
+        """The wording of a question in one pass."""
         if not epoch or not self.dropped:
             return text
         words = text.split()
@@ -44,7 +44,7 @@ class StreamSchedule:
 
 @dataclass(slots=True)
 class StreamPass:
-    """What one learner answered in one pass, by query id, and what that took."""
+    """Answers of one learner in one pass by query id, with times in milliseconds."""
 
     found: dict[str, list[RankedDocument]] = field(default_factory=dict)
     rank_ms: list[float] = field(default_factory=list)
@@ -53,47 +53,47 @@ class StreamPass:
 
 def run_stream(
     name: str,
-    learner: Learner,
+    learner: StreamLearner,
     dataset: Dataset,
     embedder: Embedder,
-    judge: FeedbackSimulator,
-    course: StreamSchedule,
+    simulator: FeedbackSimulator,
+    schedule: StreamSchedule,
     k: int,
 ) -> list[StreamPass]:
-    """Ask one learner the whole stream.
+    """Run one learner on the whole stream.
 
     Args:
         name: Shown beside the progress bar.
         learner: Answers and learns.
         dataset: Its labels are read after each answer.
         embedder: Embeds questions; not timed.
-        judge: Says what is reported.
-        course: Order and passes.
+        simulator: Makes the feedback.
+        schedule: Order and passes.
         k: Documents per question.
 
     Returns:
         One pass per epoch, queries in the order in which they were asked.
     """
-    order = course.order(list(dataset.queries))
-    rng = np.random.default_rng([course.seed, 1])
+    order = schedule.order_queries(list(dataset.queries))
+    rng = np.random.default_rng([schedule.seed, 1])
     passes = []
-    with bar(len(order) * course.epochs, description=f"{name}: stream") as advance:
-        for epoch in range(course.epochs):
+    with bar(len(order) * schedule.epochs, description=f"{name}: stream") as advance:
+        for epoch in range(schedule.epochs):
             done = StreamPass()
             for place, query in enumerate(order):
-                text = course.text(dataset.queries[query], epoch, place)
+                text = schedule.reword(dataset.queries[query], epoch, place)
                 vector = embedder.query(text)
-                begun = time.perf_counter()
+                started = time.perf_counter()
                 found = learner.rank(text, vector, k)
-                ranked = time.perf_counter()
+                ranked_at = time.perf_counter()
                 gold = dataset.qrels[query]
-                shown = [item.shown for item in found]
-                signal = judge.signal(shown, gold, dataset.answers.get(query), rng)
-                told = time.perf_counter()
+                shown = [item.chunk for item in found]
+                signal = simulator.simulate(shown, gold, dataset.answers.get(query), rng)
+                learning_started = time.perf_counter()
                 learner.learn(vector, found, signal)
                 done.found[query] = found
-                done.rank_ms.append((ranked - begun) * 1000)
-                done.learn_ms.append((time.perf_counter() - told) * 1000)
+                done.rank_ms.append((ranked_at - started) * 1000)
+                done.learn_ms.append((time.perf_counter() - learning_started) * 1000)
                 advance(1)
             passes.append(done)
     return passes

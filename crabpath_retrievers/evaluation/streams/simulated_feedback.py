@@ -1,4 +1,4 @@
-"""What a host would report about an answer, made from labels after the answer was scored."""
+"""Feedback as hosts would report it, simulated from labels after an answer was scored."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ FEEDBACK_KINDS: tuple[FeedbackKind, ...] = ("used", "answer", "outcome", "follow
 
 
 class ReturnedChunk(NamedTuple):
-    """A document that was returned: the id of its chunk, and of the document that is judged."""
+    """A returned chunk: its id, and the id of its document."""
 
     chunk: str
     document: str
 
 
 class SimulatedFeedback(NamedTuple):
-    """What is reported: an outcome, and perhaps which chunks were used, or the answer."""
+    """Simulated feedback: an outcome, and optionally the chunks used or the answer."""
 
     outcome: float
     used: tuple[str, ...] | None = None
@@ -27,17 +27,17 @@ class SimulatedFeedback(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackSimulator:
-    """Reports on answers as one kind of host would.
+    """Simulates the feedback of one kind of host.
 
     ``used``: the relevant ones among the returned documents; a success when there are any.
     ``answer``: a chain that had all evidence gave the right answer; otherwise it failed.
     ``outcome``: whether all evidence was returned, and nothing else.
-    ``followed``: the same outcome, and the documents that the chain followed (document 004 E): the
+    ``followed``: the same outcome, and the documents that the chain followed ([CVX RFC-013]): the
     relevant ones that it read and, for each that it missed, the best other one. A wrong outcome
     changes nothing of what it followed, so a failure blames relevant documents too.
 
     Attributes:
-        kind: What is reported.
+        kind: Kind of feedback.
         noise: Chance that a report is flipped: of each document for ``used``, else of the outcome.
         needed: Documents that the chain reads; evidence behind them does not help it.
     """
@@ -46,24 +46,24 @@ class FeedbackSimulator:
     noise: float
     needed: int
 
-    def signal(
+    def simulate(
         self,
         shown: Sequence[ReturnedChunk],
         gold: frozenset[str],
         answer: str | None,
         rng: np.random.Generator,
     ) -> SimulatedFeedback:
-        """The report about one answer.
+        """Feedback on one answer.
 
         Args:
-            shown: What was returned, best first.
+            shown: Returned chunks, best first.
             gold: The relevant documents.
             answer: The right answer, where the data has one.
             rng: Draws the noise.
         """
         if self.kind == "used":
-            told = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
-            used = tuple(s.chunk for s, is_used in zip(shown, told, strict=True) if is_used)
+            flags = [(s.document in gold) != (rng.random() < self.noise) for s in shown]
+            used = tuple(s.chunk for s, is_used in zip(shown, flags, strict=True) if is_used)
             return SimulatedFeedback(1.0 if used else -1.0, used)
         read = shown[: self.needed]
         success = gold <= {s.document for s in read}
@@ -78,7 +78,7 @@ class FeedbackSimulator:
 
 
 def select_followed(read: Sequence[ReturnedChunk], gold: frozenset[str]) -> tuple[str, ...]:
-    """Chunks that a chain follows which looks for as many documents as its answer needs.
+    """Chunks followed by a chain that looks for as many documents as its answer needs.
 
     Args:
         read: What it reads, best first.

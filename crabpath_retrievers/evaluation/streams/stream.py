@@ -1,4 +1,4 @@
-"""Running a stream for every learner on one memory."""
+"""Run a stream for every learner on one memory."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from crabpath_retrievers.evaluation.streams.learners import (
     BetaCounts,
     CrabPathLearner,
     FrozenLearner,
-    Learner,
     MovingAverage,
     QueryCache,
+    StreamLearner,
 )
 from crabpath_retrievers.evaluation.streams.prequential import (
     StreamPass,
@@ -30,7 +30,7 @@ from crabpath_retrievers.evaluation.streams.summary import score_pass, summarize
 from crabpath_retrievers.progress import bar
 
 FROZEN = "cold"
-LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], Learner]] = MappingProxyType(
+LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], StreamLearner]] = MappingProxyType(
     {
         "learned": CrabPathLearner,
         "beta": lambda memory, distinct: BetaCounts(FrozenLearner(memory, distinct)),
@@ -41,7 +41,7 @@ LEARNER_FACTORIES: Mapping[str, Callable[[CrabPath, bool], Learner]] = MappingPr
 
 
 class StreamResult(NamedTuple):
-    """What a learner answered in its first pass, and the figures of the whole stream."""
+    """Answers of a learner in its first pass, and the figures of the whole stream."""
 
     run: MethodRun
     figures: dict[str, Any]
@@ -49,11 +49,11 @@ class StreamResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream to be run: who learns, from what, in which order, to which depth."""
+    """Configuration of a stream: learners, feedback, schedule and cut-offs."""
 
     learners: tuple[str, ...]
-    judge: FeedbackSimulator
-    course: StreamSchedule
+    simulator: FeedbackSimulator
+    schedule: StreamSchedule
     ks: tuple[int, ...]
 
     def run(
@@ -62,36 +62,36 @@ class Stream:
         """Figures by learner, each beside those of the frozen twin on the same order."""
         with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
             memory.add_documents(dataset.documents, split=dataset.split, progress=bar)
-            frozen = self._passes(FROZEN, FrozenLearner(memory, dataset.split), memory, dataset)
+            frozen = self._run_passes(FROZEN, FrozenLearner(memory, dataset.split), memory, dataset)
             twin = [score_pass(dataset, one, self.ks) for one in frozen]
             figures = {}
             for name in self.learners:
-                done = self._passes(
+                done = self._run_passes(
                     name, LEARNER_FACTORIES[name](memory, dataset.split), memory, dataset
                 )
                 own = [score_pass(dataset, one, self.ks) for one in done]
-                summary = summarize_stream(own, twin, done, seed=self.course.seed)
+                summary = summarize_stream(own, twin, done, seed=self.schedule.seed)
                 figures[name] = StreamResult(_method_run(done[0], dataset), summary)
         return figures
 
-    def _passes(
-        self, name: str, learner: Learner, memory: CrabPath, dataset: Dataset
+    def _run_passes(
+        self, name: str, learner: StreamLearner, memory: CrabPath, dataset: Dataset
     ) -> list[StreamPass]:
         return run_stream(
             name,
             learner,
             dataset,
             memory.embedder,
-            self.judge,
-            self.course,
+            self.simulator,
+            self.schedule,
             max(self.ks),
         )
 
 
 def _method_run(done: StreamPass, dataset: Dataset) -> MethodRun:
-    """A pass as other methods report theirs, queries in the order of the data."""
+    """A pass in the form of other methods, queries in the order of the data."""
     found = {
-        query: [RetrievedChunk(item.shown.document, item.text) for item in done.found[query]]
+        query: [RetrievedChunk(item.chunk.document, item.text) for item in done.found[query]]
         for query in dataset.queries
     }
     return MethodRun(found, done.rank_ms, 0.0)

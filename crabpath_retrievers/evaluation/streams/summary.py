@@ -15,7 +15,7 @@ _CHECKPOINTS = 10  # of one pass
 
 def score_pass(dataset: Dataset, done: StreamPass, ks: Sequence[int]) -> PerQuery:
     """Scores of one pass, in the order in which the questions were asked."""
-    run = {query: [item.shown.document for item in found] for query, found in done.found.items()}
+    run = {query: [item.chunk.document for item in found] for query, found in done.found.items()}
     qrels = {query: dataset.qrels[query] for query in done.found}
     return score_rankings(
         qrels, {query: list(dict.fromkeys(ids)) for query, ids in run.items()}, ks
@@ -44,27 +44,27 @@ def summarize_stream(
     parts = {f"epoch {n}": pair for n, pair in enumerate(zip(own, frozen, strict=True), 1)}
     parts["second half"] = second
     return {
-        "epochs": [_means(scores) for scores in own],
-        "frozen_epochs": [_means(scores) for scores in frozen],
-        "second_half": _means(second[0]),
-        "frozen_second_half": _means(second[1]),
-        "checkpoints": _checkpoints(own, frozen),
+        "epochs": [_mean_scores(scores) for scores in own],
+        "frozen_epochs": [_mean_scores(scores) for scores in frozen],
+        "second_half": _mean_scores(second[0]),
+        "frozen_second_half": _mean_scores(second[1]),
+        "checkpoints": _mean_checkpoints(own, frozen),
         "differences": [
             {"part": part} | difference
             for part, pair in parts.items()
-            for difference in _differences(*pair, seed)
+            for difference in _compare_metrics(*pair, seed)
         ],
         "rank_ms": percentiles([ms for one in done for ms in one.rank_ms]),
         "learn_ms": percentiles([ms for one in done for ms in one.learn_ms]),
     }
 
 
-def _differences(a: PerQuery, b: PerQuery, seed: int) -> list[dict[str, Any]]:
+def _compare_metrics(a: PerQuery, b: PerQuery, seed: int) -> list[dict[str, Any]]:
     names = [name for name in a if name.startswith(("full@", "recall@"))]
     return [{"metric": name} | compare_paired(a[name], b[name], seed=seed) for name in names]
 
 
-def _checkpoints(own: Sequence[PerQuery], frozen: Sequence[PerQuery]) -> list[dict[str, Any]]:
+def _mean_checkpoints(own: Sequence[PerQuery], frozen: Sequence[PerQuery]) -> list[dict[str, Any]]:
     found = []
     asked = 0
     for mine, theirs in zip(own, frozen, strict=True):
@@ -72,8 +72,8 @@ def _checkpoints(own: Sequence[PerQuery], frozen: Sequence[PerQuery]) -> list[di
         ends = np.unique(np.linspace(0, size, _CHECKPOINTS + 1).astype(int))
         for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             parts = (
-                _means(_slice_scores(mine, start, end)),
-                _means(_slice_scores(theirs, start, end)),
+                _mean_scores(_slice_scores(mine, start, end)),
+                _mean_scores(_slice_scores(theirs, start, end)),
             )
             found.append({"asked": asked + end, "learner": parts[0], "frozen": parts[1]})
         asked += size
@@ -84,5 +84,5 @@ def _slice_scores(scores: PerQuery, start: int, end: int | None) -> PerQuery:
     return {name: values[start:end] for name, values in scores.items()}
 
 
-def _means(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def _mean_scores(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
     return {name: round(float(np.mean(values)), 4) for name, values in scores.items()}

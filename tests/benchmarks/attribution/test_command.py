@@ -1,11 +1,11 @@
-"""``crabpath eval-attribution`` as a user runs it."""
+"""``python -m benchmarks attribution`` as a user runs it."""
 
 import json
 
 import pytest
 from typer.testing import CliRunner
 
-from crabpath_retrievers.cli import app
+from benchmarks.commands import app
 
 TOWN = ["Leland", ["Leland is a town in Carolina. ", "The film Overdrive was shot in Leland."]]
 FILM = ["Overdrive", ["Overdrive is a film directed by Stephen King."]]
@@ -32,7 +32,7 @@ def run(cache):
     """Runs the command."""
 
     def _run(*arguments):
-        fixed = ("eval-attribution", "--cache", str(cache))
+        fixed = ("attribution", "--cache", str(cache))
         return CliRunner().invoke(app, [*fixed, *map(str, arguments)])
 
     return _run

@@ -22,7 +22,7 @@ def embeddings():
 
 def played(module, embeddings, seed=0):
     """Figures of one seed; every curve and figure is a number."""
-    trial = module.EXPERIMENT.play(embeddings, seed)
+    trial = module.EXPERIMENT.run(embeddings, seed)
     assert all(np.isfinite(value) for value in trial.figures.values())
     assert all(np.isfinite(curve).all() for curve in trial.curves.values())
     return trial.figures
@@ -79,7 +79,7 @@ def test_what_is_there_twice_becomes_one(embeddings, monkeypatch):
     monkeypatch.setattr(merge, "TURNS", 12)
     figures = played(merge, embeddings)
     assert (figures["nodes before"], figures["nodes after"]) == (32, 24)
-    assert figures["nodes after it was taken back"] == 32
+    assert figures["nodes after undo"] == 32
     assert figures["different pages read, after"] > figures["different pages read, before"]
 
 

@@ -44,7 +44,7 @@ def played(cached):
     def _played(name):
         if name not in trials:
             module, options = SCENES[name]
-            trials[name] = module._play(cached, 0, **options)
+            trials[name] = module._run(cached, 0, **options)
         return trials[name]
 
     return _played

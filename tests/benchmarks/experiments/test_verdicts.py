@@ -33,7 +33,7 @@ GOOD = {
         "share of edges that cross": [0.1, 0.15],
         "share of the bridges that stand": [1.0, 1.0],
         "share of crossing edges that are no bridge": [0.0, 0.0],
-        "share of edges that cross, told only outcomes": [0.2, 0.1],
+        "share of edges that cross, outcomes only": [0.2, 0.1],
     },
     "forgetting": {
         "dormant edges": [0.7, 0.8],

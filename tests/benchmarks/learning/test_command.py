@@ -1,13 +1,13 @@
-"""`crabpath eval-learning` as a user runs it: figures, report, and what is refused."""
+"""`python -m benchmarks learning` as a user runs it: figures, report, and what is refused."""
 
 import json
 
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.commands import app
 from benchmarks.learning.ablation import VARIANTS_BY_FEEDBACK
 from benchmarks.learning.answer_length import THRESHOLDS
-from crabpath_retrievers.cli import app
 
 PNG = b"\x89PNG"
 TINY = ("--limit", "4", "--orders", "2", "--noise", "0,0.2", "--turns", "12")
@@ -18,7 +18,7 @@ def run(cache):
     """Runs the command; later options take the place of earlier ones."""
 
     def _run(*arguments):
-        fixed = ("eval-learning", "--cache", str(cache), *TINY)
+        fixed = ("learning", "--cache", str(cache), *TINY)
         return CliRunner().invoke(app, [*fixed, *map(str, arguments)])
 
     return _run

@@ -1,4 +1,4 @@
-"""The experiment of document 004 E: variants differ in what they remember, and in nothing else."""
+"""The experiment of [CVX RFC-013]: variants differ in what they remember, and in nothing else."""
 
 import json
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.commands import app
 from benchmarks.learning import contamination
 from benchmarks.learning.contamination import (
     CLAIMED_ORDER,
@@ -19,7 +20,6 @@ from benchmarks.learning.contamination import (
 )
 from benchmarks.learning.paired_learners import DOCUMENTS_READ, open_paired_learners
 from crabpath_retrievers import Feedback, Settings
-from crabpath_retrievers.cli import app
 from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
     SimulatedFeedback,
@@ -29,20 +29,20 @@ ALL = "all experience, blind decay"
 
 
 @pytest.fixture(scope="module")
-def subject(small, cached):
+def pair(small, cached):
     """Six questions in a memory."""
-    with open_paired_learners("small", small.first(6), cached, (DOCUMENTS_READ,)) as subject:
-        yield subject
+    with open_paired_learners("small", small.head(6), cached, (DOCUMENTS_READ,)) as pair:
+        yield pair
 
 
 @pytest.fixture
-def taught(subject):
+def taught(pair):
     """A memory of a variant that was told about its first answer, and the turn of the next one."""
-    with subject.namespace("taught"):
+    with pair.namespace("taught"):
 
         def _taught(variant, outcome, followed):
-            memory = subject.with_settings(replace(Settings(), learning=VARIANTS[variant]))
-            question = next(iter(subject.dataset.queries.values()))
+            memory = pair.with_settings(replace(Settings(), learning=VARIANTS[variant]))
+            question = next(iter(pair.dataset.queries.values()))
             answer = memory.retrieve(question, k=DOCUMENTS_READ, namespace="taught")
             nodes = [answer.documents[place].node.id for place in followed]
             memory.record(Feedback(answer.turn.id, outcome, used=nodes))
@@ -94,11 +94,11 @@ def test_a_success_is_remembered_by_all(taught, variant):
         ("wins only, no decay", 0),
     ],
 )
-def test_a_failure_punishes_as_the_variant_says(subject, taught, variant, punished):
+def test_a_failure_punishes_as_the_variant_says(pair, taught, variant, punished):
     """Blindly all that was returned, else what was followed alone, or nothing."""
     nodes, _ = taught(variant, -1.0, [2])
-    learned, namespace = subject.memory.store.learned, subject.memory.store.walk.clock("taught").key
-    everything = [document.id for document in subject.dataset.documents]
+    learned, namespace = pair.memory.store.learned, pair.memory.store.walk.clock("taught").key
+    everything = [document.id for document in pair.dataset.documents]
     keys = learned.keys(everything)
     decayed = {
         key for key, use in learned.usage(namespace, list(keys.values())).items() if use.decay
@@ -107,29 +107,29 @@ def test_a_failure_punishes_as_the_variant_says(subject, taught, variant, punish
     assert not punished or keys[nodes[0]] in decayed
 
 
-def test_all_variants_are_told_wrong_in_the_same_turns(subject):
+def test_all_variants_are_told_wrong_in_the_same_turns(pair):
     """Whatever they returned: the noise is a draw per turn."""
     wrong = {}
     for variant, learning in VARIANTS.items():
-        memory = subject.with_settings(replace(Settings(), learning=learning))
-        with subject.namespace("paired") as namespace:
-            told = RecordingLearner(memory, subject.dataset.split, namespace)
-            judge, course = (
+        memory = pair.with_settings(replace(Settings(), learning=learning))
+        with pair.namespace("paired") as namespace:
+            told = RecordingLearner(memory, pair.dataset.split, namespace)
+            simulator, schedule = (
                 FeedbackSimulator("followed", 0.4, DOCUMENTS_READ),
-                subject.course(EPOCHS, 1),
+                pair.schedule(EPOCHS, 1),
             )
-            done = subject.follow("paired", told, judge, course)
-        true = [full for one in done for full in subject.scores(one)[f"full@{DOCUMENTS_READ}"]]
+            done = pair.run_stream("paired", told, simulator, schedule)
+        true = [full for one in done for full in pair.score_pass(one)[f"full@{DOCUMENTS_READ}"]]
         signals = [signal.outcome > 0 for signal in told.signals]
         wrong[variant] = [bool(t) != said for t, said in zip(true, signals, strict=True)]
     assert len({tuple(flips) for flips in wrong.values()}) == 1
     assert 0 < sum(wrong[DEFAULT]) < len(wrong[DEFAULT])
 
 
-def test_every_variant_has_a_row_and_leaves_nothing_behind(subject):
+def test_every_variant_has_a_row_and_leaves_nothing_behind(pair):
     """The default first; the frozen twin remembers nothing."""
-    before = subject.memory.info()
-    rows = list(run_contamination(subject, 0.2, 2))
+    before = pair.memory.info()
+    rows = list(run_contamination(pair, 0.2, 2))
     assert {row["variant"] for row in rows} == {*VARIANTS, FROZEN}
     assert rows[0]["variant"] == DEFAULT
     for row in rows:
@@ -139,7 +139,7 @@ def test_every_variant_has_a_row_and_leaves_nothing_behind(subject):
         shares = [epoch["successes"] for epoch in row["epochs"]]
         assert all(s is None if row["variant"] == FROZEN else 0 <= s <= 1 for s in shares)
     assert all(epoch["difference"] == 0 for epoch in rows[0]["epochs"])
-    assert subject.memory.info() == before
+    assert pair.memory.info() == before
 
 
 def test_successes_are_counted_among_what_speaks_for_documents():
@@ -176,7 +176,7 @@ def test_the_order_of_the_three_is_judged_by_the_last_pass(means, claimed):
 def test_the_command_reports_both_parts(beir_folder, cache, tmp_path):
     """Tables, a plot, JSON; another number of orders and other shares of noise are taken."""
     file, folder = tmp_path / "figures.json", tmp_path / "report"
-    fixed = ("eval-learning", "--cache", cache, "--hotpotqa", beir_folder, "--limit", "3")
+    fixed = ("learning", "--cache", cache, "--hotpotqa", beir_folder, "--limit", "3")
     parts = ("--part", "contamination,regions", "--orders", "1", "--noise", "0,0.4")
     result = CliRunner().invoke(
         app, [*map(str, (*fixed, *parts, "--json", file, "--report", folder))]

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from benchmarks.learning import grid
+from benchmarks.learning import feedback_grid
 from benchmarks.learning.ablation import _SWITCHES, ABLATIONS, run_ablation
 from benchmarks.learning.answer_length import THRESHOLDS, measure_short_answers
 from benchmarks.learning.endurance import fit_slopes, run_endurance
@@ -55,16 +55,16 @@ def log(monkeypatch):
 @pytest.fixture
 def data(small, log):
     """Four questions whose labels are watched."""
-    four = small.first(4)
+    four = small.head(4)
     return replace(four, qrels=Labels(four.qrels, log))
 
 
 @pytest.fixture
-def subject(data, cached):
+def pair(data, cached):
     """The four questions in a memory; the frozen twin has answered them."""
-    with open_paired_learners("small", data, cached, (5,), passes=2) as subject:
-        subject.frozen()
-        yield subject
+    with open_paired_learners("small", data, cached, (5,), passes=2) as pair:
+        pair.run_frozen()
+        yield pair
 
 
 def lessons(log):
@@ -77,10 +77,10 @@ def lessons(log):
     return parts[:-1]
 
 
-def test_no_label_is_read_before_its_question_was_answered(subject, data, log):
+def test_no_label_is_read_before_its_question_was_answered(pair, data, log):
     """Ask, label, record; one question at a time."""
     log.clear()
-    subject.learned("ann", FeedbackSimulator("used", 0.0, 5), subject.course())
+    pair.run_learning("ann", FeedbackSimulator("used", 0.0, 5), pair.schedule())
     found = lessons(log)
     assert len(found) == 4
     for (asked, text), (label, query), _ in found:
@@ -88,10 +88,10 @@ def test_no_label_is_read_before_its_question_was_answered(subject, data, log):
         assert data.queries[query] == text
 
 
-def test_nor_before_its_short_answers(subject, log):
+def test_nor_before_its_short_answers(pair, log):
     """All thresholds and the learner are asked; only then is the label read."""
     log.clear()
-    list(measure_short_answers(subject))
+    list(measure_short_answers(pair))
     found = lessons(log)
     assert len(found) == 4
     for part in found:
@@ -101,14 +101,14 @@ def test_nor_before_its_short_answers(subject, log):
 
 def test_nor_in_a_long_stream(small, cached, log, monkeypatch):
     """The frozen twin is asked the same question; nothing else comes before its label."""
-    signal = FeedbackSimulator.signal
+    signal = FeedbackSimulator.simulate
 
     def _signal(self, shown, gold, *others):
         log.append(("label", gold))
         return signal(self, shown, gold, *others)
 
-    monkeypatch.setattr(FeedbackSimulator, "signal", _signal)
-    list(run_endurance(small.first(4), cached, 3, 6))
+    monkeypatch.setattr(FeedbackSimulator, "simulate", _signal)
+    list(run_endurance(small.head(4), cached, 3, 6))
     found = lessons(log)
     assert len(found) == 6
     for part in found:
@@ -117,16 +117,16 @@ def test_nor_in_a_long_stream(small, cached, log, monkeypatch):
         assert len({text for kind, text in part if kind == "asked"}) == 1
 
 
-def test_what_was_learned_is_forgotten_between_cells(subject):
+def test_what_was_learned_is_forgotten_between_cells(pair):
     """Every cell begins with a namespace that knows nothing."""
-    before = subject.memory.info()
+    before = pair.memory.info()
     plan = LearningPlan(paths={"small": "x"}, feedback=("used",), **ONE)
-    first, again = (list(grid.cells(subject, plan)) for _ in range(2))
+    first, again = (list(feedback_grid.run_grid(pair, plan)) for _ in range(2))
     assert first == again
-    assert subject.memory.info() == before
+    assert pair.memory.info() == before
 
 
-def test_every_mechanism_is_switched_off_once(subject):
+def test_every_mechanism_is_switched_off_once(pair):
     """A new one would be missed here; and a variant leaves nothing behind."""
     default = LearningSettings()
     named = [field.name for field in fields(default)]
@@ -136,20 +136,20 @@ def test_every_mechanism_is_switched_off_once(subject):
     for name in switches - {"decay", "typed", "region_baseline"}:
         alone = ABLATIONS[f"only {name}"]
         assert [other for other in switches if getattr(alone, other)] == [name]
-    before = subject.memory.info()
-    rows = list(run_ablation(subject, {"used": ("all", "only usage")}))
+    before = pair.memory.info()
+    rows = list(run_ablation(pair, {"used": ("all", "only usage")}))
     assert [row["variant"] for row in rows] == ["all", "frozen", "only usage"]
-    assert subject.memory.info() == before
+    assert pair.memory.info() == before
 
 
-def test_a_variant_with_nothing_on_is_the_frozen_twin(subject, monkeypatch):
+def test_a_variant_with_nothing_on_is_the_frozen_twin(pair, monkeypatch):
     """So what a variant shows comes from what is on."""
     nothing = LearningSettings(**dict.fromkeys(_SWITCHES, False))
     monkeypatch.setattr(
         "benchmarks.learning.ablation.ABLATIONS",
         {"all": LearningSettings(), "nothing": nothing},
     )
-    _, frozen, untaught = run_ablation(subject, {"used": ("all", "nothing")})
+    _, frozen, untaught = run_ablation(pair, {"used": ("all", "nothing")})
     assert frozen["parts"] == untaught["parts"]
 
 
@@ -170,22 +170,24 @@ def test_the_usual_threshold_is_among_those_of_compression():
 
 def test_a_row_is_below_when_its_whole_interval_is():
     """One question in four lost, or none; equal answers have no interval."""
-    worse = grid._difference([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
+    worse = feedback_grid._compare_metric([0.0, 1.0, 1.0, 1.0] * 10, [1.0] * 40)
     assert (worse["difference"], worse["below"]) == (-0.25, True)
     assert worse["ci95"][1] < 0
-    assert not grid._difference([1.0] * 40, [1.0] * 40)["below"]
-    assert not grid._difference([1.0, 0.0] + [1.0] * 8, [0.0] + [1.0] * 9)["below"]
+    assert not feedback_grid._compare_metric([1.0] * 40, [1.0] * 40)["below"]
+    assert not feedback_grid._compare_metric([1.0, 0.0] + [1.0] * 8, [0.0] + [1.0] * 9)["below"]
 
 
 def test_a_question_counts_once_with_its_mean_over_the_orders():
     """And kinds of feedback are summed up over cells."""
-    assert grid._pooled([{"m": [0.0, 1.0]}, {"m": [1.0, 1.0]}]) == {"m": [0.5, 1.0]}
+    assert feedback_grid._mean_over_orders([{"m": [0.0, 1.0]}, {"m": [1.0, 1.0]}]) == {
+        "m": [0.5, 1.0]
+    }
     cells = [
         {"feedback": "used", "metrics": {"m": {"difference": value, "below": value < 0}}}
         for value in (0.3, -0.1)
     ]
     row = {"cells": 2, "difference": 0.1, "least": -0.1, "below": 1}
-    assert grid.by_kind(cells) == {"used": {"m": row}}
+    assert feedback_grid.summarize_by_kind(cells) == {"used": {"m": row}}
 
 
 def test_figures_are_handed_over_after_every_cell(beir_folder, cache):
@@ -200,7 +202,7 @@ def test_figures_are_handed_over_after_every_cell(beir_folder, cache):
 
 def test_windows_of_a_long_stream(small, cached):
     """Full ones, and what is left at the end; the store grows."""
-    found = list(run_endurance(small.first(4), cached, 3, 12, size=5))
+    found = list(run_endurance(small.head(4), cached, 3, 12, size=5))
     assert [window["turns"] for window in found] == [5, 10, 12]
     assert ["ratio" in window for window in found] == [True, False, True]
     assert all(min(1.0, w["ratio"]) <= w["whole_ratio"] <= max(1.0, w["ratio"]) for w in found[::2])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.learning import regions
+from benchmarks.learning import region_ablation
 from benchmarks.learning.paired_learners import open_paired_learners
 from benchmarks.learning.plan import REGION_VARIANTS, LearningPlan
 from benchmarks.learning.region_ablation import (
@@ -20,10 +20,10 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import FeedbackSi
 @pytest.fixture(scope="module")
 def rows(small, cached):
     """Five questions in two orders."""
-    with open_paired_learners("small", small.first(5), cached, (2, 5)) as subject:
-        before = subject.memory.info()
-        found = list(run_region_ablation(subject, 2))
-        assert subject.memory.info() == before
+    with open_paired_learners("small", small.head(5), cached, (2, 5)) as pair:
+        before = pair.memory.info()
+        found = list(run_region_ablation(pair, 2))
+        assert pair.memory.info() == before
     return found
 
 
@@ -43,8 +43,8 @@ def test_every_variant_has_a_row_of_each_kind_of_feedback(rows):
 def test_few_variants_can_be_chosen(small, cached):
     """The default is always measured; a plan knows the names without the machinery behind them."""
     assert (REGIONS_ON, *REGION_VARIANTS) == tuple(REGION_ABLATIONS)
-    with open_paired_learners("small", small.first(2), cached, (5,)) as subject:
-        found = list(run_region_ablation(subject, 1, ["used"], ["regions off"]))
+    with open_paired_learners("small", small.head(2), cached, (5,)) as pair:
+        found = list(run_region_ablation(pair, 1, ["used"], ["regions off"]))
     assert [(row["feedback"], row["variant"]) for row in found] == [
         ("used", REGIONS_ON),
         ("used", "regions off"),
@@ -74,14 +74,14 @@ def test_each_variant_changes_one_setting():
 def test_a_question_counts_with_its_mean_over_the_orders_that_have_it():
     """Second halves of two orders hold different questions."""
     orders = [{"m": {"a": 1.0, "b": 0.0}}, {"m": {"b": 1.0}}]
-    assert regions._pooled(orders) == {"m": {"a": 1.0, "b": 0.5}}
+    assert region_ablation._mean_over_orders(orders) == {"m": {"a": 1.0, "b": 0.5}}
 
 
 @pytest.mark.parametrize(("variant", "counted"), [(REGIONS_ON, True), ("regions off", False)])
 def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted):
     """So there is something to compare."""
-    with open_paired_learners("small", small.first(3), cached, (5,)) as subject:
-        memory = subject.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
-        with subject.namespace("steps") as namespace:
-            subject.learned(namespace, FeedbackSimulator("used", 0.0, 5), subject.course(), memory)
+    with open_paired_learners("small", small.head(3), cached, (5,)) as pair:
+        memory = pair.with_settings(replace(Settings(), learning=REGION_ABLATIONS[variant]))
+        with pair.namespace("steps") as namespace:
+            pair.run_learning(namespace, FeedbackSimulator("used", 0.0, 5), pair.schedule(), memory)
             assert bool(memory.store.regions.all_steps(namespace, 0)) is counted

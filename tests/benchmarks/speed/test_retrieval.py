@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.speed import bench
+from benchmarks.speed import retrieval
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 
@@ -13,7 +13,7 @@ def test_all_figures_are_measured(tmp_path):
     data = load_sample()
     queries = dict(list(data.queries.items())[:6])
     small = Dataset("small", data.documents[:60], queries, {q: data.qrels[q] for q in queries})
-    report = bench.measure(small, tmp_path, limit=6, nodes=300)
+    report = retrieval.measure_retrieval(small, tmp_path, limit=6, nodes=300)
     assert report["quality"]["crabpath"]["full"] >= report["quality"]["plain_chroma"]["full"]
     assert report["invoke"]["ratio_of_medians"] > 0
     assert report["ingest"]["ratio"] > 0

@@ -3,14 +3,15 @@
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.datasets.dataset import Question, pool_questions
+from crabpath_retrievers.evaluation.datasets.dataset import ContextQuestion, pool_questions
 
 
 @pytest.fixture
 def data():
     """Twenty questions with a gold paragraph each, and one that all share."""
     questions = (
-        Question(f"q{n}", f"{n}?", [(f"t{n}", "text"), ("shared", "text")], {0}) for n in range(20)
+        ContextQuestion(f"q{n}", f"{n}?", [(f"t{n}", "text"), ("shared", "text")], {0})
+        for n in range(20)
     )
     return pool_questions("made up", questions)
 
@@ -38,6 +39,6 @@ def test_a_limit_beyond_the_questions_keeps_all(data):
 
 def test_one_id_for_two_questions_is_refused():
     """One of them would silently take the place of the other."""
-    question = Question("q", "?", [("t", "text")], {0})
+    question = ContextQuestion("q", "?", [("t", "text")], {0})
     with pytest.raises(InvalidInputError, match="stands twice"):
         pool_questions("made up", [question, question])

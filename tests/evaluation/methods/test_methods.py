@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.evaluation.methods import METHODS, Corpus, select_methods
+from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus, select_methods
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
 from crabpath_retrievers.evaluation.methods.lexical import open_lexical
@@ -14,7 +14,7 @@ from crabpath_retrievers.seeds.embedder import unit
 @pytest.fixture(scope="module")
 def corpus(small, cached):
     """Paragraphs of the sample."""
-    return Corpus.of(small.documents, cached, split=False)
+    return EvaluationCorpus.from_documents(small.documents, cached, split=False)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def of(embeddings, *, split=False, **texts):
     from langchain_core.documents import Document
 
     documents = [Document(id=name, page_content=text) for name, text in texts.items()]
-    return Corpus.of(documents, embeddings, split=split)
+    return EvaluationCorpus.from_documents(documents, embeddings, split=split)
 
 
 def documents(rank, text):

@@ -41,7 +41,7 @@ def test_a_stream_is_reported_beside_its_frozen_twin(evaluate, tmp_path, feedbac
     ("options", "says"),
     [
         (("--methods", "cold,learned"), "--stream prequential"),
-        (("--methods", "cold", "--stream", "prequential"), "somebody who learns"),
+        (("--methods", "cold", "--stream", "prequential"), "a method that learns"),
         (("--methods", "learned", "--stream", "sideways"), "sideways"),
         (("--methods", "learned", *STREAM, "--feedback", "applause"), "applause"),
         (("--methods", "learned", *STREAM, "--noise", "0.9"), "--noise"),

@@ -46,17 +46,19 @@ class Watching:
         self.seen.append(("learn", self.last))
 
 
-def course(small, memory, learner, **options):
+def schedule(small, memory, learner, **options):
     """The passes of one learner."""
-    judge = FeedbackSimulator("used", 0.0, 3)
-    return run_stream("test", learner, small, memory.embedder, judge, StreamSchedule(**options), 3)
+    simulator = FeedbackSimulator("used", 0.0, 3)
+    return run_stream(
+        "test", learner, small, memory.embedder, simulator, StreamSchedule(**options), 3
+    )
 
 
 def test_every_answer_is_given_before_its_feedback(small, memory):
     """Rank, learn, rank, learn; each question once a pass."""
     watching = Watching(FrozenLearner(memory, distinct=False))
     watching.seen.clear()
-    course(small, memory, watching, epochs=2)
+    schedule(small, memory, watching, epochs=2)
     kinds = [kind for kind, _ in watching.seen]
     assert kinds == ["rank", "learn"] * 24
     asked = [query for kind, query in watching.seen if kind == "rank"]
@@ -66,9 +68,9 @@ def test_every_answer_is_given_before_its_feedback(small, memory):
 
 def test_all_learners_meet_the_same_questions(small, memory):
     """The order depends on the seed alone."""
-    one = course(small, memory, FrozenLearner(memory, distinct=False), seed=3)
-    other = course(small, memory, CrabPathLearner(memory, distinct=False), seed=3)
-    third = course(small, memory, FrozenLearner(memory, distinct=False), seed=4)
+    one = schedule(small, memory, FrozenLearner(memory, distinct=False), seed=3)
+    other = schedule(small, memory, CrabPathLearner(memory, distinct=False), seed=3)
+    third = schedule(small, memory, FrozenLearner(memory, distinct=False), seed=4)
     assert list(one[0].found) == list(other[0].found) != list(third[0].found)
 
 
@@ -77,7 +79,7 @@ def test_the_frozen_twin_and_trivial_learners_leave_no_trace(small, memory):
     frozen = FrozenLearner(memory, distinct=False)
     before = memory.info()
     for learner in (frozen, BetaCounts(frozen), MovingAverage(frozen), QueryCache(frozen)):
-        course(small, memory, learner)
+        schedule(small, memory, learner)
     assert memory.info() == before
 
 
@@ -85,7 +87,7 @@ def test_words_are_dropped_in_later_passes_only(small, memory):
     """The first pass asks questions as they are."""
     watching = Watching(FrozenLearner(memory, distinct=False))
     watching.seen.clear()
-    course(small, memory, watching, epochs=2, dropped=0.5)
+    schedule(small, memory, watching, epochs=2, dropped=0.5)
     asked = [query for kind, query in watching.seen if kind == "rank"]
     assert set(asked[:12]) == set(small.queries.values())
     assert set(asked[12:]) != set(asked[:12])

@@ -14,8 +14,8 @@ ANSWER = "42"
 
 def signal(kind, gold, noise=0.0, needed=2, seed=0):
     """One report about three documents."""
-    judge = FeedbackSimulator(kind, noise, needed)
-    return judge.signal(SHOWN, frozenset(gold), ANSWER, np.random.default_rng(seed))
+    simulator = FeedbackSimulator(kind, noise, needed)
+    return simulator.simulate(SHOWN, frozenset(gold), ANSWER, np.random.default_rng(seed))
 
 
 def test_used_names_the_chunks_of_relevant_documents():
@@ -81,9 +81,9 @@ def test_a_wrong_outcome_changes_nothing_of_what_was_followed():
 @pytest.mark.parametrize("shown", [[], SHOWN[:1], SHOWN])
 def test_the_same_turns_are_wrong_whatever_was_returned(shown):
     """One draw per turn, so that learners that return different documents stay paired."""
-    judge, rng = FeedbackSimulator("followed", 0.2, 2), np.random.default_rng(7)
+    simulator, rng = FeedbackSimulator("followed", 0.2, 2), np.random.default_rng(7)
     for _ in range(20):
-        judge.signal(shown, frozenset("a"), None, rng)
+        simulator.simulate(shown, frozenset("a"), None, rng)
     other = np.random.default_rng(7)
     other.random(20)
     assert rng.random() == other.random()

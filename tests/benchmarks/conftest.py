@@ -1,0 +1,5 @@
+"""A small real sample for all tests of the benchmarks."""
+
+from small_sample import beir_folder, cache, cached, small, write
+
+__all__ = ["beir_folder", "cache", "cached", "small", "write"]
