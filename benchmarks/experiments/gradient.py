@@ -23,7 +23,6 @@ from benchmarks.experiments.memory_setup import open_memory, shuffle_pages, stro
 from benchmarks.experiments.simulated_agent import AgentTask, SimulatedAgent
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.config import LearningSettings, SeedSettings, Settings, WalkSettings
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.scoring.statistics import bootstrap_interval
 from crabpath_retrievers.trajectory import Turn
 

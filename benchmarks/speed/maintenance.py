@@ -17,7 +17,6 @@ from benchmarks.speed.synthetic_store import fill_synthetic
 from benchmarks.speed.timing import K, time_call
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, WeightDelta
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import EdgeKind, Vector

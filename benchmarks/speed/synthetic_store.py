@@ -13,7 +13,6 @@ import numpy as np
 from benchmarks.speed.timing import time_call, time_without_embedding
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
-from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
