@@ -55,11 +55,16 @@ class CrabPath:
     """A memory: documents as a graph, search and walks over it, and a record of every turn.
 
     Open one with :meth:`open`. Thread-safe; one process per embedded directory. What is needed
-    less often is grouped under :attr:`namespaces`, :attr:`regions`, :attr:`graph`,
-    :attr:`maintenance`, :attr:`learning` and :attr:`transfer`. :attr:`aio` has the asynchronous
-    form of every method, under the same name.
+    less often is grouped in components; :attr:`aio` has the asynchronous form of every method,
+    under the same name.
 
     Attributes:
+        namespaces: Snapshots of what a namespace has learned; freezing it.
+        regions: Regions of the embedding space, episodes of agents, and the region MDP.
+        graph: Typed edges, their neighbours and paths, and three searches that use them.
+        maintenance: Maintenance runs, health reports, tuned parameters, and the vector index.
+        learning: Feedback that waits or was given, its undo by user, replays, anchored nodes.
+        transfer: Archives of the memory or of one namespace.
         store: The graph store: documents, edges, turns and all that was learned.
         index: The vector index.
         embedder: Turns texts into unit vectors.
@@ -71,6 +76,12 @@ class CrabPath:
         self._services = services
         self.store, self.index = services.store, services.index
         self.embedder, self.settings = services.embedder, services.settings
+        self.namespaces = MemoryNamespaces(services)
+        self.regions = MemoryRegions(services)
+        self.graph = MemoryGraph(services)
+        self.maintenance = MemoryMaintenance(services)
+        self.learning = MemoryLearning(services)
+        self.transfer = MemoryTransfer(services)
 
     @classmethod
     def open(
@@ -167,38 +178,6 @@ class CrabPath:
         from crabpath_retrievers.retriever import CrabPathRetriever
 
         return CrabPathRetriever(memory=self, **fields)
-
-    # Components.
-
-    @property
-    def namespaces(self) -> MemoryNamespaces:
-        """Snapshots of what a namespace has learned; freezing it."""
-        return MemoryNamespaces(self._services)
-
-    @property
-    def regions(self) -> MemoryRegions:
-        """Regions of the embedding space, episodes of agents, and the region MDP."""
-        return MemoryRegions(self._services)
-
-    @property
-    def graph(self) -> MemoryGraph:
-        """Typed edges, their neighbours and paths, and three searches that use them."""
-        return MemoryGraph(self._services)
-
-    @property
-    def maintenance(self) -> MemoryMaintenance:
-        """Maintenance runs, health reports, tuned parameters, and the vector index."""
-        return MemoryMaintenance(self._services)
-
-    @property
-    def learning(self) -> MemoryLearning:
-        """Feedback that waits or was given, its undo by user, replays, anchored nodes."""
-        return MemoryLearning(self._services)
-
-    @property
-    def transfer(self) -> MemoryTransfer:
-        """Archives of the memory or of one namespace."""
-        return MemoryTransfer(self._services)
 
     @property
     def aio(self) -> "AsyncCrabPath":
@@ -559,7 +538,7 @@ class CrabPath:
 
 
 class AsyncCrabPath(AsyncView[CrabPath]):
-    """``memory.aio``: the methods of :class:`CrabPath`, awaited.
+    """``memory.aio``: the methods of :class:`CrabPath` and its components, awaited.
 
     They run in worker threads; a query awaits its router natively.
     """
@@ -568,6 +547,12 @@ class AsyncCrabPath(AsyncView[CrabPath]):
         """The asynchronous view of ``blocking``, which has these services."""
         super().__init__(blocking)
         self._services = services
+        self.namespaces = AsyncMemoryNamespaces(blocking.namespaces)
+        self.regions = AsyncMemoryRegions(blocking.regions)
+        self.graph = AsyncMemoryGraph(blocking.graph)
+        self.maintenance = AsyncMemoryMaintenance(blocking.maintenance)
+        self.learning = AsyncMemoryLearning(blocking.learning)
+        self.transfer = AsyncMemoryTransfer(blocking.transfer)
 
     close = off_loop(CrabPath.close)
     add_documents = off_loop(CrabPath.add_documents)
@@ -586,33 +571,3 @@ class AsyncCrabPath(AsyncView[CrabPath]):
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
         with limited(self._services.settings.time_limit):
             return await arun(retrieve_steps(self._services, text, options))
-
-    @property
-    def namespaces(self) -> AsyncMemoryNamespaces:
-        """As :attr:`CrabPath.namespaces`."""
-        return AsyncMemoryNamespaces(self._blocking.namespaces)
-
-    @property
-    def regions(self) -> AsyncMemoryRegions:
-        """As :attr:`CrabPath.regions`."""
-        return AsyncMemoryRegions(self._blocking.regions)
-
-    @property
-    def graph(self) -> AsyncMemoryGraph:
-        """As :attr:`CrabPath.graph`."""
-        return AsyncMemoryGraph(self._blocking.graph)
-
-    @property
-    def maintenance(self) -> AsyncMemoryMaintenance:
-        """As :attr:`CrabPath.maintenance`."""
-        return AsyncMemoryMaintenance(self._blocking.maintenance)
-
-    @property
-    def learning(self) -> AsyncMemoryLearning:
-        """As :attr:`CrabPath.learning`."""
-        return AsyncMemoryLearning(self._blocking.learning)
-
-    @property
-    def transfer(self) -> AsyncMemoryTransfer:
-        """As :attr:`CrabPath.transfer`."""
-        return AsyncMemoryTransfer(self._blocking.transfer)

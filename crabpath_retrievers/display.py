@@ -16,7 +16,7 @@ _SHOWN = 4
 def explanation_table(explanation: Explanation) -> Table:
     """One row per document: probability, route, and the features with the largest share."""
     table = Table("p", "document", "route", "log-odds by feature", show_lines=True)
-    table.caption = _routing(explanation.turn)
+    table.caption = _routing_summary(explanation.turn)
     for reason in explanation.documents:
         shares = list(reason.contributions.items())[:_SHOWN]
         table.add_row(
@@ -28,7 +28,7 @@ def explanation_table(explanation: Explanation) -> Table:
     return table
 
 
-def _routing(turn: Turn) -> str | None:
+def _routing_summary(turn: Turn) -> str | None:
     """Calls, tokens and cost of a chat model in the turn; None where none was used."""
     asked = turn.llm_calls + turn.llm_cached_calls
     if not (asked or turn.routing):
@@ -39,26 +39,26 @@ def _routing(turn: Turn) -> str | None:
 
 def _route(reason: DocumentReason, titles: dict[str, str]) -> str:
     if not reason.path:
-        return _support(reason, titles)
+        return _search_hit(reason, titles)
     lines = [escape(titles.get(reason.path[0].source) or reason.path[0].source)]
     for edge in reason.path:
         target = escape(titles.get(edge.target) or edge.target)
         decided = f"{edge.kind} {edge.weight:.2f}, {edge.tier}, π {edge.probability:.2f}"
         lines.append(f"  └ {decided} → {target}")
-        lines += _moves(reason, edge)
+        lines += _weight_changes(reason, edge)
     return "\n".join(lines)
 
 
-def _support(reason: DocumentReason, titles: dict[str, str]) -> str:
+def _search_hit(reason: DocumentReason, titles: dict[str, str]) -> str:
     """A search hit, with the edge that raised its score most."""
     edge = reason.support
     if edge is None:
         return "search hit"
     by = f"  {edge.kind} {edge.weight:.2f} by {escape(titles.get(edge.source, ''))}"
-    return "\n".join(("search hit", by, *_moves(reason, edge)))
+    return "\n".join(("search hit", by, *_weight_changes(reason, edge)))
 
 
-def _moves(reason: DocumentReason, edge: PathEdge) -> list[str]:
+def _weight_changes(reason: DocumentReason, edge: PathEdge) -> list[str]:
     """The feedback that changed the weight of an edge, with its time."""
     name = (edge.source, edge.target, edge.kind)
     return [

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from langchain_core.vectorstores import VectorStore
@@ -12,7 +11,6 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.query import path_of
-from crabpath_retrievers.routing.policy import Router
 from crabpath_retrievers.seeds.chroma_directory import COLLECTION
 from crabpath_retrievers.seeds.chroma_files import FILE, glance
 from crabpath_retrievers.seeds.index import VectorIndex
@@ -151,20 +149,6 @@ def require_vectors(meta: Mapping[str, str], name: str) -> None:
         raise ConfigurationError(msg)
 
 
-def router_of(router: Any) -> Router:
-    """The router that the argument ``router`` describes: a router, or a chat model for one.
-
-    Raises:
-        InvalidInputError: It is neither.
-    """
-    if hasattr(router, "route") and hasattr(router, "aroute"):
-        ready: Router = router
-        return ready
-    from crabpath_retrievers.routing.chat_model import ChatModelRouter
-
-    return ChatModelRouter(router)
-
-
 def place_of(path: str | Path) -> str:
     """A directory with ``~`` expanded, or a database URL as it is.
 
@@ -248,17 +232,3 @@ def _exists_at_url(text: str) -> tuple[bool, str]:
             return stored_version(connection) is not None, engine.url.render_as_string()
     finally:
         engine.dispose()
-
-
-class Closable(Protocol):
-    """A resource of a memory."""
-
-    def close(self) -> None:
-        """Release files and connections."""
-
-
-def close_all(*parts: Closable) -> None:
-    """Close every part in order, also when closing one of them fails."""
-    with ExitStack() as stack:
-        for part in reversed(parts):
-            stack.callback(part.close)

@@ -152,7 +152,7 @@ class CrabPathRetriever(BaseRetriever):
             fields: Fields of the retriever, such as ``k`` and ``namespace``; and ``router`` and
                 ``settings`` of :meth:`CrabPath.open`.
         """
-        opening = _opening(fields)
+        opening = _pop_open_arguments(fields)
         memory = CrabPath.open(path, embeddings=embeddings, vectors=vectors, **opening)
         ingest_options = {"ids": ids, "split": split, "cleanup": cleanup}
         return cls._from_memory_and_documents(memory, documents, fields, ingest_options)
@@ -214,7 +214,7 @@ class CrabPathRetriever(BaseRetriever):
 
         store, store_fields = store_of(vectorstore)
         fields = {**store_fields, **fields}
-        opening = {"embeddings": embeddings, **_opening(fields)}
+        opening = {"embeddings": embeddings, **_pop_open_arguments(fields)}
         memory = wrap(store, path=path, documents=documents, **opening)
         return cls._from_memory(memory, fields)
 
@@ -235,7 +235,7 @@ class CrabPathRetriever(BaseRetriever):
             NotFoundError: There is no memory; nothing is created.
             ConfigurationError: The memory wraps a store: open it with :meth:`from_vectorstore`.
         """
-        opening = {"vectors": vectors, "create": False, **_opening(fields)}
+        opening = {"vectors": vectors, "create": False, **_pop_open_arguments(fields)}
         memory = CrabPath.open(path, embeddings=embeddings, **opening)
         return cls._from_memory(memory, fields)
 
@@ -358,7 +358,7 @@ class CrabPathRetriever(BaseRetriever):
         return params
 
 
-def _opening(fields: dict[str, Any]) -> dict[str, Any]:
+def _pop_open_arguments(fields: dict[str, Any]) -> dict[str, Any]:
     """Take the arguments of ``CrabPath.open`` out of the fields of a retriever."""
     return {name: fields.pop(name) for name in ("router", "settings") if name in fields}
 

@@ -97,4 +97,4 @@ def test_the_autotuner(written):
     """Knobs are set and taken back; of a single turn nothing is judged that a knob could mend."""
     assert (written["report"].dry_run, written["report"].run) == (True, "")
     assert written["knobs"].half_life == 500.0
-    assert written["memory"].knobs() == written["settings"].knobs
+    assert written["memory"].maintenance.knobs() == written["settings"].knobs

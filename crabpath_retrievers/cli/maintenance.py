@@ -300,7 +300,7 @@ def show_knobs(
 
 @tune.command("set")
 @handled
-def set_knobs(
+def run_set_knobs(
     values: Annotated[list[str], typer.Argument(metavar="KNOB=NUMBER...", help="New values.")],
     namespace: OneNamespace = "default",
     store: Store = DEFAULT_STORE,
@@ -316,7 +316,7 @@ def set_knobs(
 
 @tune.command("reset")
 @handled
-def reset_knobs(
+def run_reset_knobs(
     namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
     """Let the knobs of a namespace follow the settings again."""

@@ -51,7 +51,7 @@ def run_query(
         ]
         typer.echo(json.dumps({"turn_id": answer.turn.id, "documents": documents}))
         return
-    table = Table("score", "came by", "document", box=None, pad_edge=False)
+    table = Table("score", "route", "document", box=None, pad_edge=False)
     for item in answer.documents:
         title = item.node.title or item.node.content[:60]
         route = " → ".join(edge.kind for edge in item.returned.path) or "search"

@@ -62,8 +62,8 @@ def show_regions(
                 "and about one document in sixteen becomes one"
             )
             raise NotFoundError(msg)
-        found = overview(models, namespace_of(namespace), level, wanted, most)
-        if found is None:
+        summary = overview(models, namespace_of(namespace), level, wanted, most)
+        if summary is None:
             msg = (
                 f"namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
                 "turns, or learn from episodes"
@@ -73,20 +73,20 @@ def show_regions(
     if plot is not None:
         from crabpath_retrievers.cli.region_plot import write_plot
 
-        write_plot(found, counted, plot)
+        write_plot(summary, counted, plot)
     if as_json:
-        typer.echo(json.dumps(_as_json(found, counted, namespace, wanted)))
+        typer.echo(json.dumps(_as_json(summary, counted, namespace, wanted)))
         return
-    _show(found, counted)
+    _show(summary, counted)
     if plot is not None:
         out.print(f"Drawn: {escape(str(plot))}", style="dim")
 
 
-def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:
-    titles = dict(zip(found.hubs.ids, found.hubs.titles, strict=True))
-    columns = ("region", *(() if sizes is None else ("size",)), "quality", "came by")
+def _show(summary: Overview, sizes: Mapping[str, int] | None) -> None:
+    titles = dict(zip(summary.hubs.ids, summary.hubs.titles, strict=True))
+    columns = ("region", *(() if sizes is None else ("size",)), "quality", "visits")
     table = Table(*columns, "best actions: success (share)", "leads to")
-    for row in found.rows:
+    for row in summary.rows:
         size = () if sizes is None else (str(sizes.get(row.region, 0)),)
         numbers = (*size, f"{row.quality:.0%}", f"{row.came:.4g}")
         best = [
@@ -97,13 +97,13 @@ def _show(found: Overview, sizes: Mapping[str, int] | None) -> None:
             _shorten(row.title or row.region), *numbers, "\n".join(best), _next_region(row, titles)
         )
     table.caption = (
-        f"{len(found.rows)} of {found.visited} regions that something came by; level "
-        f"{found.hubs.level} has {len(found.hubs.ids)}; counted levels: "
-        f"{', '.join(map(str, found.levels))}"
+        f"{len(summary.rows)} of {summary.visited} visited regions; level "
+        f"{summary.hubs.level} has {len(summary.hubs.ids)}; counted levels: "
+        f"{', '.join(map(str, summary.levels))}"
     )
     out.print(table)
     everywhere = Table("action", "success", "steps", title="All regions together")
-    for score in found.actions:
+    for score in summary.actions:
         everywhere.add_row(_shorten(score.action), f"{score.success:.0%}", f"{score.trials:.4g}")
     out.print(everywhere)
 
@@ -122,13 +122,13 @@ def _shorten(text: str) -> str:
 
 
 def _as_json(
-    found: Overview, sizes: Mapping[str, int] | None, namespace: str, task: str | None
+    summary: Overview, sizes: Mapping[str, int] | None, namespace: str, task: str | None
 ) -> dict[str, Any]:
     return {
-        "level": found.hubs.level,
-        "levels": found.levels,
-        "hubs": len(found.hubs.ids),
-        "visited": found.visited,
+        "level": summary.hubs.level,
+        "levels": summary.levels,
+        "hubs": len(summary.hubs.ids),
+        "visited": summary.visited,
         "namespace": namespace,
         "task": task,
         "regions": [
@@ -141,7 +141,7 @@ def _as_json(
                 "actions": [score._asdict() for score in row.actions],
                 "leads": [lead._asdict() for lead in row.leads],
             }
-            for row in found.rows
+            for row in summary.rows
         ],
-        "actions": [score._asdict() for score in found.actions],
+        "actions": [score._asdict() for score in summary.actions],
     }

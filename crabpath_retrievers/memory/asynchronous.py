@@ -15,7 +15,7 @@ class AsyncView(Generic[T]):
     """Methods of another object, off the event loop."""
 
     def __init__(self, blocking: T) -> None:
-        """Look at ``blocking``, the object whose methods block."""
+        """Wrap ``blocking``, the object with the synchronous methods."""
         self._blocking = blocking
 
 

@@ -56,7 +56,7 @@ def teach_note(
         msg = f"kind must be 'teaching' or 'directive', not {shown(kind)}: or use correct"
         raise InvalidInputError(msg)
     note_kind, default_authority = TAUGHT_KINDS[kind]
-    said = _said(text, fields)
+    said = _note_content(text, fields)
     asked = None if query is None else Asked(query)
     rank = default_authority if authority is None else authority
     return _save_note(services, note_kind, namespace, said, rank, asked)
@@ -79,7 +79,7 @@ def correct_turn(
         namespace = logged.turn.namespace if logged else DEFAULT_NAMESPACE
     if wrong is None:
         wrong = _best_document(services.store, logged) if logged else ()
-    said = _said(text, fields, wrong)
+    said = _note_content(text, fields, wrong)
     asked = Asked(query) if query is not None else _question(logged)
     return _save_note(services, "correction", namespace, said, authority, asked, logged)
 
@@ -110,7 +110,7 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     return keys | store.learned.keys([aliases.get(c.id, c.id) for c in chunks])
 
 
-def _said(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> Said:
+def _note_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> Said:
     return Said(
         text,
         fields.get("title", ""),
@@ -135,11 +135,11 @@ def _save_note(
     store = services.store
     rank, owner = Authority.of(authority), namespace_of(namespace)
     if asked is not None:
-        asked = replace(asked, query=_checked_text("query", asked.query, LONGEST))
+        asked = replace(asked, query=_check_text("query", asked.query, LONGEST))
     if store.learned.learned(owner).frozen:
         msg = f"namespace {owner!r} is frozen: it learns nothing, teach another one"
         raise InvalidInputError(msg)
-    said = _checked(raw)
+    said = _check_note(raw)
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
     name = said.id or note_id(kind, owner, said.text)
@@ -194,24 +194,24 @@ def _question(logged: Logged | None) -> Asked | None:
     return Asked(logged.turn.query, vector, logged.turn.id)
 
 
-def _checked(said: Said) -> Said:
+def _check_note(said: Said) -> Said:
     """A note as it is stored.
 
     Raises:
         InvalidInputError: One of its fields is no text, empty or too long.
     """
     untitled = isinstance(said.title, str) and not said.title
-    title = "" if untitled else _checked_text("title", said.title, _LONGEST_NAME)
-    name = None if said.id is None else _checked_text("id", said.id, _LONGEST_NAME)
+    title = "" if untitled else _check_text("title", said.title, _LONGEST_NAME)
+    name = None if said.id is None else _check_text("id", said.id, _LONGEST_NAME)
     if not isinstance(said.metadata, Mapping):
         msg = f"the metadata must be a mapping, not {type(said.metadata).__name__}"
         raise InvalidInputError(msg)
     metadata = json_safe(own_metadata(said.metadata))
-    text = _checked_text("text", said.text, LONGEST)
+    text = _check_text("text", said.text, LONGEST)
     return replace(said, text=text, title=title, id=name, metadata=metadata)
 
 
-def _checked_text(name: str, value: object, longest: int) -> str:
+def _check_text(name: str, value: object, longest: int) -> str:
     if not isinstance(value, str):
         msg = f"the {name} must be a text, not {type(value).__name__}"
         raise InvalidInputError(msg)

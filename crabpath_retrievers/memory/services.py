@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -31,13 +31,11 @@ from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
 from crabpath_retrievers.mind import Minds
 from crabpath_retrievers.opening import (
     OWN,
-    close_all,
     open_index,
     place_of,
     require_existing,
     require_graph,
     require_vectors,
-    router_of,
     vectors_place,
     wrapped_store,
 )
@@ -109,7 +107,7 @@ class Services:
         self.undoing = Undoing(store, self.episodes, self.notes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
-            self, close_all, self.recorder, index, store
+            self, _close_all, self.recorder, index, store
         )
         self.reindexing = Reindexing(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
@@ -146,7 +144,7 @@ class Services:
             raise InvalidInputError(msg)
         require_flags(create=create, reindex=reindex)
         checked_linkers = None if linkers is None else listed("linkers", linkers)
-        chosen_router = None if router is None else router_of(router)
+        chosen_router = None if router is None else _router_of(router)
         place = None if path is None else place_of(path)
         if not create:
             require_existing(place)
@@ -248,3 +246,31 @@ def _close_within(seconds: float, stack: ExitStack) -> None:
     """Close parts; all their waiting for servers takes no longer than a time limit."""
     with limited(seconds):
         stack.close()
+
+
+def _router_of(router: Any) -> Router:
+    """The router that the argument ``router`` describes: a router, or a chat model for one.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if hasattr(router, "route") and hasattr(router, "aroute"):
+        ready: Router = router
+        return ready
+    from crabpath_retrievers.routing.chat_model import ChatModelRouter
+
+    return ChatModelRouter(router)
+
+
+class _Closable(Protocol):
+    """A resource of a memory."""
+
+    def close(self) -> None:
+        """Release files and connections."""
+
+
+def _close_all(*parts: _Closable) -> None:
+    """Close every part in order, also when closing one of them fails."""
+    with ExitStack() as stack:
+        for part in reversed(parts):
+            stack.callback(part.close)

@@ -4,13 +4,13 @@ import json
 import shutil
 
 import pytest
-from crabpath_retrievers.cli.health import sparkline
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.cli import app
+from crabpath_retrievers.cli.maintenance import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.feedback.published import publish, published, settings_of

@@ -30,7 +30,7 @@ _FORK.set_forkserver_preload(
     [
         "chromadb",
         "psycopg",
-        "crabpath_retrievers.memory",
+        "crabpath_retrievers.crabpath",
         "crabpath_retrievers.doctor.examine",
         "crabpath_retrievers.seeds.chroma",
         "crabpath_retrievers.storage.fulltext",
