@@ -17,6 +17,7 @@ from crabpath_retrievers.evaluation.streams.signals import Signal
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
+from crabpath_retrievers.query import QueryOptions
 
 DEPTH = 10  # most documents of an answer
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5)
@@ -102,7 +103,7 @@ def _confident(share: float) -> Settings:
 
 
 def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
-    options = {
+    options: QueryOptions = {
         "k": DEPTH,
         "fill": False,
         "record": False,

@@ -25,6 +25,7 @@ from crabpath_retrievers.evaluation.speed.timing import K, percentiles, timed
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances
 from crabpath_retrievers.regions.hubs import Regions
@@ -138,7 +139,12 @@ def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
             for name, asked in order if number % 2 else reversed(order):
                 memory.store.settle()
                 busy = time.thread_time()
-                options = {"k": K, "vector": vector, "namespace": _NAMESPACE, "record": False}
+                options: QueryOptions = {
+                    "k": K,
+                    "vector": vector,
+                    "namespace": _NAMESPACE,
+                    "record": False,
+                }
                 waited, _ = timed(partial(asked.retrieve, text, **options))
                 taken[name].append((waited * 1000, (time.thread_time() - busy) * 1000))
     first = min(_WARM_UP, len(questions))
