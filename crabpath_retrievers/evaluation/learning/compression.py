@@ -103,12 +103,12 @@ def _confident(share: float) -> Settings:
 
 
 def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
-    options: QueryOptions = {
-        "k": DEPTH,
-        "fill": False,
-        "record": False,
-        "one_per_document": subject.dataset.split,
-    }
+    options = QueryOptions(
+        k=DEPTH,
+        fill=False,
+        record=False,
+        one_per_document=subject.dataset.split,
+    )
 
     def ask(text: str, vector: Vector) -> list[str]:
         answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)

@@ -86,11 +86,11 @@ class Watched:
 
     def _unrecorded(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         one = self.learned
-        options: QueryOptions = {
-            "one_per_document": one.distinct,
-            "namespace": one.namespace,
-            "record": False,
-        }
+        options = QueryOptions(
+            one_per_document=one.distinct,
+            namespace=one.namespace,
+            record=False,
+        )
         return ranked(one.memory.retrieve(query, k=k, vector=vector, **options))
 
     def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:

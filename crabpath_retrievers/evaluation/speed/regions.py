@@ -139,12 +139,12 @@ def compared(memory: CrabPath, questions: Questions) -> dict[str, Any]:
             for name, asked in order if number % 2 else reversed(order):
                 memory.store.settle()
                 busy = time.thread_time()
-                options: QueryOptions = {
-                    "k": K,
-                    "vector": vector,
-                    "namespace": _NAMESPACE,
-                    "record": False,
-                }
+                options = QueryOptions(
+                    k=K,
+                    vector=vector,
+                    namespace=_NAMESPACE,
+                    record=False,
+                )
                 waited, _ = timed(partial(asked.retrieve, text, **options))
                 taken[name].append((waited * 1000, (time.thread_time() - busy) * 1000))
     first = min(_WARM_UP, len(questions))
