@@ -17,7 +17,6 @@ from crabpath_retrievers.evaluation.streams.signals import Signal
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import QueryOptions
 
 DEPTH = 10  # most documents of an answer
 THRESHOLDS = (0.1, 0.2, 0.35, 0.5)
@@ -103,15 +102,16 @@ def _confident(share: float) -> Settings:
 
 
 def _confident_only(subject: Subject, memory: CrabPath, namespace: str) -> Ask:
-    options = QueryOptions(
-        k=DEPTH,
-        fill=False,
-        record=False,
-        one_per_document=subject.dataset.split,
-    )
-
     def ask(text: str, vector: Vector) -> list[str]:
-        answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)
+        answer = memory.retrieve(
+            text,
+            k=DEPTH,
+            vector=vector,
+            namespace=namespace,
+            fill=False,
+            record=False,
+            one_per_document=subject.dataset.split,
+        )
         return [item.node.document for item in answer.documents]
 
     return ask

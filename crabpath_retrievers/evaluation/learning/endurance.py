@@ -20,7 +20,6 @@ from crabpath_retrievers.evaluation.streams.signals import Signal
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory import CrabPath
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.seeds.embedder import Embedder
 
 WINDOW = 500  # turns that are measured together
@@ -86,12 +85,15 @@ class Watched:
 
     def _unrecorded(self, query: str, vector: Vector, k: int) -> list[Ranked]:
         one = self.learned
-        options = QueryOptions(
+        answer = one.memory.retrieve(
+            query,
+            k=k,
+            vector=vector,
             one_per_document=one.distinct,
             namespace=one.namespace,
             record=False,
         )
-        return ranked(one.memory.retrieve(query, k=k, vector=vector, **options))
+        return ranked(answer)
 
     def learn(self, vector: Vector, ranked: Sequence[Ranked], signal: Signal) -> None:
         """Record the feedback; a full window is closed."""

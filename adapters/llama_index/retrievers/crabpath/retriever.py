@@ -60,7 +60,7 @@ class CrabPathRetriever(BaseRetriever):
         given: dict[str, Any] = dict(options)
         filters, count = given.pop("filters", None), given.pop("similarity_top_k", 4)
         names = RetrieverOptions.__annotations__
-        asked: QueryOptions = {n: given.pop(n) for n in names if n in given}  # type: ignore[assignment, misc]
+        asked: QueryOptions = {n: given.pop(n) for n in names if n in given}  # type: ignore[assignment]
         super().__init__(**given)
         if not isinstance(memory, CrabPath):
             msg = (
