@@ -103,15 +103,16 @@ def _with_threshold(share: float) -> Settings:
 
 
 def _ask_confident(pair: PairedLearners, memory: CrabPath, namespace: str) -> ShortAnswerFunction:
-    options = {
-        "k": DEPTH,
-        "fill": False,
-        "record": False,
-        "one_per_document": pair.dataset.split,
-    }
-
     def ask(text: str, vector: Vector) -> list[str]:
-        answer = memory.retrieve(text, vector=vector, namespace=namespace, **options)
+        answer = memory.retrieve(
+            text,
+            k=DEPTH,
+            vector=vector,
+            namespace=namespace,
+            fill=False,
+            record=False,
+            one_per_document=pair.dataset.split,
+        )
         return [item.node.document for item in answer.documents]
 
     return ask

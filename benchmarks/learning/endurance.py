@@ -20,7 +20,6 @@ from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     RankedDocument,
-    ranked_documents,
 )
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback
@@ -91,8 +90,15 @@ class TimedLearner:
 
     def _rank_unrecorded(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         one = self.learned
-        options = {"one_per_document": one.distinct, "namespace": one.namespace, "record": False}
-        return ranked_documents(one.memory.retrieve(query, k=k, vector=vector, **options))
+        answer = one.memory.retrieve(
+            query,
+            k=k,
+            vector=vector,
+            one_per_document=one.distinct,
+            namespace=one.namespace,
+            record=False,
+        )
+        return ranked_documents(answer)
 
     def learn(
         self, vector: Vector, ranked: Sequence[RankedDocument], signal: SimulatedFeedback

@@ -21,6 +21,7 @@ from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.services import Services
+from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.regions.advice import Advice, Advisor
 from crabpath_retrievers.regions.chances import ANY_TASK, Chances
 from crabpath_retrievers.regions.hubs import Regions
@@ -116,7 +117,12 @@ def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, A
             for name, asked in order if number % 2 else reversed(order):
                 memory.store.settle()
                 busy = time.thread_time()
-                options = {"k": K, "vector": vector, "namespace": _NAMESPACE, "record": False}
+                options = QueryOptions(
+                    k=K,
+                    vector=vector,
+                    namespace=_NAMESPACE,
+                    record=False,
+                )
                 waited, _ = time_call(partial(asked.retrieve, text, **options))
                 taken[name].append((waited * 1000, (time.thread_time() - busy) * 1000))
     first = min(_WARM_UP, len(questions))

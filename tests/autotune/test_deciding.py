@@ -1,7 +1,5 @@
 """What helped is preferred, what failed is left; the brake goes back to what was good."""
 
-from dataclasses import replace
-
 import pytest
 
 from crabpath_retrievers.autotune import Past, tune
@@ -96,7 +94,7 @@ def test_the_brake_where_three_metrics_left_their_range(found):
 
 def test_no_brake_that_mends_nothing(found):
     """What was good differs in a knob that has nothing to do with it."""
-    past = Past(good=Good(replace(OTHER, reflex=0.8), 0, 25))
+    past = Past(good=Good(OTHER.replace(reflex=0.8), 0, 25))
     assert turned(found(dormant_pct=1.0), past, OTHER) == ["half_life", "hebbian_rate"]
 
 

@@ -98,7 +98,10 @@ def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
         assert low <= after <= high
         assert (after - value) * direction > 0
         if knob == "half_life":
-            assert abs(after - value) <= max(rules.least, value * (rules.factor - 1)) + 1e-6
+            assert (
+                abs(after - value)
+                <= max(rules.min_half_life_step, value * (rules.half_life_factor - 1)) + 1e-6
+            )
         if knob == "promotion_threshold":
             assert isinstance(after, int)
             assert abs(after - value) == 1

@@ -96,7 +96,7 @@ def test_counts_are_whole_numbers(three):
 )
 def test_what_is_meant_is_understood(three, content):
     """Blocks, thoughts before the answer, nulls, other numbers, an end that is missing."""
-    routed = route(Odd(message=AIMessage(content)), three, retries=0)
+    routed = route(Odd(message=AIMessage(content)), three, max_retries=0)
     assert routed.decisions[0].followed == (1,)
 
 
@@ -115,7 +115,7 @@ def test_what_is_meant_is_understood(three, content):
 def test_an_endless_answer_costs_no_time(three, content):
     """It is not read to the end, and the policy decides."""
     begun = time.perf_counter()
-    routed = route(Odd(message=AIMessage(content)), three, retries=0)
+    routed = route(Odd(message=AIMessage(content)), three, max_retries=0)
     assert time.perf_counter() - begun < 1
     assert (routed.decisions[0].followed, routed.usage.failures) == ((0,), 1)
 
@@ -133,7 +133,7 @@ def test_an_endless_answer_costs_no_time(three, content):
 )
 def test_structured_output_of_other_shapes(three, structured, followed):
     """Plain data counts as well; where there is nothing in it the policy decides."""
-    routed = route(Odd(structured=structured), three, retries=0)
+    routed = route(Odd(structured=structured), three, max_retries=0)
     assert routed.decisions[0].followed == followed
 
 
@@ -150,7 +150,7 @@ def test_leaving_all_to_experience_is_an_answer(three):
 def test_without_room_for_a_candidate_nothing_is_asked(three):
     """The budget holds, and the turn says why."""
     model = Odd()
-    routed = route(model, three, input_tokens=100)
+    routed = route(model, three, max_input_tokens=100)
     assert (model.asked, routed.usage.calls) == (0, 0)
     assert routed.notes == ("not asked: no candidate fits into 100 tokens",)
 

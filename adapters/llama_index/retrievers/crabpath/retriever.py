@@ -64,7 +64,8 @@ class CrabPathRetriever(BaseRetriever):
         """
         given: dict[str, Any] = dict(options)
         filters, count = given.pop("filters", None), given.pop("similarity_top_k", 4)
-        asked = {n: given.pop(n) for n in RetrieverOptions.__annotations__ if n in given}
+        names = RetrieverOptions.__annotations__
+        asked: QueryOptions = {n: given.pop(n) for n in names if n in given}  # type: ignore[assignment]
         super().__init__(**given)
         if not isinstance(memory, CrabPath):
             msg = (
@@ -73,7 +74,7 @@ class CrabPathRetriever(BaseRetriever):
             )
             raise InvalidInputError(msg)
         self.memory = memory
-        namespace = asked.pop("namespace", None)
+        namespace = asked.pop("namespace", DEFAULT_NAMESPACE)
         self.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
         self.task_type: str | None = asked.pop("task_type", None)
         self.similarity_top_k: int = count
