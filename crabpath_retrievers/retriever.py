@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import ConfigDict, Field, field_validator
-from typing_extensions import Self, TypedDict, Unpack
+from typing_extensions import Self, Unpack
 
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
@@ -63,17 +63,11 @@ class CrabPathDocument(Document):
         return hash((self.id, self.page_content))
 
 
-class RetrieverFields(TypedDict, total=False):
+class RetrieverFields(RetrieverOptions, total=False):
     """Fields that :class:`CrabPathRetriever` takes when it is made; all are optional."""
 
     k: int
     filter: Filter | None
-    namespace: str
-    task_type: str | None
-    explore: bool | int
-    fill: bool
-    distinct: bool
-    max_tokens: int | None
     name: str | None
     tags: list[str] | None
     metadata: dict[str, Any] | None

@@ -20,6 +20,7 @@ from crabpath_retrievers.evaluation.streams.learners import (
     CrabPathLearner,
     FrozenLearner,
     RankedDocument,
+    ranked_documents,
 )
 from crabpath_retrievers.evaluation.streams.prequential import StreamSchedule, run_stream
 from crabpath_retrievers.evaluation.streams.simulated_feedback import SimulatedFeedback

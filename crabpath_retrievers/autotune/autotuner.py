@@ -164,7 +164,7 @@ class Autotuner:
             lessons: How many lessons it has learned in all, at least 1.
         """
         rules = self.settings.autotune
-        if not rules.enabled or lessons % rules.every:
+        if not rules.enabled or lessons % rules.every_feedbacks:
             return
         try:
             self.run(namespace, asked=False)

@@ -62,7 +62,7 @@ def _draw_map(
     every = np.array(list(points.values()))
     axes.scatter(every[:, 0], every[:, 1], s=6, color="0.8", zorder=1)
     measure = {
-        row.region: row.came if sizes is None else float(sizes.get(row.region, 0))
+        row.region: row.arrivals if sizes is None else float(sizes.get(row.region, 0))
         for row in found.rows
     }
     most = max(measure.values()) or 1.0
@@ -100,7 +100,7 @@ def _draw_map(
 
 def _draw_arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.float64]]) -> None:
     for row in found.rows:
-        for lead in row.leads:
+        for lead in row.next_regions:
             if lead.share >= _LIKELY and lead.region != row.region:
                 style: dict[str, Any] = {**_ARROW, "alpha": min(1.0, 0.2 + lead.share)}
                 tip, tail = tuple(points[lead.region]), tuple(points[row.region])

@@ -88,7 +88,7 @@ def _show(summary: Overview, sizes: Mapping[str, int] | None) -> None:
     table = Table(*columns, "best actions: success (share)", "leads to")
     for row in summary.rows:
         size = () if sizes is None else (str(sizes.get(row.region, 0)),)
-        numbers = (*size, f"{row.quality:.0%}", f"{row.came:.4g}")
+        numbers = (*size, f"{row.quality:.0%}", f"{row.arrivals:.4g}")
         best = [
             f"{_shorten(score.action)} {score.success:.0%} ({score.share:.0%})"
             for score in row.actions[:_BEST]
@@ -109,9 +109,9 @@ def _show(summary: Overview, sizes: Mapping[str, int] | None) -> None:
 
 
 def _next_region(row: RegionRow, titles: Mapping[str, str]) -> str:
-    if not row.leads:
+    if not row.next_regions:
         return "-"
-    lead = row.leads[0]
+    lead = row.next_regions[0]
     name = "itself" if lead.region == row.region else _shorten(titles[lead.region] or lead.region)
     return f"{name} {lead.share:.0%}"
 
@@ -137,9 +137,9 @@ def _as_json(
                 "title": row.title,
                 "size": None if sizes is None else sizes.get(row.region, 0),
                 "quality": row.quality,
-                "came": row.came,
+                "came": row.arrivals,
                 "actions": [score._asdict() for score in row.actions],
-                "leads": [lead._asdict() for lead in row.leads],
+                "leads": [lead._asdict() for lead in row.next_regions],
             }
             for row in summary.rows
         ],

@@ -302,10 +302,12 @@ class _Replay:
         steps = retrieve_steps(
             self._services,
             past.query,
-            k=self._k,
-            namespace=self._namespace,
-            task_type=past.task_type,
-            run_id=name,
+            {
+                "k": self._k,
+                "namespace": self._namespace,
+                "task_type": past.task_type,
+                "run_id": name,
+            },
         )
         with limited(self._services.settings.time_limit):
             return run(steps).turn.id

@@ -25,10 +25,10 @@ class RegionRow(NamedTuple):
 
     Attributes:
         region, title: Of its hub.
-        came: Weighted number of turns and episodes in it.
+        arrivals: Weighted number of turns and episodes in it.
         quality: P(success) of these, in (0, 1).
         actions: Its actions, best first.
-        leads: Next regions, likeliest first; the shares include steps that ended there.
+        next_regions: Next regions, likeliest first; the shares include steps that ended there.
     """
 
     region: str

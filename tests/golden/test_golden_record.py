@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.demo import sample
+from crabpath_retrievers.evaluation.datasets.sample import load_sample
 from crabpath_retrievers.storage import schema
 
 RECORD = Path(__file__).with_name("record.json")
@@ -25,7 +25,7 @@ TOLERANCE = 1e-4
 
 def observe(folder: Path) -> dict[str, Any]:
     """What a new memory in ``folder`` answers and learns; plain data for JSON."""
-    data = sample()
+    data = load_sample()
     with CrabPath.open(folder) as memory:
         memory.add_documents(data.documents, split=False, progress=None)
         texts = {str(document.id): document.page_content for document in data.documents}
