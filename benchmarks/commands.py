@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from crabpath_retrievers.cli.options import handled
+from crabpath_retrievers.cli.options import report_errors
 from crabpath_retrievers.evaluation.output import check_outputs, report_damaged_cache, write_json
 from crabpath_retrievers.evaluation.requirements import EVAL_PACKAGES, require_packages
 
@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 
 @app.callback()
-@handled
+@report_errors
 def check_packages() -> None:
     """Benchmarks, experiments and studies of CrabPath. Run them from a checkout, after make env."""
     require_packages(_PACKAGES, "make env")
@@ -37,7 +37,7 @@ def check_packages() -> None:
 
 
 @app.command("experiments")
-@handled
+@report_errors
 def run_experiments(
     names: Annotated[str, typer.Argument(help="One or several, with commas; all for all.")],
     seeds: Annotated[int, typer.Option(help="How often each is run.")] = 10,
@@ -54,7 +54,7 @@ def run_experiments(
 
 
 @app.command("learning")
-@handled
+@report_errors
 def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file or BEIR folder.")] = None,
     two_wiki: Annotated[Path | None, typer.Option("--2wiki", help="2WikiMultihopQA file.")] = None,
@@ -116,7 +116,7 @@ def study_learning(  # noqa: PLR0913, PLR0917  each is an option of the command
 
 
 @app.command("attribution")
-@handled
+@report_errors
 def study_attribution(
     hotpotqa: Annotated[Path | None, typer.Option(help="HotpotQA file with answers.")] = None,
     multihoprag: Annotated[Path | None, typer.Option(help="Folder of MultiHop-RAG.")] = None,
@@ -136,7 +136,7 @@ def study_attribution(
 
 
 @app.command("episodes")
-@handled
+@report_errors
 def study_episodes(
     tau_bench: Annotated[Path, typer.Option(help="Trajectories of tau-bench, JSON lines.")],
     cache: Cache = None,
@@ -154,7 +154,7 @@ def study_episodes(
 
 
 @app.command("region-quality")
-@handled
+@report_errors
 def study_region_quality(
     store: Annotated[str, typer.Option("--store", "-s", help="Directory or database URL.")],
     level: Annotated[int | None, typer.Option(help="Of the regions; none: the finest.")] = None,
@@ -166,7 +166,7 @@ def study_region_quality(
 
 
 @app.command("sync")
-@handled
+@report_errors
 def study_sync(
     docs: Annotated[Path, typer.Argument(help="A folder of Markdown files; it is copied.")],
     seeds: Annotated[int, typer.Option(help="How many edits are tried, each on its own.")] = 3,
@@ -174,14 +174,14 @@ def study_sync(
 ) -> None:
     """Measure what is kept of what was learned when documents are edited and synced."""
     from benchmarks.sync_retention.study import measure_retention
-    from crabpath_retrievers.seeds.embedder import default_embeddings
+    from crabpath_retrievers.seeds.embedder import load_default_embeddings
 
-    embeddings = default_embeddings()
+    embeddings = load_default_embeddings()
     _print_json([measure_retention(docs, seed, embeddings, questions) for seed in range(seeds)])
 
 
 @app.command("fit-prior")
-@handled
+@report_errors
 def fit_prior_files(
     hotpotqa: Annotated[Path, typer.Option(help="HotpotQA training file, distractor setting.")],
     two_wiki: Annotated[Path, typer.Option("--2wiki", help="2WikiMultihopQA training file.")],
@@ -201,7 +201,7 @@ def fit_prior_files(
 
 
 @app.command("speed")
-@handled
+@report_errors
 def time_retrieval(
     data: BeirFolder = None,
     limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 300,
@@ -215,7 +215,7 @@ def time_retrieval(
 
 
 @app.command("hosts")
-@handled
+@report_errors
 def time_hosts() -> None:
     """Measure what each host framework adds to a call, and a hundred calls at once."""
     from benchmarks.speed.hosts import measure_hosts
@@ -224,7 +224,7 @@ def time_hosts() -> None:
 
 
 @app.command("regions")
-@handled
+@report_errors
 def time_regions(
     data: BeirFolder = None,
     limit: Annotated[int, typer.Option(help="Queries that are timed.")] = 200,
@@ -241,7 +241,7 @@ def time_regions(
 
 
 @app.command("health")
-@handled
+@report_errors
 def time_health(
     nodes: Annotated[int, typer.Option(help="Document chunks.")] = 100_000,
     degree: Annotated[int, typer.Option(help="Edges of the text per chunk.")] = 10,
@@ -251,15 +251,13 @@ def time_health(
     rounds: Annotated[int, typer.Option(help="Measurements after the first one.")] = 9,
 ) -> None:
     """Measure how long a health report of a large memory takes."""
-    from benchmarks.speed.health import measure_health
-
     _print_measured(
-        partial(measure_health, nodes=nodes, degree=degree, learned=learned, rounds=rounds)
+        partial(time_health, nodes=nodes, degree=degree, learned=learned, rounds=rounds)
     )
 
 
 @app.command("maintenance")
-@handled
+@report_errors
 def time_maintenance(
     nodes: Annotated[int, typer.Option(help="Document chunks, ten edges each.")] = 100_000,
     learned: Annotated[int, typer.Option(help="Learned weights.")] = 50_000,

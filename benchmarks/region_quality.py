@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.cli.options import existing_store
-from crabpath_retrievers.feedback.published import published, settings_of
+from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
 from crabpath_retrievers.regions.hubs import Hubs, Regions
-from crabpath_retrievers.regions.models import Models
+from crabpath_retrievers.regions.models import RegionModels
 from crabpath_retrievers.storage import GraphStore
 
 _BATCHED_ABOVE = 20_000  # vectors from which k-means works in batches
@@ -27,8 +27,8 @@ def measure_store(place: str, level: int | None) -> dict[str, Any]:
         level: Of the regions; None takes the finest with experience.
     """
     with existing_store(place) as store:
-        settings = settings_of(published(store)).region
-        models = Models(store, Regions(store, settings), settings)
+        settings = parse_settings(read_published_settings(store)).region
+        models = RegionModels(store, Regions(store, settings), settings)
         return measure_quality(store, models.hubs(level))
 
 
@@ -46,7 +46,7 @@ def measure_quality(store: GraphStore, hubs: Hubs) -> dict[str, Any]:
     vectors = np.concatenate(
         [
             np.stack([node.vector for node in block]).astype(np.float32)
-            for block in store.regions.placed()
+            for block in store.regions.iterate_nodes()
         ]
     )
     place = {key: number for number, key in enumerate(hubs.keys)}

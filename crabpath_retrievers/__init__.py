@@ -22,14 +22,14 @@ from crabpath_retrievers.errors import (
 )
 
 if TYPE_CHECKING:
-    from crabpath_retrievers.archive.exporting import Exported
-    from crabpath_retrievers.archive.importing import Imported
+    from crabpath_retrievers.archive.exporting import ExportResult
+    from crabpath_retrievers.archive.importing import ImportResult
     from crabpath_retrievers.autotune import TuneReport
     from crabpath_retrievers.config import Settings
     from crabpath_retrievers.config.autotune import Knobs
     from crabpath_retrievers.crabpath import AsyncCrabPath, CrabPath
     from crabpath_retrievers.explanation import Explanation
-    from crabpath_retrievers.feedback.inbox import Tally
+    from crabpath_retrievers.feedback.inbox import LearningTally
     from crabpath_retrievers.feedback.receipt import Receipt
     from crabpath_retrievers.health.report import HealthReport
     from crabpath_retrievers.ingest.pipeline import IngestReport
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from crabpath_retrievers.routing.chat_model import ChatModelRouter
     from crabpath_retrievers.routing.settings import RouterSettings
     from crabpath_retrievers.searches.bayesian import BayesianHit
-    from crabpath_retrievers.searches.boosted import BoostedHit
+    from crabpath_retrievers.searches.boosted import GraphHit
     from crabpath_retrievers.searches.causal import CausalHit
-    from crabpath_retrievers.searches.following import Neighbour, Reached
+    from crabpath_retrievers.searches.following import Neighbour, ReachedNode
     from crabpath_retrievers.storage.history_queries import FeedbackRecord, Snapshot
     from crabpath_retrievers.trajectory import Turn
 
@@ -63,7 +63,6 @@ __all__ = [
     "Answer",
     "AsyncCrabPath",
     "BayesianHit",
-    "BoostedHit",
     "CausalHit",
     "ChatModelRouter",
     "ConfigurationError",
@@ -74,15 +73,17 @@ __all__ = [
     "DuplicateIdError",
     "EmbeddingMismatchError",
     "Explanation",
-    "Exported",
+    "ExportResult",
     "Feedback",
     "FeedbackRecord",
+    "GraphHit",
     "HealthReport",
-    "Imported",
+    "ImportResult",
     "Influence",
     "IngestReport",
     "InvalidInputError",
     "Knobs",
+    "LearningTally",
     "MaintenanceReport",
     "MemoryGraph",
     "MemoryInfo",
@@ -95,7 +96,7 @@ __all__ = [
     "Neighbour",
     "NotFoundError",
     "OutcomePolicy",
-    "Reached",
+    "ReachedNode",
     "Receipt",
     "RegionMDP",
     "ReplayReport",
@@ -112,7 +113,6 @@ __all__ = [
     "StoreReadOnlyError",
     "StoreUnavailableError",
     "SyncPlan",
-    "Tally",
     "TuneReport",
     "Turn",
     "migrate",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from crabpath_retrievers.errors import InvalidInputError
 
 
-class Checkpoint(NamedTuple):
+class ReplayCheckpoint(NamedTuple):
     """Progress of a replay.
 
     Attributes:
@@ -40,7 +40,7 @@ class Checkpoint(NamedTuple):
             raise InvalidInputError(msg) from error
 
     @classmethod
-    def load(cls, path: Path) -> "Checkpoint":
+    def load(cls, path: Path) -> "ReplayCheckpoint":
         """Load a checkpoint; an empty one if the file does not exist.
 
         Raises:

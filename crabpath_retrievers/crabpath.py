@@ -44,8 +44,8 @@ from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import QueryOptions
 from crabpath_retrievers.retrieval import Answer
 from crabpath_retrievers.routing.policy import Router
-from crabpath_retrievers.text import shown
-from crabpath_retrievers.time_limit import limited, within_limit
+from crabpath_retrievers.text import format_value
+from crabpath_retrievers.time_limit import apply_time_limit, limit_waiting
 
 if TYPE_CHECKING:
     from crabpath_retrievers.retriever import CrabPathRetriever, RetrieverFields
@@ -349,7 +349,7 @@ class CrabPath:
 
     # Queries.
 
-    @within_limit
+    @apply_time_limit
     def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """Find the documents that answer a question, and record the turn.
 
@@ -364,7 +364,7 @@ class CrabPath:
         """
         return run(retrieve_steps(self._services, text, options))
 
-    @within_limit
+    @apply_time_limit
     def explain(self, turn_id: str | UUID, *, namespace: str | None = None) -> Explanation:
         """Why each document of a turn was returned: seed or path, weights, tiers, feedback.
 
@@ -380,12 +380,12 @@ class CrabPath:
 
     # Feedback.
 
-    @within_limit
+    @apply_time_limit
     def record(self, feedback: Feedback) -> Receipt:
         """Learn from the outcome of a turn, now or a week later.
 
         The feedback is saved durably first; then it is applied as ``settings.learning.apply`` says,
-        once: recording the same ``feedback_id`` again changes nothing and returns its status. Each
+        once: recording the same ``make_feedback_id`` again changes nothing and returns its status. Each
         turn is learned from once, by the first feedback about it.
 
         Args:
@@ -403,11 +403,11 @@ class CrabPath:
         """
         self._services.require_open()
         if not isinstance(feedback, Feedback):
-            msg = f"record takes a Feedback(turn_id, outcome), not {shown(feedback)}"
+            msg = f"record takes a Feedback(turn_id, outcome), not {format_value(feedback)}"
             raise InvalidInputError(msg)
         return self._services.recorder.record(feedback)
 
-    @within_limit
+    @apply_time_limit
     def teach(
         self,
         text: str,
@@ -454,7 +454,7 @@ class CrabPath:
             fields=fields,
         )
 
-    @within_limit
+    @apply_time_limit
     def correct(
         self,
         text: str,
@@ -500,7 +500,7 @@ class CrabPath:
             fields=fields,
         )
 
-    @within_limit
+    @apply_time_limit
     def undo(
         self,
         feedback_id: str | None = None,
@@ -530,7 +530,7 @@ class CrabPath:
 
         Raises:
             NotFoundError: There is no such feedback or turn, or nothing was learned from it.
-            InvalidInputError: Not exactly one of ``feedback_id`` and ``turn_id`` was given, or one
+            InvalidInputError: Not exactly one of ``make_feedback_id`` and ``turn_id`` was given, or one
                 of them cannot be used.
         """
         self._services.require_open()
@@ -569,5 +569,5 @@ class AsyncCrabPath(AsyncView[CrabPath]):
 
     async def retrieve(self, text: str, **options: Unpack[QueryOptions]) -> Answer:
         """As :meth:`CrabPath.retrieve`, without blocking the event loop."""
-        with limited(self._services.settings.time_limit):
+        with limit_waiting(self._services.settings.time_limit):
             return await arun(retrieve_steps(self._services, text, options))

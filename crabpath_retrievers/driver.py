@@ -28,23 +28,25 @@ class Operation:
     native: Callable[[], Awaitable[Any]] | None = None
 
 
-Steps = Generator[Operation, Any, T]
+Operations = Generator[Operation, Any, T]
 """A computation that yields its blocking operations and returns a ``T``."""
 
 
-def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
+def perform(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Operations[T]:
     """Ask the driver to call a blocking function; used with ``yield from``."""
     result: T = yield Operation(lambda: function(*args, **kwargs))
     return result
 
 
-def perform_either(blocking: Callable[[], T], native: Callable[[], Awaitable[T]]) -> Steps[T]:
+def perform_sync_or_async(
+    blocking: Callable[[], T], native: Callable[[], Awaitable[T]]
+) -> Operations[T]:
     """Ask the driver to perform the form of an operation that suits it, sync or async."""
     result: T = yield Operation(blocking, native)
     return result
 
 
-def run(steps: Steps[T]) -> T:
+def run(steps: Operations[T]) -> T:
     """Drive a computation in the calling thread."""
     try:
         operation = next(steps)
@@ -60,7 +62,7 @@ def run(steps: Steps[T]) -> T:
         return value
 
 
-async def arun(steps: Steps[T]) -> T:
+async def arun(steps: Operations[T]) -> T:
     """Drive a computation without blocking the event loop.
 
     One worker thread performs blocking operations and the computation between them until an
@@ -95,7 +97,7 @@ def _resume(advance: Callable[[], Operation]) -> Operation | _Done:
         return _Done(stop.value)
 
 
-async def _run_in_thread(steps: Steps[T], operation: Operation) -> Operation | _Done:
+async def _run_in_thread(steps: Operations[T], operation: Operation) -> Operation | _Done:
     """Perform operations from this one up to the next one that has to be awaited."""
     cancelled = threading.Event()
 

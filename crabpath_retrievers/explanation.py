@@ -11,21 +11,21 @@ from crabpath_retrievers.query import namespace_of, text_of
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.history_queries import EdgeName, Move
+from crabpath_retrievers.storage.history_queries import EdgeName, StoredWeightChange
 from crabpath_retrievers.trajectory import PathEdge, Turn
 
-MOST_MOVES = 5
+MAX_CHANGES_PER_EDGE = 5
 """Changes of weight that an explanation lists for one edge."""
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeMoves:
+class EdgeChanges:
     """The feedback that changed the weight of an edge, newest first, at most five."""
 
     source: str
     target: str
     kind: str
-    moves: tuple[Move, ...]
+    moves: tuple[StoredWeightChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-safe data."""
@@ -55,7 +55,7 @@ class DocumentReason:
     path: tuple[PathEdge, ...]
     support: PathEdge | None
     contributions: dict[str, float]
-    moved: tuple[EdgeMoves, ...] = ()
+    moved: tuple[EdgeChanges, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain, JSON-safe data."""
@@ -78,22 +78,22 @@ class Explanation:
         }
 
 
-def edges_of(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
+def collect_edges(path: Sequence[PathEdge], support: PathEdge | None) -> tuple[PathEdge, ...]:
     """The edges of a route and the supporting edge, without duplicates."""
     edges = {(e.source, e.target, e.kind): e for e in (*path, *((support,) if support else ()))}
     return tuple(edges.values())
 
 
-def edges_shown(turn: Turn) -> set[EdgeName]:
+def list_explained_edges(turn: Turn) -> set[EdgeName]:
     """Every edge in the explanation of a turn."""
     return {
         (edge.source, edge.target, edge.kind)
         for item in turn.returned
-        for edge in edges_of(item.path, item.support)
+        for edge in collect_edges(item.path, item.support)
     }
 
 
-def nodes_shown(turn: Turn) -> list[str]:
+def list_explained_nodes(turn: Turn) -> list[str]:
     """Ids of all nodes in the explanation of a turn, sorted."""
     ids = {item.node for item in turn.returned}
     for item in turn.returned:
@@ -118,17 +118,19 @@ def explain_turn(
     """
     scope = None if namespace is None else namespace_of(namespace)
     turn = store.turns.get(text_of("turn_id", turn_id), namespace=scope)
-    key = store.walk.clock(turn.namespace).key
-    documents = store.catalog.documents(nodes_shown(turn), namespace=key)
-    moves = store.history.moves(turn.namespace, edges_shown(turn), MOST_MOVES)
-    return explain(turn, documents, ranker, moves)
+    key = store.walk.get_clock(turn.namespace).key
+    documents = store.catalog.documents(list_explained_nodes(turn), namespace=key)
+    moves = store.history.get_weight_changes(
+        turn.namespace, list_explained_edges(turn), MAX_CHANGES_PER_EDGE
+    )
+    return build_explanation(turn, documents, ranker, moves)
 
 
-def explain(
+def build_explanation(
     turn: Turn,
     nodes: Mapping[str, Node],
     ranker: Ranker,
-    moves: Mapping[EdgeName, tuple[Move, ...]] = MappingProxyType({}),
+    moves: Mapping[EdgeName, tuple[StoredWeightChange, ...]] = MappingProxyType({}),
 ) -> Explanation:
     """Explain a turn by its record and the ranker's weights.
 
@@ -153,14 +155,16 @@ def explain(
                 item.path,
                 item.support,
                 dict(sorted(shares.items(), key=lambda share: -abs(share[1]))),
-                _list_changes(edges_of(item.path, item.support), moves),
+                _list_changes(collect_edges(item.path, item.support), moves),
             )
         )
     return Explanation(turn, tuple(reasons), titles)
 
 
 def _list_changes(
-    edges: Sequence[PathEdge], moves: Mapping[EdgeName, tuple[Move, ...]]
-) -> tuple[EdgeMoves, ...]:
+    edges: Sequence[PathEdge], moves: Mapping[EdgeName, tuple[StoredWeightChange, ...]]
+) -> tuple[EdgeChanges, ...]:
     names = [(edge.source, edge.target, edge.kind) for edge in edges]
-    return tuple(EdgeMoves(*name, moves[name][:MOST_MOVES]) for name in names if name in moves)
+    return tuple(
+        EdgeChanges(*name, moves[name][:MAX_CHANGES_PER_EDGE]) for name in names if name in moves
+    )

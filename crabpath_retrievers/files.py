@@ -6,10 +6,10 @@ from pathlib import Path
 from langchain_core.documents import Document
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.chunking import is_markdown, title_of_path
+from crabpath_retrievers.ingest.chunking import is_markdown, make_title
 
 
-def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
+def read_documents(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
     """Read text files and directories; hidden files and folders are skipped.
 
     Args:
@@ -29,11 +29,11 @@ def documents_in(paths: Iterable[Path]) -> tuple[list[Document], list[Path]]:
             msg = f"{path} does not exist: give a text file or a directory"
             raise InvalidInputError(msg)
         for file in _list_files(path):
-            text = decoded(_read_bytes(file))
+            text = decode_text(_read_bytes(file))
             if text is None:
                 skipped.append(file)
             else:
-                documents.append(document_of(file.as_posix(), text))
+                documents.append(make_document(file.as_posix(), text))
     return documents, skipped
 
 
@@ -55,7 +55,7 @@ def _read_bytes(file: Path) -> bytes:
         raise InvalidInputError(msg) from error
 
 
-def decoded(data: bytes) -> str | None:
+def decode_text(data: bytes) -> str | None:
     """Decode the content of a file; None if it is not text."""
     if b"\x00" in data:
         return None
@@ -65,10 +65,10 @@ def decoded(data: bytes) -> str | None:
         return None
 
 
-def document_of(source: str, text: str) -> Document:
+def make_document(source: str, text: str) -> Document:
     """Make a document from a file."""
     metadata = {"source": source}
     # The title of a Markdown file is its first heading, that of another file its name.
     if not is_markdown(source, metadata):
-        metadata["title"] = title_of_path(source)
+        metadata["title"] = make_title(source)
     return Document(page_content=text, metadata=metadata)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 Vector = NDArray[np.float32]
 
@@ -69,7 +69,7 @@ TYPED_KINDS = (
 )
 """Kinds that record the outcome of steps [CVX RFC-013]; typed searches use them, walks do not."""
 
-LEARNED = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
+LEARNED_KINDS = frozenset({EdgeKind.FOLLOWS, EdgeKind.TOOL, *OVERLAY_KINDS, *TYPED_KINDS})
 """Kinds that feedback creates, not text: they stay when the text of a node is indexed again."""
 
 
@@ -91,13 +91,15 @@ class Authority(Enum):
         Raises:
             InvalidInputError: No authority has this name.
         """
-        if not isinstance(name, str) or name not in AUTHORITIES:
-            msg = f"authority must be one of {', '.join(AUTHORITIES)}, not {shown(name)}"
+        if not isinstance(name, str) or name not in AUTHORITY_BY_NAME:
+            msg = (
+                f"authority must be one of {', '.join(AUTHORITY_BY_NAME)}, not {format_value(name)}"
+            )
             raise InvalidInputError(msg)
-        return AUTHORITIES[name]
+        return AUTHORITY_BY_NAME[name]
 
 
-AUTHORITIES: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
+AUTHORITY_BY_NAME: Mapping[str, Authority] = {a.name.lower(): a for a in Authority}
 """Authorities by lower-case name."""
 
 DECAY_RATES = (1.0, 0.25, 0.0)
@@ -172,7 +174,7 @@ class NodeHead(NamedTuple):
         key: Surrogate key.
         mentions: In how many texts the node's name is mentioned.
         vector: Unit embedding, shape ``[d]``.
-        terms: Words of the text as from :func:`crabpath_retrievers.terms.term_codes`.
+        terms: Words of the text as from :func:`crabpath_retrievers.terms.encode_terms`.
     """
 
     key: int
@@ -197,7 +199,7 @@ def cosines(vectors: Sequence[Vector], vector: Vector) -> list[float]:
     return similarities
 
 
-class Pointer(NamedTuple):
+class OutgoingEdge(NamedTuple):
     """An outgoing edge with the weight that one namespace gives it now.
 
     Attributes:
@@ -229,7 +231,7 @@ class WalkEdge(NamedTuple):
     """
 
     source: NodeHead
-    outgoing: Pointer
+    outgoing: OutgoingEdge
     weight: float
     relevance: float
     tier: Tier

@@ -14,14 +14,14 @@ _log = logging.getLogger(__name__)
 _REFLEX = "reflex"
 
 
-def stored(knobs: Knobs, settings: Settings) -> str | None:
+def dump_knobs(knobs: Knobs, settings: Settings) -> str | None:
     """The knobs that differ from the settings, as JSON; None when all are equal."""
     defaults = settings.knobs.to_dict()
     changed = {name: value for name, value in knobs.to_dict().items() if value != defaults[name]}
     return json.dumps(changed, sort_keys=True) if changed else None
 
 
-def knobs_of(text: str | None, settings: Settings) -> Knobs:
+def load_knobs(text: str | None, settings: Settings) -> Knobs:
     """The knobs of a namespace.
 
     Args:
@@ -38,18 +38,19 @@ def knobs_of(text: str | None, settings: Settings) -> Knobs:
         raise StoreError(msg) from error
 
 
-def tuned(settings: Settings, text: str | None) -> Settings:
+def apply_knobs(settings: Settings, text: str | None) -> Settings:
     """The settings of a namespace with these knobs; damaged knobs are ignored."""
     knobs = _parse_or_ignore(text)
     if not knobs:
         return settings
     learning = {name: value for name, value in knobs.items() if name != _REFLEX}
     return settings.replace(
-        learning=settings.learning.replace(**learning), tiers=tuned_tiers(settings.tiers, text)
+        learning=settings.learning.replace(**learning),
+        tiers=apply_knobs_to_tiers(settings.tiers, text),
     )
 
 
-def tuned_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
+def apply_knobs_to_tiers(tiers: TierSettings, text: str | None) -> TierSettings:
     """The tier thresholds of a namespace with these knobs; every query needs them."""
     knobs = _parse_or_ignore(text)
     if _REFLEX not in knobs:

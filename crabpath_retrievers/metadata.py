@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-CRABPATH = "crabpath"
+METADATA_KEY = "crabpath"
 """Key of the block that describes how a document was found."""
 
-ORIGINAL = "original"
+ORIGINAL_KEY = "original"
 """Key within the block of the document's own value under ``crabpath``, if any."""
 
 _ADDED = "added"
@@ -15,7 +15,7 @@ _TURN = {"turn_id", "namespace", "id"}
 _TITLES = {"correction": "Correction", "directive": "Instruction", "auto": "Earlier answer"}
 
 
-def returned_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+def add_answer_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of a returned document.
 
     The document's own metadata stays as it is, except for ``crabpath``: that key has the block,
@@ -28,29 +28,31 @@ def returned_metadata(own: Mapping[str, Any], block: Mapping[str, Any]) -> dict[
     """
     added = [name for name in _SHORTCUTS if name not in own]
     full = {**block, _ADDED: added}
-    if CRABPATH in own:
-        full[ORIGINAL] = own[CRABPATH]
-    return {**{name: block[name] for name in added}, **own, CRABPATH: full}
+    if METADATA_KEY in own:
+        full[ORIGINAL_KEY] = own[METADATA_KEY]
+    return {**{name: block[name] for name in added}, **own, METADATA_KEY: full}
 
 
-def block_of(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def read_answer_block(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The block that an answer added; None if the metadata has none."""
-    block = metadata.get(CRABPATH)
+    block = metadata.get(METADATA_KEY)
     return block if isinstance(block, Mapping) and block.keys() >= _TURN else None
 
 
-def own_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def remove_answer_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata without the additions of an answer, so that returned documents can be added."""
-    block = block_of(metadata)
+    block = read_answer_block(metadata)
     if block is None:
         return dict(metadata)
     added = block.get(_ADDED)
-    removed = [CRABPATH, *(added if isinstance(added, (list, tuple)) else ())]
+    removed = [METADATA_KEY, *(added if isinstance(added, (list, tuple)) else ())]
     own = {key: value for key, value in metadata.items() if key not in removed}
-    return {**own, CRABPATH: block[ORIGINAL]} if ORIGINAL in block else own
+    return {**own, METADATA_KEY: block[ORIGINAL_KEY]} if ORIGINAL_KEY in block else own
 
 
-def note_metadata(own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def complete_note_metadata(
+    own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Metadata of a returned note, with all keys that a template for documents may use.
 
     Args:
@@ -62,5 +64,5 @@ def note_metadata(own: Mapping[str, Any], samples: Iterable[Mapping[str, Any]]) 
     common = [key for key in (known[0] if known else ()) if all(key in other for other in known)]
     kind = own.get("note", "teaching")
     defaults = {"source": f"crabpath:{kind}", "title": _TITLES.get(kind, "Note")}
-    blank = {key: "" for key in common if key not in (*_SHORTCUTS, CRABPATH)}
+    blank = {key: "" for key in common if key not in (*_SHORTCUTS, METADATA_KEY)}
     return {**blank, **defaults, **own}

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from crabpath_retrievers.archive.importing import Imported
+from crabpath_retrievers.archive.importing import ImportResult
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.opening import place_of, require_existing
@@ -18,7 +18,7 @@ def migrate(
     destination: str | Path,
     *,
     vectors: Any = None,
-) -> Imported:
+) -> ImportResult:
     """Copy a memory to another location; the source is not changed.
 
     A snapshot of the graph store is copied in one transaction; then its vectors are indexed. If
@@ -40,8 +40,8 @@ def migrate(
     require_existing(place)
     if _is_same_place(place, goal):
         return _reindex(goal, vectors)
-    with closing(GraphStore(place)) as store, store.dumping() as dump:
-        known = [store.name, dump.counts(dump.everything()), dump.last()]
+    with closing(GraphStore(place)) as store, store.open_dump() as dump:
+        known = [store.name, dump.counts(dump.select_all()), dump.get_last_keys()]
         origin = sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
         with CrabPath.open(goal, vectors=vectors) as memory:
             return memory.transfer.copy_from(dump, origin)
@@ -53,9 +53,9 @@ def _is_same_place(place: str, goal: str) -> bool:
     return Path(place).resolve() == Path(goal).resolve()
 
 
-def _reindex(place: str, vectors: Any) -> Imported:
+def _reindex(place: str, vectors: Any) -> ImportResult:
     if vectors is None:
         msg = "source and destination are the same: pass vectors, the new location of the vectors"
         raise InvalidInputError(msg)
     with CrabPath.open(place, vectors=vectors, create=False, reindex=True) as memory:
-        return Imported(None, {"vectors": memory.index.count()})
+        return ImportResult(None, {"vectors": memory.index.count()})

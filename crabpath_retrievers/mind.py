@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from crabpath_retrievers.changes.history import Taught
+from crabpath_retrievers.changes.history import FeedbackEffects
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Candidate, Vector
 from crabpath_retrievers.learning.baseline import Baseline
-from crabpath_retrievers.learning.trust import ADVICE, MEMORIES, Trust
-from crabpath_retrievers.regions.advice import Advice, Advisor
+from crabpath_retrievers.learning.trust import ADVICE_FEATURE, MEMORY_FEATURES, Reliability
+from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.rerank.posterior import Posterior, gained, without
+from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.seeds.episodes import Episodes, Question, Recalled
-from crabpath_retrievers.seeds.notes import Notes
-from crabpath_retrievers.seeds.search import Recollection
+from crabpath_retrievers.seeds.episodes import EpisodeMemory, EpisodeQuery, EpisodeScore
+from crabpath_retrievers.seeds.notes import NoteMemory
+from crabpath_retrievers.seeds.search import MemoryMatches
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.terms import Floats
@@ -31,7 +31,7 @@ _DRAWS = 64  # for propensities: standard error at most .06
 
 
 @dataclass(frozen=True, slots=True)
-class Mind:
+class NamespaceModel:
     """What a namespace has learned about ranking.
 
     Attributes:
@@ -43,7 +43,7 @@ class Mind:
 
     posterior: Posterior
     baseline: Baseline = field(default_factory=Baseline)
-    trust: Trust = field(default_factory=Trust)
+    trust: Reliability = field(default_factory=Reliability)
 
     def to_json(self) -> str:
         """The stored form."""
@@ -53,20 +53,20 @@ class Mind:
         return json.dumps(parts)
 
     @classmethod
-    def from_json(cls, text: str | None, prior: Posterior) -> "Mind":
+    def from_json(cls, text: str | None, prior: Posterior) -> "NamespaceModel":
         """The inverse of :meth:`to_json`; None gives the model before any feedback."""
         if text is None:
             return cls(prior)
         data = json.loads(text)
         posterior = Posterior.from_dict(data["ranker"], prior)
-        trust = Trust({memory: (a, b) for memory, (a, b) in data["trust"].items()})
+        trust = Reliability({memory: (a, b) for memory, (a, b) in data["trust"].items()})
         return cls(posterior, Baseline(**data["baseline"]), trust)
 
     def weights(self, drawn: Floats | None = None) -> Floats:
         """Weights of the ranker in log-odds: the mean ``[F]``, or drawn ones ``[draws, F]``."""
         return self._scale_memories(self.posterior.mean if drawn is None else drawn)
 
-    def seen(self, matrix: Matrix, used: Floats, weight: float) -> "Mind":
+    def update_ranker(self, matrix: Matrix, used: Floats, weight: float) -> "NamespaceModel":
         """The model after one feedback on returned documents.
 
         Args:
@@ -80,18 +80,18 @@ class Mind:
     def _scale_memories(self, columns: Floats) -> Floats:
         """Weights or features, shape ``[..., F]``, with memories scaled by their reliability."""
         scaled = columns.copy()
-        for memory in MEMORIES:
+        for memory in MEMORY_FEATURES:
             scaled[..., FEATURES.index(memory)] *= self.trust.factor(memory)
-        scaled[..., FEATURES.index(ADVICE)] *= self.trust.believed()
+        scaled[..., FEATURES.index(ADVICE_FEATURE)] *= self.trust.get_advice_weight()
         return scaled
 
-    def gained(self, before: "Mind") -> bytes | None:
+    def encode_gain(self, before: "NamespaceModel") -> bytes | None:
         """What the ranker has learned since ``before``, encoded; None without a change."""
         if self.posterior is before.posterior:
             return None
-        return gained(before.posterior, self.posterior)
+        return encode_gain(before.posterior, self.posterior)
 
-    def without(self, taught: Taught, since: int) -> "Mind":
+    def without(self, taught: FeedbackEffects, since: int) -> "NamespaceModel":
         """The model without the effect of one feedback.
 
         Args:
@@ -104,18 +104,18 @@ class Mind:
             baseline = baseline.without(outcome, count, since)
         trust = self.trust.plus(taught.spoken, -1.0)
         if taught.ranker is None:
-            return Mind(self.posterior, baseline, trust)
-        return Mind(without(self.posterior, taught.ranker), baseline, trust)
+            return NamespaceModel(self.posterior, baseline, trust)
+        return NamespaceModel(remove_gain(self.posterior, taught.ranker), baseline, trust)
 
 
-class Minds:
+class NamespaceModels:
     """Applies the learned models of namespaces to queries."""
 
     def __init__(
         self,
         store: GraphStore,
-        episodes: Episodes,
-        notes: Notes,
+        episodes: EpisodeMemory,
+        notes: NoteMemory,
         regions: Regions,
         ranker: Ranker,
         settings: Settings,
@@ -124,7 +124,7 @@ class Minds:
         self._store, self._episodes, self._ranker = store, episodes, ranker
         self._notes = notes
         self._settings = settings.learning
-        self._advisor = Advisor(store, regions, settings.region)
+        self._advisor = RegionAdvisor(store, regions, settings.region)
         self.prior = Posterior.of(ranker.weights, settings.learning.prior_strength)
         self._rankers: dict[int, tuple[int, Ranker]] = {}
 
@@ -144,7 +144,7 @@ class Minds:
             return self._ranker
         version, ranker = self._rankers.get(clock.key, (0, self._ranker))
         if version != clock.learned:
-            learned = self._store.learned.learned(namespace)
+            learned = self._store.learned.get_state(namespace)
             model = self._load(namespace, learned.mind)
             ranker = self._ranker.with_weights(model.weights())
             if len(self._rankers) >= _CACHED:
@@ -154,33 +154,33 @@ class Minds:
 
     def _draw_ranker(self, namespace: str, rng: np.random.Generator) -> Ranker:
         """A ranker for exploration (Thompson 1933), with further draws for propensities."""
-        model = self._load(namespace, self._store.learned.learned(namespace).mind)
+        model = self._load(namespace, self._store.learned.get_state(namespace).mind)
         weights = model.weights(model.posterior.sample(rng, 1 + _DRAWS))
         return replace(self._ranker, weights=weights[0], draws=weights[1:])
 
-    def _load(self, namespace: str, text: str | None) -> Mind:
+    def _load(self, namespace: str, text: str | None) -> NamespaceModel:
         """The model of a namespace; a damaged one is replaced by the prior, so answers go on."""
         try:
-            return Mind.from_json(text, self.prior)
+            return NamespaceModel.from_json(text, self.prior)
         except Exception as error:
             _log.warning("the learned model of %r is damaged and ignored: %r", namespace, error)
-            return Mind(self.prior)
+            return NamespaceModel(self.prior)
 
-    def recall(self, question: Question, clock: Clock) -> Recollection:
+    def recall(self, question: EpisodeQuery, clock: Clock) -> MemoryMatches:
         """Evidence of past turns about documents, and the nearest notes."""
-        scores: dict[str, Recalled] = {}
+        scores: dict[str, EpisodeScore] = {}
         if (clock.learned or clock.notes) and self._settings.episodes:
             scores = self._episodes.recall(question, clock)
         near = self._notes.near(question.vector, clock)
         expired = self.find_expired({**scores, **near}, clock)
-        return Recollection(
+        return MemoryMatches(
             {node: score for node, score in scores.items() if node not in expired},
             tuple(node for node in near if node not in expired),
         )
 
     def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
         """Those of the ids that are notes whose probation has ended."""
-        return self._notes.expired(ids, clock)
+        return self._notes.find_expired(ids, clock)
 
     def add_usage(self, pool: Sequence[Candidate], clock: Clock) -> list[Candidate]:
         """The candidates with ``usage`` and ``decayed`` from their past use."""
@@ -199,7 +199,7 @@ class Minds:
             for hit in pool
         ]
 
-    def advice(self, vector: Vector, clock: Clock, task: str | None) -> Advice | None:
+    def advice(self, vector: Vector, clock: Clock, task: str | None) -> RegionAdvice | None:
         """Values of actions in the region of a query; None where nothing was learned."""
         if not clock.learned or not self._settings.regions:
             return None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crabpath_retrievers.graph import NodeHead, Tier, WalkEdge
-from crabpath_retrievers.routing.policy import Choice, Decision
-from crabpath_retrievers.trajectory import Candidate, PathEdge, Step
+from crabpath_retrievers.routing.policy import Decision, RouterChoice
+from crabpath_retrievers.trajectory import ConsideredEdge, PathEdge, WalkStep
 
 _DIGITS = 5
 _TIERS = {tier: tier.value for tier in Tier}
@@ -58,11 +58,11 @@ class NodeChoices:
         """Edges that are followed without a decision."""
         return tuple([edge for edge in self.edges if edge.tier is Tier.REFLEX])
 
-    def to_choice(self) -> Choice:
+    def to_choice(self) -> RouterChoice:
         """The habitual edges in the form that a router decides."""
         inhibited = [e.outgoing for e in self.edges if e.tier is Tier.INHIBITORY]
         _, edges, weights, relevance, *_ = zip(*self.habitual, strict=True)
-        return Choice(
+        return RouterChoice(
             source=self.head.id,
             edges=edges,
             relevance=np.array(relevance),
@@ -86,7 +86,7 @@ class NodeChoices:
         hop: int,
         temperature: float,
         cut: bool = False,
-    ) -> Step:
+    ) -> WalkStep:
         """The record of the decision at this node.
 
         Args:
@@ -98,7 +98,7 @@ class NodeChoices:
         """
         chosen = [edge for edge in followed if edge.tier is Tier.HABITUAL]
         probabilities = self.probabilities(decision)
-        return Step(
+        return WalkStep(
             node=self.head.id,
             hop=hop,
             candidates=tuple(
@@ -152,8 +152,8 @@ def to_path_edge(edge: WalkEdge, probability: float) -> PathEdge:
     )
 
 
-def _to_record(edge: WalkEdge, probability: float) -> Candidate:
-    return Candidate(
+def _to_record(edge: WalkEdge, probability: float) -> ConsideredEdge:
+    return ConsideredEdge(
         edge.target.id,
         edge.kind.label,
         round(edge.weight, _DIGITS),

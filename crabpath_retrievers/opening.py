@@ -11,13 +11,13 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, StoreError
 from crabpath_retrievers.query import path_of
-from crabpath_retrievers.seeds.chroma_directory import COLLECTION
-from crabpath_retrievers.seeds.chroma_files import FILE, glance
+from crabpath_retrievers.seeds.chroma_directory import DEFAULT_COLLECTION
+from crabpath_retrievers.seeds.chroma_files import CATALOGUE_FILE, peek_collection
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import open_engine, translated_errors
-from crabpath_retrievers.storage.migrations import stored_version
+from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
+from crabpath_retrievers.storage.migrations import read_schema_version
 
 OWN = json.dumps({"kind": "own"})
 """Value of ``vectors`` in the graph store's facts for an index that belongs to the memory."""
@@ -38,11 +38,11 @@ def open_index(vectors: Any, location: str | Path) -> VectorIndex:
                 "a Chroma client or a VectorStore"
             )
             raise ConfigurationError(msg)
-        return ChromaIndex.embedded(Path(location) / "vectors")
+        return ChromaIndex.open_directory(Path(location) / "vectors")
     if isinstance(vectors, str) and "://" in vectors:
         return ChromaIndex.at_url(vectors)
     if isinstance(vectors, (str, Path)):
-        return ChromaIndex.embedded(Path(vectors))
+        return ChromaIndex.open_directory(Path(vectors))
     if isinstance(vectors, VectorStore):
         return VectorStoreIndex(vectors)
     if hasattr(vectors, "get_or_create_collection"):
@@ -207,10 +207,10 @@ def require_graph(place: str) -> None:
 
 def vectors_in(path: Path) -> int:
     """Number of document vectors in a directory of Chroma; -1 where it cannot be read."""
-    if not _has_content(path / FILE):
+    if not _has_content(path / CATALOGUE_FILE):
         return 0
     try:
-        return glance(path, COLLECTION, ())[0]
+        return peek_collection(path, DEFAULT_COLLECTION, ())[0]
     except StoreError:
         return -1
 
@@ -228,7 +228,7 @@ def _exists_at_url(text: str) -> tuple[bool, str]:
         return Path(sa.make_url(text).database or "").is_file(), text
     engine = open_engine(text)
     try:
-        with translated_errors(engine), engine.connect() as connection:
-            return stored_version(connection) is not None, engine.url.render_as_string()
+        with translate_database_errors(engine), engine.connect() as connection:
+            return read_schema_version(connection) is not None, engine.url.render_as_string()
     finally:
         engine.dispose()

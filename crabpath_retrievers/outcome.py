@@ -7,12 +7,12 @@ from typing import Any, Literal, get_args
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.query import namespace_of, text_of, texts_of
-from crabpath_retrievers.text import shown, storable
+from crabpath_retrievers.text import format_value, to_storable
 
 RewardSource = Literal["human", "self", "harvested", "teacher"]
 """Source of feedback; settings hold a weight for each."""
 
-Status = Literal["waiting", "applied", "refused", "undone"]
+FeedbackStatus = Literal["waiting", "applied", "refused", "undone"]
 """Status of recorded feedback."""
 
 DEFAULT_NAMESPACE = "default"
@@ -59,7 +59,7 @@ class Feedback:
             InvalidInputError: An outcome that is no number in [-1, 1], or a field of a wrong type.
         """
         set_ = object.__setattr__
-        set_(self, "outcome", learnable(self.outcome))
+        set_(self, "outcome", validate_outcome(self.outcome))
         for name in ("used", "unused"):
             ids = getattr(self, name)
             set_(self, name, None if ids is None else tuple(texts_of(ids, name=name)))
@@ -70,14 +70,14 @@ class Feedback:
             set_(self, "namespace", namespace_of(self.namespace))
         known = get_args(RewardSource)
         if not isinstance(self.source, str) or self.source not in known:
-            msg = f"unknown source {shown(self.source)}: use one of {', '.join(known)}"
+            msg = f"unknown source {format_value(self.source)}: use one of {', '.join(known)}"
             raise InvalidInputError(msg)
         name = text_of("feedback_id", self.feedback_id)
         if not 1 <= len(name) <= _LONGEST_ID:
             msg = f"feedback_id must have 1 to {_LONGEST_ID} characters, not {len(name)}"
             raise InvalidInputError(msg)
         set_(self, "feedback_id", name)
-        set_(self, "user", None if self.user is None else user_of(self.user))
+        set_(self, "user", None if self.user is None else validate_user(self.user))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the feedback as plain, JSON-safe data."""
@@ -97,15 +97,15 @@ class Feedback:
             raise InvalidInputError(msg) from error
 
 
-def user_of(name: object) -> str:
+def validate_user(name: object) -> str:
     """Return the name of a user as it is stored.
 
     Raises:
         InvalidInputError: It is no text of 1 to 512 characters.
     """
-    user = storable(name).strip() if isinstance(name, str) else ""
+    user = to_storable(name).strip() if isinstance(name, str) else ""
     if not 1 <= len(user) <= _LONGEST_USER:
-        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {shown(name)}"
+        msg = f"user must be a text of 1 to {_LONGEST_USER} characters, not {format_value(name)}"
         raise InvalidInputError(msg)
     return user
 
@@ -134,10 +134,10 @@ class Credit:
         Raises:
             InvalidInputError: A value that is no number in its range.
         """
-        learnable(self.outcome)
-        learnable(self.weight, name="weight", least=0.0)
+        validate_outcome(self.outcome)
+        validate_outcome(self.weight, name="weight", least=0.0)
         for node, credit in self.documents.items():
-            learnable(credit, name=f"the credit of {node!r}")
+            validate_outcome(credit, name=f"the credit of {node!r}")
 
     @property
     def has_stated_use(self) -> bool:
@@ -150,7 +150,7 @@ class Credit:
         return tuple(node for node, credit in self.documents.items() if credit > 0)
 
 
-def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
+def validate_outcome(value: object, *, name: str = "outcome", least: float = -1.0) -> float:
     """Validate a number in [``least``, 1]: -1 is failure, 1 is success.
 
     Args:
@@ -164,6 +164,6 @@ def learnable(value: object, *, name: str = "outcome", least: float = -1.0) -> f
     known = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not known or not least <= value <= 1:  # type: ignore[operator]
         words = "-1 (failure) to 1 (success)" if least < 0 else "0 to 1"
-        msg = f"{name} must be a number from {words}, not {shown(value)}"
+        msg = f"{name} must be a number from {words}, not {format_value(value)}"
         raise InvalidInputError(msg)
     return float(value)  # type: ignore[arg-type]

@@ -5,19 +5,21 @@ from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.outcome import RewardSource, learnable
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.outcome import RewardSource, validate_outcome
+from crabpath_retrievers.text import format_value
 
-Kind = Literal["correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"]
+EventKind = Literal[
+    "correction", "langsmith", "score", "tool_error", "chain_error", "silent_success"
+]
 """Kinds of events that may count, the most specific first."""
 
-SEEN: tuple[Kind, ...] = ("tool_error", "chain_error", "silent_success")
+OBSERVED_KINDS: tuple[EventKind, ...] = ("tool_error", "chain_error", "silent_success")
 """Kinds that are observed, not stated by a person or an evaluator."""
 
-PAUSES = frozenset({"GraphInterrupt"})
+PAUSE_EXCEPTIONS = frozenset({"GraphInterrupt"})
 """Names of exceptions by which a chain waits for a person."""
 
-_NEVER_COUNTED = PAUSES | {
+_NEVER_COUNTED = PAUSE_EXCEPTIONS | {
     "GraphBubbleUp",
     "CancelledError",
     "NodeCancelledError",
@@ -48,7 +50,7 @@ class Rule:
         Raises:
             InvalidInputError: The outcome is not a number in [-1, 1], or the source is unknown.
         """
-        learnable(self.outcome)
+        validate_outcome(self.outcome)
         if self.source not in get_args(RewardSource):
             msg = f"unknown source {self.source!r}: use one of {', '.join(get_args(RewardSource))}"
             raise InvalidInputError(msg)
@@ -60,7 +62,7 @@ class Rule:
             InvalidInputError: The score is not a number in [0, 1].
         """
         number = float(score) if isinstance(score, bool) else score
-        return self.outcome * (2.0 * learnable(number, name="score", least=0.0) - 1.0)
+        return self.outcome * (2.0 * validate_outcome(number, name="score", least=0.0) - 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,43 +128,45 @@ class OutcomePolicy:
         """
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in get_args(Kind) and not isinstance(value, Rule):
-                msg = f"{field.name} must be a Rule(outcome, source, on), not {shown(value)}"
+            if field.name in get_args(EventKind) and not isinstance(value, Rule):
+                msg = f"{field.name} must be a Rule(outcome, source, on), not {format_value(value)}"
                 raise InvalidInputError(msg)
-            if field.name not in get_args(Kind):
+            if field.name not in get_args(EventKind):
                 object.__setattr__(self, field.name, _require_texts(field.name, value))
 
-    def rule(self, kind: Kind) -> Rule:
+    def rule(self, kind: EventKind) -> Rule:
         """Return the rule of a kind of event."""
         found: Rule = getattr(self, kind)
         return found
 
-    def first(self, seen: Collection[Kind]) -> Kind | None:
+    def first(self, seen: Collection[EventKind]) -> EventKind | None:
         """Return the highest kind in the table that counts; None if none does."""
-        return next((kind for kind in get_args(Kind) if kind in seen and self.rule(kind).on), None)
+        return next(
+            (kind for kind in get_args(EventKind) if kind in seen and self.rule(kind).on), None
+        )
 
     def is_about_documents(self, names: Collection[str]) -> bool:
         """Whether an error may say something about the retrieved documents.
 
         Args:
-            names: Names of its class and base classes, from :func:`names_of`.
+            names: Names of its class and base classes, from :func:`collect_exception_names`.
         """
         return {*names}.isdisjoint({*_NEVER_COUNTED, *self.not_about_documents})
 
 
-def names_of(error: type[BaseException]) -> frozenset[str]:
+def collect_exception_names(error: type[BaseException]) -> frozenset[str]:
     """Return the names of an error class and its base classes; needs no framework."""
     return frozenset(base.__name__ for base in error.__mro__)
 
 
-def rank(kind: str) -> int:
+def rank_kind(kind: str) -> int:
     """Return the rank of a kind: 0 for the most specific; unknown kinds come last."""
-    kinds = get_args(Kind)
+    kinds = get_args(EventKind)
     return kinds.index(kind) if kind in kinds else len(kinds)
 
 
 def _require_texts(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, (tuple, list, set, frozenset)) and all(isinstance(v, str) for v in value):
         return tuple(value)
-    msg = f"{name} must be a tuple of texts, not {shown(value)}"
+    msg = f"{name} must be a tuple of texts, not {format_value(value)}"
     raise InvalidInputError(msg)

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.text import shown, storable
+from crabpath_retrievers.text import format_value, to_storable
 from crabpath_retrievers.trajectory import Hop
 
 _log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Query:
             require_count("max_tokens", self.max_tokens)
         require_flags(fill=self.fill, one_per_document=self.one_per_document, record=self.record)
         if not isinstance(self.explore, int) or self.explore < 0:
-            msg = f"explore must be True, False or a seed of at least 0, not {shown(self.explore)}"
+            msg = f"explore must be True, False or a seed of at least 0, not {format_value(self.explore)}"
             raise InvalidInputError(msg)
         try:
             bool(self.filter)
@@ -143,7 +143,7 @@ class Query:
         for name, what in (("on_hop", "one hop"), ("existing_ids", "a list of ids")):
             value = getattr(self, name)
             if value is not None and not callable(value):
-                msg = f"{name} must be a function of {what}, not {shown(value)}"
+                msg = f"{name} must be a function of {what}, not {format_value(value)}"
                 raise InvalidInputError(msg)
 
 
@@ -151,7 +151,7 @@ def _question(text: object) -> str:
     if not isinstance(text, str):
         msg = f"the query must be a text, not {type(text).__name__}: pass the question itself"
         raise InvalidInputError(msg)
-    question = storable(text)
+    question = to_storable(text)
     if not question.strip():
         msg = "the query is empty: pass a question or some words"
         raise InvalidInputError(msg)
@@ -166,10 +166,10 @@ def text_of(name: str, value: object) -> str:
     """
     try:
         if not isinstance(value, (bytes, bytearray)):
-            return storable(str(value))
+            return to_storable(str(value))
     except Exception:  # whatever an object of a caller raises
         _log.debug("%s has no text", name, exc_info=True)
-    msg = f"{name} must be a text, not {shown(value)}"
+    msg = f"{name} must be a text, not {format_value(value)}"
     raise InvalidInputError(msg)
 
 
@@ -180,7 +180,7 @@ def texts_of(values: Iterable[object], *, name: str = "ids") -> list[str]:
         InvalidInputError: It is neither.
     """
     if isinstance(values, str):
-        return [storable(values)]
+        return [to_storable(values)]
     return [text_of(name, value) for value in listed(name, values, "a list of texts")]
 
 
@@ -197,7 +197,7 @@ def listed(name: str, values: object, what: str = "a list") -> list[Any]:
         raise
     except Exception:
         _log.debug("%s cannot be gone through", name, exc_info=True)
-    msg = f"{name} must be {what}, not {shown(values)}"
+    msg = f"{name} must be {what}, not {format_value(values)}"
     raise InvalidInputError(msg)
 
 
@@ -216,7 +216,7 @@ def path_of(name: str, value: object) -> Path:
             return path
     except (OSError, ValueError, RuntimeError) as error:
         why = f" ({error})"[:200]
-    msg = f"{name} must be a path, not {shown(value)}{why}"
+    msg = f"{name} must be a path, not {format_value(value)}{why}"
     raise InvalidInputError(msg)
 
 
@@ -227,7 +227,7 @@ def require_splitter(splitter: object) -> None:
         InvalidInputError: It is neither None nor like a ``TextSplitter`` of LangChain.
     """
     if splitter is not None and not callable(getattr(splitter, "split_text", None)):
-        msg = f"splitter must be a LangChain TextSplitter, not {shown(splitter)}"
+        msg = f"splitter must be a LangChain TextSplitter, not {format_value(splitter)}"
         raise InvalidInputError(msg)
 
 
@@ -239,7 +239,7 @@ def require_flags(**given: object) -> None:
     """
     for name, value in given.items():
         if not isinstance(value, bool):
-            msg = f"{name} must be True or False, not {shown(value)}"
+            msg = f"{name} must be True or False, not {format_value(value)}"
             raise InvalidInputError(msg)
 
 
@@ -250,9 +250,9 @@ def namespace_of(name: object) -> str:
         InvalidInputError: It is no text, empty, or longer than databases can index.
     """
     # Checked as it is stored: what is not stored of a text may be all that there is.
-    text = storable(name) if isinstance(name, str) else ""
+    text = to_storable(name) if isinstance(name, str) else ""
     if not text.strip():
-        msg = f"namespace must be a non-empty text, not {shown(name)}"
+        msg = f"namespace must be a non-empty text, not {format_value(name)}"
         raise InvalidInputError(msg)
     if len(text) > _LONGEST_NAMESPACE:
         msg = f"namespace must have at most {_LONGEST_NAMESPACE} characters, not {len(text)}"
@@ -266,9 +266,11 @@ def label_of(name: str, value: object) -> str:
     Raises:
         InvalidInputError: It is no text of 1 to 200 characters.
     """
-    text = storable(str(value)) if isinstance(value, (str, UUID)) else ""
+    text = to_storable(str(value)) if isinstance(value, (str, UUID)) else ""
     if not text.strip() or len(text) > _LONGEST_LABEL:
-        msg = f"{name} must be a text of 1 to {_LONGEST_LABEL} characters, not {shown(value)}"
+        msg = (
+            f"{name} must be a text of 1 to {_LONGEST_LABEL} characters, not {format_value(value)}"
+        )
         raise InvalidInputError(msg)
     return text
 
@@ -280,5 +282,5 @@ def require_count(name: str, value: object) -> None:
         InvalidInputError: It is no whole number from 1 to a million.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {shown(value)}"
+        msg = f"{name} must be a whole number of at least 1 and at most {_MOST}, not {format_value(value)}"
         raise InvalidInputError(msg)

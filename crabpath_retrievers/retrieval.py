@@ -11,28 +11,33 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.driver import Steps, perform, perform_either
+from crabpath_retrievers.driver import Operations, perform, perform_sync_or_async
 from crabpath_retrievers.graph import Candidate, Node, NodeHead, Vector
-from crabpath_retrievers.knobs import tuned_tiers
-from crabpath_retrievers.learning.steps import SEARCH
-from crabpath_retrievers.metadata import note_metadata
-from crabpath_retrievers.mind import Minds
+from crabpath_retrievers.knobs import apply_knobs_to_tiers
+from crabpath_retrievers.learning.steps import SEARCH_ACTION
+from crabpath_retrievers.metadata import complete_note_metadata
+from crabpath_retrievers.mind import NamespaceModels
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.regions.advice import Advice
-from crabpath_retrievers.rerank.distinct import one_of_each
+from crabpath_retrievers.regions.advice import RegionAdvice
+from crabpath_retrievers.rerank.distinct import select_best_chunks
 from crabpath_retrievers.rerank.features import Evidence, Matrix
-from crabpath_retrievers.rerank.hinted import hinted
-from crabpath_retrievers.rerank.select import Selection, select
+from crabpath_retrievers.rerank.hinted import apply_tag_hints
+from crabpath_retrievers.rerank.select import SelectionLimits, select_within_budget
 from crabpath_retrievers.routing.policy import Router, RoutingRequest, SoftmaxRouter
 from crabpath_retrievers.seeds.embedder import Embedder
-from crabpath_retrievers.seeds.index import Held, VectorIndex, find_gone, held_by_owner
-from crabpath_retrievers.seeds.search import Found, Search
+from crabpath_retrievers.seeds.index import (
+    FindExisting,
+    VectorIndex,
+    find_deleted,
+    get_owner_lookup,
+)
+from crabpath_retrievers.seeds.search import SeedHits, SeedSearch
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.terms import Floats, Information
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.terms import Floats, QueryInformation
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 from crabpath_retrievers.traversal import Walk, Walker
-from crabpath_retrievers.turn_record import returned, strongest, turn_record
+from crabpath_retrievers.turn_record import build_turn, describe_returned, find_strongest_edges
 
 _log = logging.getLogger(__name__)
 _SAME_QUESTION = 0.5  # evidence of the same query from which a note counts as taught for it
@@ -43,7 +48,7 @@ class RetrievedDocument:
     """A document of the answer, with its record."""
 
     node: Node
-    returned: Returned
+    returned: ReturnedDocument
 
     @property
     def score(self) -> float:
@@ -68,7 +73,7 @@ class _Candidates:
     hits: dict[int, Candidate]
     walk: Walk
     evidence: Evidence
-    information: Information
+    information: QueryInformation
 
 
 @dataclass(slots=True)
@@ -83,17 +88,19 @@ class _Stopwatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieval:
+class RetrievalPipeline:
     """Answers queries from one store."""
 
     store: GraphStore
     index: VectorIndex
     embedder: Embedder
-    minds: Minds
+    minds: NamespaceModels
     router: Router
     settings: Settings
 
-    def steps(self, query: Query, *, explore: np.random.Generator | None = None) -> Steps[Answer]:
+    def steps(
+        self, query: Query, *, explore: np.random.Generator | None = None
+    ) -> Operations[Answer]:
         """Answer a query.
 
         Args:
@@ -105,7 +112,7 @@ class Retrieval:
         watch = _Stopwatch()
         found = yield from self._find(query, router or self.router, watch)
         ranked = yield from self._rank(query, found, explore)
-        find_existing = query.existing_ids or held_by_owner(self.index)
+        find_existing = query.existing_ids or get_owner_lookup(self.index)
         if find_existing and ranked:
             remaining = yield from perform(self._remove_deleted, find_existing, ranked, found)
             if remaining is not found:
@@ -117,7 +124,7 @@ class Retrieval:
         # A document that was forgotten in the meantime is skipped.
         ranked = [item for item in ranked if item.node in documents]
         watch.lap("rank")
-        turn = turn_record(
+        turn = build_turn(
             query,
             found.clock.turn + 1,
             found.hits,
@@ -132,12 +139,12 @@ class Retrieval:
         _log.debug(message, turn.id, turn.namespace, len(ranked), watch.laps)
         return Answer(tuple(RetrievedDocument(documents[r.node], r) for r in ranked), turn)
 
-    def evidence(self, query: Query) -> Steps[Evidence]:
+    def evidence(self, query: Query) -> Operations[Evidence]:
         """The candidates that a query would rank, for fitting; nothing is recorded."""
         found = yield from self._find(query, self.router, _Stopwatch())
         return found.evidence
 
-    def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Steps[_Candidates]:
+    def _find(self, query: Query, router: Router, watch: _Stopwatch) -> Operations[_Candidates]:
         vector = yield from self._embed(query)
         watch.lap("embed")
         seed_hits, advice = yield from perform(self._search, query, vector)
@@ -152,7 +159,7 @@ class Retrieval:
         return _Candidates(clock, vector, hits, walk, evidence, information)
 
     def _remove_deleted(
-        self, find_existing: Held, ranked: Sequence[Returned], found: _Candidates
+        self, find_existing: FindExisting, ranked: Sequence[ReturnedDocument], found: _Candidates
     ) -> _Candidates:
         """The candidates without those that the owner of the vector store has deleted.
 
@@ -160,11 +167,11 @@ class Retrieval:
         candidates looked up too.
         """
         ids = [item.node for item in ranked]
-        gone = find_gone(find_existing, self.store, ids, found.clock)
+        gone = find_deleted(find_existing, self.store, ids, found.clock)
         if not gone:
             return found
         others = [hit.head.id for hit in found.evidence.pool if hit.head.id not in set(ids)]
-        gone |= find_gone(find_existing, self.store, others, found.clock)
+        gone |= find_deleted(find_existing, self.store, others, found.clock)
         pool = [hit for hit in found.evidence.pool if hit.head.id not in gone]
         if not pool:
             _log.warning(
@@ -177,18 +184,18 @@ class Retrieval:
         evidence = Evidence.from_pool(pool, walk.support, walk.inhibition, found.information)
         return replace(found, evidence=evidence)
 
-    def _embed(self, query: Query) -> Steps[Vector]:
+    def _embed(self, query: Query) -> Operations[Vector]:
         if query.vector is not None:
             return query.vector
         text = query.text
-        vector = yield from perform_either(
+        vector = yield from perform_sync_or_async(
             lambda: self.embedder.query(text), lambda: self.embedder.aquery(text)
         )
         return vector
 
-    def _search(self, query: Query, vector: Vector) -> tuple[Found, Advice | None]:
+    def _search(self, query: Query, vector: Vector) -> tuple[SeedHits, RegionAdvice | None]:
         """The candidates, and the values of actions in the query's region."""
-        search = Search(self.store, self.index, self.settings, self.minds.recall)
+        search = SeedSearch(self.store, self.index, self.settings, self.minds.recall)
         seed_hits = search.find(query, vector)
         return seed_hits, self.minds.advice(vector, seed_hits.clock, query.task_type)
 
@@ -199,8 +206,8 @@ class Retrieval:
         hits: dict[int, Candidate],
         clock: Clock,
         router: Router,
-        advice: Advice | None,
-    ) -> Steps[Walk]:
+        advice: RegionAdvice | None,
+    ) -> Operations[Walk]:
         walker = Walker(
             RoutingRequest(
                 query.text,
@@ -208,22 +215,22 @@ class Retrieval:
                 read=lambda ids: self.store.catalog.documents(ids, namespace=clock.key),
                 policy=self.settings.policy,
                 recalled=max((hit.again for hit in hits.values()), default=0.0),
-                tried=tuple if advice is None else advice.tried,
+                tried=tuple if advice is None else advice.list_tried_actions,
             ),
             vector,
-            read_edges=lambda keys: self.store.walk.outgoing(keys, clock),
+            read_edges=lambda keys: self.store.walk.get_outgoing_edges(keys, clock),
             router=router,
             walk=self.settings.walk,
-            tiers=tuned_tiers(self.settings.tiers, clock.knobs),
+            tiers=apply_knobs_to_tiers(self.settings.tiers, clock.knobs),
             temperature=self.settings.policy.temperature,
             on_hop=query.on_hop,
         )
-        walk = yield from walker.steps(entries(hits.values(), self.settings))
+        walk = yield from walker.steps(choose_entries(hits.values(), self.settings))
         return walk
 
     def _pool(
         self, query: Query, vector: Vector, hits: dict[int, Candidate], walk: Walk, clock: Clock
-    ) -> Steps[list[Candidate]]:
+    ) -> Operations[list[Candidate]]:
         """All nodes that search found or that edges of visited nodes lead to, after the filter."""
         edges = {edge.target.key: edge for edge in walk.support}
         reached = [
@@ -245,10 +252,10 @@ class Retrieval:
             pool = [h._replace(routed=1.0) if h.head.key in walk.chosen else h for h in pool]
         if query.boost_tags and pool:
             nodes = yield from self._documents([hit.head.id for hit in pool], clock)
-            pool = hinted(pool, nodes, query.boost_tags)
+            pool = apply_tag_hints(pool, nodes, query.boost_tags)
         return pool
 
-    def _documents(self, ids: Sequence[str], clock: Clock) -> Steps[dict[str, Node]]:
+    def _documents(self, ids: Sequence[str], clock: Clock) -> Operations[dict[str, Node]]:
         documents = yield from perform(self.store.catalog.documents, ids, namespace=clock.key)
         return documents
 
@@ -259,32 +266,34 @@ class Retrieval:
             return notes
         samples = self.store.catalog.sample()
         return {
-            key: replace(note, metadata=note_metadata(note.metadata, samples))
+            key: replace(note, metadata=complete_note_metadata(note.metadata, samples))
             for key, note in notes.items()
         }
 
     def _add_experience(
-        self, pool: Sequence[Candidate], walk: Walk, clock: Clock, advice: Advice | None
+        self, pool: Sequence[Candidate], walk: Walk, clock: Clock, advice: RegionAdvice | None
     ) -> list[Candidate]:
         """The candidates with their past use, and the value of the action that leads to each."""
         candidates = self.minds.add_usage(pool, clock)
         if advice is None:
             return candidates
-        best = strongest(walk.support, {hit.head.key for hit in candidates})
+        best = find_strongest_edges(walk.support, {hit.head.key for hit in candidates})
         values = {
-            kind: advice.of_action(kind)
-            for kind in {SEARCH, *(edge.kind.label for edge in best.values())}
+            kind: advice.score_action(kind)
+            for kind in {SEARCH_ACTION, *(edge.kind.label for edge in best.values())}
         }
         return [
             hit._replace(
-                advice=values[best[hit.head.key].kind.label if hit.head.key in best else SEARCH]
+                advice=values[
+                    best[hit.head.key].kind.label if hit.head.key in best else SEARCH_ACTION
+                ]
             )
             for hit in candidates
         ]
 
     def _rank(
         self, query: Query, found: _Candidates, explore: np.random.Generator | None
-    ) -> Steps[list[Returned]]:
+    ) -> Operations[list[ReturnedDocument]]:
         pool = found.evidence.pool
         ranker = yield from perform(self.minds.ranker, query.namespace, found.clock, explore)
         matrix = ranker.features(found.evidence)
@@ -309,9 +318,9 @@ class Retrieval:
             order = yield from self._within_budget(query, query.max_tokens, found, order)
         chosen = order[: query.k]
         propensities = ranker.propensities(matrix, among, query.k)
-        best = strongest(found.walk.support, {pool[i].head.key for i in chosen})
+        best = find_strongest_edges(found.walk.support, {pool[i].head.key for i in chosen})
         return [
-            returned(
+            describe_returned(
                 pool[i],
                 matrix[i],
                 float(probabilities[i]),
@@ -324,7 +333,7 @@ class Retrieval:
 
     def _spare_notes(
         self, found: _Candidates, among: Sequence[int], odds: Floats
-    ) -> Steps[list[int]]:
+    ) -> Operations[list[int]]:
         """All notes but one, as indices into the pool, best first.
 
         An answer has at most one note before its documents, so that many notes cannot displace
@@ -333,7 +342,7 @@ class Retrieval:
         if not found.clock.notes:
             return []
         keys = {i: found.evidence.pool[i].head.key for i in among}
-        notes = yield from perform(self.store.notes.among, found.clock.key, [*keys.values()])
+        notes = yield from perform(self.store.notes.filter_notes, found.clock.key, [*keys.values()])
         pool = found.evidence.pool
         taught = {
             i: key if pool[i].again > _SAME_QUESTION else 0
@@ -342,24 +351,28 @@ class Retrieval:
         }
         return sorted(taught, key=lambda i: (-taught[i], -odds[i]))[1:]
 
-    def _best_chunks(self, evidence: Evidence, matrix: Matrix, odds: Floats) -> Steps[list[int]]:
+    def _best_chunks(
+        self, evidence: Evidence, matrix: Matrix, odds: Floats
+    ) -> Operations[list[int]]:
         """The best chunk of every document, as indices into the pool."""
         nodes = [hit.head.id for hit in evidence.pool]
-        known = yield from perform(self.store.catalog.known, ids=nodes)
+        known = yield from perform(self.store.catalog.find_chunks, ids=nodes)
         document = {node.id: node.document for node in known}
         order = np.argsort(-odds, kind="stable").tolist()
-        return one_of_each([document.get(node, node) for node in nodes], order, evidence, matrix)
+        return select_best_chunks(
+            [document.get(node, node) for node in nodes], order, evidence, matrix
+        )
 
     def _within_budget(
         self, query: Query, max_tokens: int, found: _Candidates, order: Sequence[int]
-    ) -> Steps[list[int]]:
+    ) -> Operations[list[int]]:
         heads = [found.evidence.pool[i].head for i in order]
         documents = yield from self._documents([head.id for head in heads], found.clock)
-        bounds = Selection(query.k, max_tokens, self.settings.rank.characters_per_token)
-        return [order[i] for i in select(heads, documents, bounds)]
+        bounds = SelectionLimits(query.k, max_tokens, self.settings.rank.characters_per_token)
+        return [order[i] for i in select_within_budget(heads, documents, bounds)]
 
 
-def entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
+def choose_entries(hits: Iterable[Candidate], settings: Settings) -> list[tuple[NodeHead, float]]:
     """The nodes from which the walk starts, with their energy in [0, 1], best first."""
     seeds = settings.seeds
     scored = [

@@ -20,7 +20,7 @@ from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.feedback.receipt import FeedbackFields, Receipt
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport
-from crabpath_retrievers.metadata import returned_metadata
+from crabpath_retrievers.metadata import add_answer_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.query import CallOptions, QueryOptions, RetrieverOptions, listed
 from crabpath_retrievers.retrieval import Answer, RetrievedDocument
@@ -204,12 +204,12 @@ class CrabPathRetriever(BaseRetriever):
                 of them); or there is another memory at the path, which is not changed.
             EmbeddingMismatchError: The store, or the memory, was filled with another embedder.
         """
-        from crabpath_retrievers.wrapping import store_of, wrap
+        from crabpath_retrievers.wrapping import unwrap_store, wrap_vectorstore
 
-        store, store_fields = store_of(vectorstore)
+        store, store_fields = unwrap_store(vectorstore)
         fields = {**store_fields, **fields}
         opening = {"embeddings": embeddings, **_pop_open_arguments(fields)}
-        memory = wrap(store, path=path, documents=documents, **opening)
+        memory = wrap_vectorstore(store, path=path, documents=documents, **opening)
         return cls._from_memory(memory, fields)
 
     @classmethod
@@ -275,7 +275,7 @@ class CrabPathRetriever(BaseRetriever):
     def record(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
-        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record`.
+        """Learn from the outcome of a turn; shorthand for :meth:`CrabPath.record_feedback`.
 
         Args:
             turn_id: ``metadata["crabpath"]["turn_id"]`` of a document, or the run id of the call
@@ -292,7 +292,7 @@ class CrabPathRetriever(BaseRetriever):
     async def arecord(
         self, turn_id: str | UUID | None, outcome: float, **fields: Unpack[FeedbackFields]
     ) -> Receipt:
-        """As :meth:`record`, off the event loop."""
+        """As :meth:`record_feedback`, off the event loop."""
         return await self.memory.aio.record(self._feedback(turn_id, outcome, fields))
 
     def _feedback(
@@ -379,5 +379,5 @@ def _document(item: RetrievedDocument, answer: Answer) -> Document:
         "features": dict(returned.features),
     }
     # The id is also outside of the block, where EnsembleRetriever(id_key="id") reads it.
-    metadata = returned_metadata(item.node.metadata, block)
+    metadata = add_answer_metadata(item.node.metadata, block)
     return CrabPathDocument(id=item.node.id, page_content=item.node.content, metadata=metadata)

@@ -17,7 +17,7 @@ _FEEDBACK_FIELDS = ("outcome", "answer", "used", "correction")
 _ALL_FIELDS = ("session", *_QUERY_FIELDS, *_FEEDBACK_FIELDS, "time")
 
 
-class Line(NamedTuple):
+class ReplayLine(NamedTuple):
     """A line of a replay file: its number, from 1, and its bytes."""
 
     number: int
@@ -29,7 +29,7 @@ class Line(NamedTuple):
         return f"replay-{sha256(place + self.text.strip()).hexdigest()[:32]}"
 
 
-class Past(NamedTuple):
+class ReplayRecord(NamedTuple):
     """The content of one line.
 
     Attributes:
@@ -43,14 +43,14 @@ class Past(NamedTuple):
     said: dict[str, Any] | None
 
 
-class Trouble(NamedTuple):
+class LineError(NamedTuple):
     """A line that cannot be replayed, and why."""
 
     line: int
     why: str
 
 
-def summed(lines: Iterable[Line]) -> Iterator[tuple[Line, str]]:
+def hash_lines(lines: Iterable[ReplayLine]) -> Iterator[tuple[ReplayLine, str]]:
     """Yield each line with the SHA-256 of all lines up to it."""
     total = sha256()
     for line in lines:
@@ -58,7 +58,7 @@ def summed(lines: Iterable[Line]) -> Iterator[tuple[Line, str]]:
         yield line, total.hexdigest()
 
 
-def lines_of(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[ReplayLine]:
     """Yield the lines of a file that are not blank, with their numbers.
 
     Raises:
@@ -68,13 +68,13 @@ def lines_of(path: Path) -> Iterator[Line]:
         with path.open("rb") as file:
             for number, text in enumerate(file, 1):
                 if text.strip():
-                    yield Line(number, text)
+                    yield ReplayLine(number, text)
     except OSError as error:
         msg = f"{path} cannot be read ({error.strerror}): give a file of JSON lines"
         raise InvalidInputError(msg) from error
 
 
-def past_of(line: Line) -> Past:
+def parse_line(line: ReplayLine) -> ReplayRecord:
     """Parse a line.
 
     Raises:
@@ -90,18 +90,18 @@ def past_of(line: Line) -> Past:
         if {"used", "correction"} & said.keys():
             msg = "it has used or correction, but no outcome: give an outcome from -1 to 1"
             raise InvalidInputError(msg)
-        return Past(query.text, query.task_type, None)
+        return ReplayRecord(query.text, query.task_type, None)
     Feedback("", **said)
-    return Past(query.text, query.task_type, said)
+    return ReplayRecord(query.text, query.task_type, said)
 
 
-def troubles(path: Path) -> Iterator[Trouble]:
+def find_bad_lines(path: Path) -> Iterator[LineError]:
     """Yield the lines that cannot be replayed."""
-    for line in lines_of(path):
+    for line in read_lines(path):
         try:
-            past_of(line)
+            parse_line(line)
         except InvalidInputError as error:
-            yield Trouble(line.number, str(error))
+            yield LineError(line.number, str(error))
 
 
 def _parse_object(text: bytes) -> dict[str, Any]:

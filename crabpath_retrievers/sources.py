@@ -12,14 +12,14 @@ from typing import NoReturn
 from langchain_core.documents import Document
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.files import decoded, document_of
+from crabpath_retrievers.files import decode_text, make_document
 
 _ATTEMPTS = 3  # attempts to read a file that is being written
 _GRAPH_FILE = "graph.sqlite"  # a directory with this file is a memory, not a source
 
 
 @dataclass(slots=True)
-class Folder:
+class SourceFolder:
     """Content of one file or directory.
 
     Attributes:
@@ -37,7 +37,7 @@ class Folder:
     aliases: list[str] = field(default_factory=list)
 
 
-def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> Folder:
+def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> SourceFolder:
     """Read a file, or all text files of a directory except hidden files and memories.
 
     Args:
@@ -51,7 +51,7 @@ def read_folder(path: Path, *, held: Callable[[str], bool], largest: int) -> Fol
     """
     try:
         require_path(path)
-        folder = _read_files(path, Folder(_choose_root(path, held)), largest)
+        folder = _read_files(path, SourceFolder(_choose_root(path, held)), largest)
     except OSError as error:
         _refuse(error)
     if path.is_file() and folder.skipped:
@@ -71,18 +71,18 @@ def require_path(path: Path) -> None:
         raise InvalidInputError(msg)
 
 
-def _read_files(path: Path, folder: Folder, largest: int) -> Folder:
+def _read_files(path: Path, folder: SourceFolder, largest: int) -> SourceFolder:
     for file in _list_source_files(path):
         below = file.relative_to(path).as_posix()
         source = folder.root if file == path else f"{folder.root}/{below}"
         data = _read_unchanged(file, largest)
-        text = None if data is None else decoded(data)
+        text = None if data is None else decode_text(data)
         if text is None:
             folder.skipped.append(source)
         elif not text.strip():
-            folder.blank.append(document_of(source, text))
+            folder.blank.append(make_document(source, text))
         else:
-            folder.documents.append(document_of(source, text))
+            folder.documents.append(make_document(source, text))
             if path == Path():
                 folder.aliases.append(below)
     return folder
@@ -138,7 +138,7 @@ def _get_state(found: os.stat_result) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino
 
 
-def require_documents(folders: Iterable[Folder]) -> None:
+def require_documents(folders: Iterable[SourceFolder]) -> None:
     """Refuse folders without documents: a wrong path is more likely than an emptied source.
 
     Raises:

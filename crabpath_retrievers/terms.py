@@ -18,7 +18,7 @@ _CODES = 1 << 16
 _ABSENT = 255
 
 
-def term_codes(words: Iterable[str]) -> bytes:
+def encode_terms(words: Iterable[str]) -> bytes:
     """The distinct words of a text as sorted codes of two bytes each."""
     codes = {_code(word) for word in words}
     return np.array(sorted(codes), dtype=_CODE).tobytes()
@@ -28,7 +28,7 @@ def _code(word: str) -> int:
     return crc32(word.encode()) % _CODES
 
 
-class Information(NamedTuple):
+class QueryInformation(NamedTuple):
     """Words of a query and their information, i.e. inverse document frequency (BM25 idf).
 
     Attributes:
@@ -40,7 +40,7 @@ class Information(NamedTuple):
     nats: Floats
 
     @classmethod
-    def from_idf(cls, idf: Mapping[str, float]) -> "Information":
+    def from_idf(cls, idf: Mapping[str, float]) -> "QueryInformation":
         """From inverse document frequencies by word, the first 255 of them."""
         first = dict(list(idf.items())[:_ABSENT])
         return cls(tuple(first), np.array(list(first.values()), dtype=np.float64))

@@ -37,22 +37,22 @@ class Word(NamedTuple):
     end: int
 
 
-def storable(text: str) -> str:
+def to_storable(text: str) -> str:
     """The text without NUL and lone surrogates, which databases refuse."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """The text with \ufffd in place of each character that could control a terminal."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def is_blank(text: object) -> bool:
     """Whether a text or a name is None, or white space only when stored."""
-    return text is None or (isinstance(text, str) and not storable(text).strip())
+    return text is None or (isinstance(text, str) and not to_storable(text).strip())
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Any value for a message, at most 200 characters; its ``repr`` may fail."""
     try:
         return repr(value)[:_MAX_SHOWN]
@@ -66,7 +66,7 @@ def normalise(text: str) -> str:
     return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
 
 
-def words(text: str) -> Iterator[Word]:
+def split_words(text: str) -> Iterator[Word]:
     """The words of a text in order; each is cut at 64 characters."""
     ascii_only = text.isascii()
     for match in _WORD.finditer(text):
@@ -77,39 +77,39 @@ def words(text: str) -> Iterator[Word]:
             yield Word(token[:_LONGEST_WORD], capitalised, match.start(), match.end())
 
 
-def tokens(text: str) -> list[str]:
+def tokenise(text: str) -> list[str]:
     """The normalised tokens of a text in order."""
     if text.isascii():
         return [word[:_LONGEST_WORD] for word in _WORD.findall(text.lower())]
-    return [word.token for word in words(text)]
+    return [word.token for word in split_words(text)]
 
 
-def question_id(namespace: str, question: str) -> str:
+def hash_question(namespace: str, question: str) -> str:
     """Id of a query in a namespace: a hash of its tokens in order."""
-    return sha256(f"{namespace}\n{' '.join(tokens(question))}".encode()).hexdigest()[:32]
+    return sha256(f"{namespace}\n{' '.join(tokenise(question))}".encode()).hexdigest()[:32]
 
 
-def titled(title: str, content: str) -> str:
+def prepend_title(title: str, content: str) -> str:
     """The title and the text; the text alone if it begins with the title."""
     return content if content.startswith(title) else f"{title}\n{content}"
 
 
-def name_key(name: str) -> str:
+def normalise_name(name: str) -> str:
     """The stored form of a name: its tokens, joined by single spaces."""
-    return " ".join(tokens(name))
+    return " ".join(tokenise(name))
 
 
-def names_of(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
+def list_mention_names(title: str, aliases: Sequence[str] = ()) -> tuple[str, ...]:
     """Names by which a text may mention a document, with and without qualifiers in brackets."""
     keys: dict[str, None] = {}
     for name in (title, *aliases):
         for variant in (name, _QUALIFIER.sub("", name)):
-            key = name_key(variant)
-            if is_telling(key):
+            key = normalise_name(variant)
+            if is_specific_name(key):
                 keys[key] = None
     return tuple(keys)
 
 
-def is_telling(key: str) -> bool:
+def is_specific_name(key: str) -> bool:
     """Whether a name can identify a document: 3 to 200 characters, not a number."""
     return len(key) > 2 and not key.replace(" ", "").isdigit() and len(key) <= 200  # noqa: PLR2004

@@ -12,7 +12,7 @@ from functools import wraps
 from time import monotonic
 from typing import Any, TypeVar, cast
 
-TIME_LIMIT = 10.0
+DEFAULT_TIME_LIMIT = 10.0
 """Default limit in seconds."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ def _get_current() -> _WaitBudget | None:
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def limit_waiting(seconds: float) -> Iterator[None]:
     """Limit the total waiting time inside to ``seconds``; an outer limit takes precedence."""
     if _get_current() is not None:
         yield
@@ -57,7 +57,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def waiting() -> Iterator[float | None]:
+def track_waiting() -> Iterator[float | None]:
     """Count the time inside as waiting.
 
     Yields:
@@ -76,9 +76,9 @@ def waiting() -> Iterator[float | None]:
 
 
 @contextmanager
-def briefly(seconds: float) -> Iterator[None]:
+def shorten_waiting(seconds: float) -> Iterator[None]:
     """Limit the waiting time inside to ``seconds``, or to less if the current limit is lower."""
-    with waiting() as deadline:
+    with track_waiting() as deadline:
         remaining = seconds if deadline is None else min(seconds, deadline - monotonic())
         token = _CURRENT.set(_WaitBudget(remaining))
         try:
@@ -87,12 +87,12 @@ def briefly(seconds: float) -> Iterator[None]:
             _CURRENT.reset(token)
 
 
-def within_limit(method: F) -> F:
+def apply_time_limit(method: F) -> F:
     """Limit the waiting time of a method to ``settings.time_limit`` of its object."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        with limited(self.settings.time_limit):
+        with limit_waiting(self.settings.time_limit):
             return method(self, *args, **options)
 
     return cast("F", call)

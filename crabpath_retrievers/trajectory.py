@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, overload
 
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.usage import ModelUsage
 
 Decider = Literal["reflex", "policy", "chat_model"]
 Origin = Literal["seed", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ConsideredEdge:
     """One edge that was considered at a node.
 
     Attributes:
@@ -36,7 +36,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class WalkStep:
     """The decision taken at one node.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
 
     node: str
     hop: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ConsideredEdge, ...]
     chosen: tuple[str, ...]
     reflexes: tuple[str, ...]
     stopped: bool
@@ -64,18 +64,18 @@ class Step:
     decided_by: Decider
 
 
-class LateSteps(Sequence[Step]):
+class LazySteps(Sequence[WalkStep]):
     """Steps that are built when they are first read, so that no answer waits for them."""
 
     __slots__ = ("_builders", "_steps")
 
-    def __init__(self, builders: Iterable[Callable[[], Step]]) -> None:
+    def __init__(self, builders: Iterable[Callable[[], WalkStep]]) -> None:
         """Call ``builders``, one per step, at first use."""
         self._builders = tuple(builders)
-        self._steps: tuple[Step, ...] | None = None
+        self._steps: tuple[WalkStep, ...] | None = None
 
     @property
-    def all(self) -> tuple[Step, ...]:
+    def all(self) -> tuple[WalkStep, ...]:
         """The steps."""
         builders = self._builders  # read first: another thread clears it after setting the steps
         if self._steps is None:
@@ -84,10 +84,10 @@ class LateSteps(Sequence[Step]):
         return self._steps
 
     @overload
-    def __getitem__(self, index: int) -> Step: ...
+    def __getitem__(self, index: int) -> WalkStep: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Step]: ...
-    def __getitem__(self, index: int | slice) -> Step | Sequence[Step]:
+    def __getitem__(self, index: slice) -> Sequence[WalkStep]: ...
+    def __getitem__(self, index: int | slice) -> WalkStep | Sequence[WalkStep]:
         """One step, or a slice of them."""
         return self.all[index]
 
@@ -161,7 +161,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ReturnedDocument:
     """A document of the answer, in rank order.
 
     Attributes:
@@ -199,9 +199,9 @@ class Turn:
     created: float
     query: str
     seeds: tuple[SeedRecord, ...]
-    steps: Sequence[Step]
+    steps: Sequence[WalkStep]
     visited: tuple[str, ...]
-    returned: tuple[Returned, ...]
+    returned: tuple[ReturnedDocument, ...]
     guardrails: tuple[str, ...]
     novelty: dict[str, float | bool]
     explored: bool = False
@@ -220,9 +220,9 @@ class Turn:
     arm: str | None = None
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> ModelUsage:
         """Calls, tokens and cost of language models."""
-        return Usage(
+        return ModelUsage(
             self.llm_calls,
             self.llm_cached_calls,
             self.llm_failures,
@@ -268,9 +268,9 @@ class Turn:
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain, JSON-safe data."""
-        return asdict(self.described())
+        return asdict(self.build_steps())
 
-    def described(self) -> "Turn":
+    def build_steps(self) -> "Turn":
         """The same turn with its steps built, for serialisers."""
         return replace(self, steps=tuple(self.steps))
 
@@ -290,13 +290,13 @@ class Turn:
         )
 
 
-def _to_step(data: dict[str, Any]) -> Step:
-    candidates = tuple(Candidate(**candidate) for candidate in data["candidates"])
+def _to_step(data: dict[str, Any]) -> WalkStep:
+    candidates = tuple(ConsideredEdge(**candidate) for candidate in data["candidates"])
     chosen, reflexes = tuple(data["chosen"]), tuple(data["reflexes"])
-    return Step(**{**data, "candidates": candidates, "chosen": chosen, "reflexes": reflexes})
+    return WalkStep(**{**data, "candidates": candidates, "chosen": chosen, "reflexes": reflexes})
 
 
-def _to_returned(data: dict[str, Any]) -> Returned:
+def _to_returned(data: dict[str, Any]) -> ReturnedDocument:
     path = tuple(PathEdge(**edge) for edge in data["path"])
     support = data["support"] and PathEdge(**data["support"])
-    return Returned(**{**data, "path": path, "support": support})
+    return ReturnedDocument(**{**data, "path": path, "support": support})

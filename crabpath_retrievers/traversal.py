@@ -10,11 +10,11 @@ from functools import partial
 from itertools import islice
 
 from crabpath_retrievers.config import TierSettings, WalkSettings
-from crabpath_retrievers.driver import Steps, perform, perform_either
+from crabpath_retrievers.driver import Operations, perform, perform_sync_or_async
 from crabpath_retrievers.graph import (
     EdgeKind,
     NodeHead,
-    Pointer,
+    OutgoingEdge,
     Tier,
     Vector,
     WalkEdge,
@@ -23,18 +23,18 @@ from crabpath_retrievers.graph import (
 from crabpath_retrievers.offer import NodeChoices, follow_probability, to_path_edge
 from crabpath_retrievers.routing.policy import (
     Decision,
-    Routed,
     Router,
     RoutingRequest,
+    RoutingResult,
     SoftmaxRouter,
 )
-from crabpath_retrievers.trajectory import Decider, Hop, LateSteps, PathEdge, Step
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.trajectory import Decider, Hop, LazySteps, PathEdge, WalkStep
+from crabpath_retrievers.usage import ModelUsage
 
 _REJECTED = 0.5  # inhibition by a router for one query; an edge learned from outcomes reaches 1
 _BACKWARD = frozenset({EdgeKind.MENTIONED_BY, EdgeKind.LINKED_BY})
 
-ReadEdges = Callable[[Sequence[int]], tuple[Sequence[Pointer], dict[int, float]]]
+ReadEdges = Callable[[Sequence[int]], tuple[Sequence[OutgoingEdge], dict[int, float]]]
 """Reads the outgoing edges of all given nodes, and the learned weight of STOP by node."""
 
 
@@ -70,17 +70,17 @@ class Walk:
     """
 
     visits: dict[int, VisitedNode] = field(default_factory=dict)
-    decisions: list[Callable[[], Step]] = field(default_factory=list)
+    decisions: list[Callable[[], WalkStep]] = field(default_factory=list)
     support: list[WalkEdge] = field(default_factory=list)
     inhibition: dict[int, tuple[NodeHead, float]] = field(default_factory=dict)
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
     notes: list[str] = field(default_factory=list)
     chosen: set[int] = field(default_factory=set)
 
     @property
-    def steps(self) -> LateSteps:
+    def steps(self) -> LazySteps:
         """Records of the decisions, built when they are first read."""
-        return LateSteps(self.decisions)
+        return LazySteps(self.decisions)
 
 
 class Walker:
@@ -118,7 +118,7 @@ class Walker:
         self._entered: Counter[int] = Counter()
         self._followed: Counter[tuple[int, int, EdgeKind]] = Counter()
 
-    def steps(self, entries: Iterable[tuple[NodeHead, float]]) -> Steps[Walk]:
+    def steps(self, entries: Iterable[tuple[NodeHead, float]]) -> Operations[Walk]:
         """Walk from entry nodes, given with their energy in [0, 1], best first."""
         for head, energy in islice(entries, self._settings.max_nodes):
             self._enter(VisitedNode(head, energy, 0, ()))
@@ -135,7 +135,7 @@ class Walker:
             empty_hops = 0 if len(self._walk.visits) > before else empty_hops + 1
         return self._walk
 
-    def _walk_hop(self, frontier: Sequence[int], hop: int) -> Steps[list[int]]:
+    def _walk_hop(self, frontier: Sequence[int], hop: int) -> Operations[list[int]]:
         outgoing, stops = yield from perform(self._read, frontier)
         edges = self._group_edges(outgoing, hop)
         for key in frontier:
@@ -173,7 +173,7 @@ class Walker:
             "chat_model" if "chat_model" in deciders else by,
         )
 
-    def _decide(self, nodes: Sequence[NodeChoices], hop: int) -> Steps[dict[int, Decision]]:
+    def _decide(self, nodes: Sequence[NodeChoices], hop: int) -> Operations[dict[int, Decision]]:
         """Ask the router once for the whole frontier; decisions by key of the node."""
         undecided = [node for node in nodes if node.habitual]
         if not undecided:
@@ -189,13 +189,13 @@ class Walker:
         if type(self._router) is SoftmaxRouter:  # it does not block
             routed = self._router.route(request)
         else:
-            routed = yield from perform_either(
+            routed = yield from perform_sync_or_async(
                 lambda: self._router.route(request), lambda: self._router.aroute(request)
             )
         self._apply_router(routed, undecided)
         return {n.head.key: d for n, d in zip(undecided, routed.decisions, strict=True)}
 
-    def _apply_router(self, routed: Routed, nodes: Iterable[NodeChoices]) -> None:
+    def _apply_router(self, routed: RoutingResult, nodes: Iterable[NodeChoices]) -> None:
         """Record cost, remarks and choices of the router; inhibit the nodes that it rejects."""
         self._walk.usage += routed.usage
         self._walk.notes += routed.notes
@@ -206,7 +206,7 @@ class Walker:
                 if target.key in routed.dropped:
                     self._inhibit(target, _REJECTED)
 
-    def _group_edges(self, outgoing: Sequence[Pointer], hop: int) -> dict[int, list[WalkEdge]]:
+    def _group_edges(self, outgoing: Sequence[OutgoingEdge], hop: int) -> dict[int, list[WalkEdge]]:
         """All edges by key of their source, with their value in this walk."""
         if not outgoing:
             return {}
@@ -225,7 +225,7 @@ class Walker:
             grouped.setdefault(edge.source, []).append(walk_edge)
         return grouped
 
-    def _damp(self, edge: Pointer) -> float:
+    def _damp(self, edge: OutgoingEdge) -> float:
         """``w · λ^k`` for an edge that this walk has followed k times before [CrabPath]."""
         if self._settings.max_visits_per_node == 1:
             return edge.weight

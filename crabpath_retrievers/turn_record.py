@@ -8,7 +8,7 @@ from crabpath_retrievers.graph import Candidate, NodeHead, WalkEdge
 from crabpath_retrievers.offer import to_path_edge
 from crabpath_retrievers.query import Query
 from crabpath_retrievers.rerank.features import FEATURES, Matrix
-from crabpath_retrievers.trajectory import PathEdge, Returned, SeedRecord, Turn
+from crabpath_retrievers.trajectory import PathEdge, ReturnedDocument, SeedRecord, Turn
 from crabpath_retrievers.traversal import Walk
 
 _DIGITS = 5
@@ -16,7 +16,7 @@ _DIGITS = 5
 _KNOWN, _NOVEL, _NOISE = 0.60, 0.58, 0.28
 
 
-def strongest(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
+def find_strongest_edges(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, WalkEdge]:
     """The strongest edge to each node with one of these keys, by key; others are left out."""
     best: dict[int, WalkEdge] = {}
     for edge in edges:
@@ -26,14 +26,14 @@ def strongest(edges: Iterable[WalkEdge], keys: Container[int]) -> dict[int, Walk
     return best
 
 
-def returned(
+def describe_returned(
     hit: Candidate,
     row: Matrix,
     probability: float,
     walk: Walk,
     best: WalkEdge | None,
     propensity: float | None = None,
-) -> Returned:
+) -> ReturnedDocument:
     """The record of a returned document.
 
     Args:
@@ -44,7 +44,7 @@ def returned(
         best: Strongest edge to the document; None without one.
         propensity: Probability that a draw of the ranker returns it, in [0, 1].
     """
-    return Returned(
+    return ReturnedDocument(
         node=hit.head.id,
         probability=round(probability, _DIGITS),
         origin="seed" if hit.found else "walk",
@@ -69,12 +69,12 @@ def _path(hit: Candidate, walk: Walk, best: WalkEdge | None) -> tuple[PathEdge, 
     return (*walk.visits[best.source.key].path, to_path_edge(best, 0.0))
 
 
-def turn_record(
+def build_turn(
     query: Query,
     clock: int,
     hits: Mapping[int, Candidate],
     walk: Walk,
-    ranked: Sequence[Returned],
+    ranked: Sequence[ReturnedDocument],
     *,
     explored: bool,
     latency_ms: dict[str, float],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ModelUsage:
     """Usage of language models in a turn.
 
     Attributes:
@@ -27,10 +27,10 @@ class Usage:
         """Input and output tokens."""
         return self.input_tokens + self.output_tokens
 
-    def __add__(self, other: "Usage") -> "Usage":
+    def __add__(self, other: "ModelUsage") -> "ModelUsage":
         """Return the sum of both."""
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+        return ModelUsage(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
-    def __sub__(self, other: "Usage") -> "Usage":
+    def __sub__(self, other: "ModelUsage") -> "ModelUsage":
         """Return the usage since ``other``."""
-        return Usage(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))
+        return ModelUsage(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))

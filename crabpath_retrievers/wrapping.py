@@ -21,14 +21,14 @@ from crabpath_retrievers.errors import (
 from crabpath_retrievers.opening import place_of, require_existing, wrapped_store
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
 _PROBE = "What is there?"
 _SHARED = ("k", "filter")  # search options of LangChain's retriever that ours has too
 
 
-def store_of(given: Any) -> tuple[VectorStore, dict[str, Any]]:
+def unwrap_store(given: Any) -> tuple[VectorStore, dict[str, Any]]:
     """The vector store, and the options of its LangChain retriever that carry over.
 
     Args:
@@ -49,7 +49,7 @@ def store_of(given: Any) -> tuple[VectorStore, dict[str, Any]]:
     raise InvalidInputError(msg)
 
 
-def wrap(
+def wrap_vectorstore(
     vectorstore: VectorStore,
     *,
     path: str | Path | None,
@@ -135,7 +135,9 @@ def _list_search_problems(
         raise StoreError(msg) from error
     if not all(document.id for document in documents):
         return ["it returns documents without ids (they must carry Document.id)"]
-    index.held([str(document.id) for document in documents])  # logs a store without look-up
+    index.find_existing(
+        [str(document.id) for document in documents]
+    )  # logs a store without look-up
     return []
 
 
@@ -170,9 +172,9 @@ def _require_same_store(
     """
     known = memory.store.catalog.all_ids()
     named = {document.id for document in documents}
-    for part in parts(known):
-        # ``held`` returns None if the store cannot look up ids.
-        if named.intersection(part) or index.held(part) != set():
+    for part in split_batches(known):
+        # ``find_existing`` returns None if the store cannot look up ids.
+        if named.intersection(part) or index.find_existing(part) != set():
             return
     if known:
         msg = (

@@ -11,7 +11,7 @@ from langchain_chroma import Chroma
 from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import default_embeddings
+from crabpath_retrievers.integration import load_default_embeddings
 
 PAGES = {
     "Marie Curie": "Marie Curie studied at the Sorbonne and discovered radium with Pierre Curie.",
@@ -48,7 +48,10 @@ def existing(folder: Path) -> Chroma:
         for title, text in PAGES.items()
     ]
     return Chroma.from_documents(
-        documents, default_embeddings(), persist_directory=str(folder), collection_name="people"
+        documents,
+        load_default_embeddings(),
+        persist_directory=str(folder),
+        collection_name="people",
     )
 
 

@@ -20,7 +20,7 @@ from langchain_core.tracers import LangChainTracer
 from langsmith import Client
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.callbacks.langsmith_pull import Pulled, pull
+from crabpath_retrievers.callbacks.langsmith_pull import PullReport, pull
 
 PROJECT = os.environ.get("LANGSMITH_PROJECT", "default")
 QUESTION = "How do I roll back a release?"
@@ -42,7 +42,7 @@ def text_of(documents: list[Document]) -> str:
     return "\n".join(document.page_content for document in documents)
 
 
-def pulled(client: Client, retriever: CrabPathRetriever) -> Pulled:
+def pulled(client: Client, retriever: CrabPathRetriever) -> PullReport:
     """Pull until LangSmith has stored what was said; it takes some seconds."""
     for _ in range(30):
         found = pull(client, retriever.memory, PROJECT)

@@ -147,7 +147,7 @@ def unchanged(retriever: CrabPathRetriever) -> Iterator[None]:
     before = {**retriever.memory.info(), "vectors": retriever.memory.index.count()}
     yield
     assert {**retriever.memory.info(), "vectors": retriever.memory.index.count()} == before
-    assert not retriever.memory.store.catalog.unfinished()
+    assert not retriever.memory.store.catalog.has_unfinished_ingest()
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_embedder_that_fails_for_a_document(embeddings):
         with pytest.raises(InvalidInputError, match=r"finite vector|returned 1 vectors for 2"):
             memory.add_documents([Document("Snow is nan."), Document("Coal is black.")])
         assert memory.info()["nodes"] == memory.index.count() == 1
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
         assert [d.node.content for d in memory.retrieve("sky").documents] == ["The sky is blue."]
 
 

@@ -272,7 +272,7 @@ def test_database_down_in_the_middle_of_an_ingest(far, proxy, tmp_path):
         memory.embedder.embeddings.proxy = None
         assert memory.add_documents(DOCUMENTS).added == 24
         assert memory.info()["nodes"] == memory.index.count() == 40
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
 
 
 def test_vectors_lost_in_the_middle_of_an_ingest(tmp_path):

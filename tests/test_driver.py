@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from crabpath_retrievers.driver import arun, perform, perform_either, run
+from crabpath_retrievers.driver import arun, perform, perform_sync_or_async, run
 
 
 def total(*functions):
@@ -84,7 +84,7 @@ async def test_what_blocks_in_a_row_runs_in_one_thread():
         for _ in range(3):
             seen.append((yield from perform(threading.get_ident)))
             seen.append(threading.get_ident())
-        yield from perform_either(lambda: None, lambda: asyncio.sleep(0))
+        yield from perform_sync_or_async(lambda: None, lambda: asyncio.sleep(0))
         seen.append(threading.get_ident())
 
     await arun(steps())
@@ -126,7 +126,10 @@ async def test_a_native_form_is_awaited_on_the_loop():
         await asyncio.sleep(0)
         return "native"
 
-    assert await both(lambda: perform_either(lambda: "blocking", native)) == ("blocking", "native")
+    assert await both(lambda: perform_sync_or_async(lambda: "blocking", native)) == (
+        "blocking",
+        "native",
+    )
 
 
 async def test_cancelling_ends_the_computation_where_it_waits():
@@ -135,7 +138,7 @@ async def test_cancelling_ends_the_computation_where_it_waits():
 
     def steps():
         try:
-            yield from perform_either(lambda: None, lambda: asyncio.sleep(60))
+            yield from perform_sync_or_async(lambda: None, lambda: asyncio.sleep(60))
         finally:
             cleaned.append(True)
 

@@ -227,9 +227,9 @@ def test_similar_documents_are_linked_when_asked_for(embeddings):
     }
     with CrabPath.open(embeddings=embeddings, settings=settings) as memory:
         memory.add_documents(Document(text, id=name) for name, text in texts.items())
-        keys = {head.key: head.id for head in memory.store.walk.heads(list(texts))}
-        clock = memory.store.walk.clock("default")
-        pointers = memory.store.walk.outgoing(list(keys), clock).pointers
+        keys = {head.key: head.id for head in memory.store.walk.get_nodes(list(texts))}
+        clock = memory.store.walk.get_clock("default")
+        pointers = memory.store.walk.get_outgoing_edges(list(keys), clock).pointers
         assert {(keys[p.source], p.target.id) for p in pointers} == {("a", "b"), ("b", "a")}
 
 

@@ -226,7 +226,7 @@ def test_namespaces_learn_apart(retriever):
     """What one namespace has learned changes its own walks and nobody else's."""
     memory = retriever.memory
     edge = next(r.path[-1] for r in memory.retrieve(BRIDGE, k=3).turn.returned if r.node == "h11")
-    keys = {head.id: head.key for head in memory.store.walk.heads([edge.source, edge.target])}
+    keys = {head.id: head.key for head in memory.store.walk.get_nodes([edge.source, edge.target])}
     lesson = WeightDelta(keys[edge.source], keys[edge.target], EdgeKind.MENTION, -2.0)
     memory.store.apply([AdjustWeights("grace", (lesson,), "test")])
     assert memory.retrieve(BRIDGE, namespace="grace").turn.guardrails == ("h11",)

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.text import is_telling, name_key, names_of, normalise, tokens, words
+from crabpath_retrievers.text import (
+    is_specific_name,
+    list_mention_names,
+    normalise,
+    normalise_name,
+    split_words,
+    tokenise,
+)
 
 TEXT = st.text(max_size=120) | st.text("aB9_ .-éÉßİﬁ漢字カ한글ﷺ½²①Ⅷ\u0301", max_size=80)
 # Scripts whose compatibility forms stay inside their script: Latin, Greek, Cyrillic.
@@ -25,8 +32,8 @@ def awkward(test):
 @given(TEXT)
 def test_words_and_tokens_agree(text):
     """Both ways of cutting a text give the same tokens, none of them empty or with space."""
-    found = tokens(text)
-    assert found == [word.token for word in words(text)]
+    found = tokenise(text)
+    assert found == [word.token for word in split_words(text)]
     assert all(token and not any(c.isspace() for c in token) for token in found)
     assert all(len(token) <= 64 for token in found)
 
@@ -35,30 +42,30 @@ def test_words_and_tokens_agree(text):
 @given(SPACED)
 def test_cutting_again_changes_nothing(text):
     """A name that is stored and cut again is the same name."""
-    assert tokens(name_key(text)) == tokens(text)
+    assert tokenise(normalise_name(text)) == tokenise(text)
 
 
 @awkward
 @given(TEXT)
 def test_case_does_not_matter(text):
     """Case folding is the same for a text and its folded form."""
-    assert tokens(text.casefold()) == tokens(text)
+    assert tokenise(text.casefold()) == tokenise(text)
 
 
 @given(TEXT)
 def test_words_stand_where_they_say(text):
     """Positions increase; only words out of one character, such as ½, share their place."""
-    found = list(words(text))
+    found = list(split_words(text))
     assert all(0 <= word.start < word.end <= len(text) for word in found)
     assert all(a.end <= b.start or a[2:] == b[2:] for a, b in pairwise(found))
     for word in found:
-        assert word.token in tokens(text[word.start : word.end])
+        assert word.token in tokenise(text[word.start : word.end])
 
 
 @given(st.lists(TEXT, max_size=4))
 def test_tokens_of_parts_are_tokens_of_the_whole(parts):
     """A line break separates words and nothing else."""
-    assert tokens("\n".join(parts)) == [token for part in parts for token in tokens(part)]
+    assert tokenise("\n".join(parts)) == [token for part in parts for token in tokenise(part)]
 
 
 @pytest.mark.parametrize(
@@ -78,12 +85,12 @@ def test_tokens_of_parts_are_tokens_of_the_whole(parts):
 )
 def test_what_becomes_of_a_text(text, expected):
     """Accents and case go, scripts without spaces become single characters, signs separate."""
-    assert tokens(text) == expected
+    assert tokenise(text) == expected
 
 
 def test_a_word_knows_its_surface():
     """Capitals and digits begin names; positions are those of the text."""
-    found = [(w.token, w.capitalised, w.start, w.end) for w in words("the Élan of 3M")]
+    found = [(w.token, w.capitalised, w.start, w.end) for w in split_words("the Élan of 3M")]
     assert found == [
         ("the", False, 0, 3),
         ("elan", True, 4, 8),
@@ -106,15 +113,15 @@ def test_a_word_knows_its_surface():
 )
 def test_names_of_a_document(title, aliases, expected):
     """Title and aliases, with and without qualifier; numbers and scraps are no names."""
-    assert names_of(title, aliases) == expected
+    assert list_mention_names(title, aliases) == expected
 
 
 @given(SPACED, st.lists(SPACED, max_size=3))
 def test_names_are_distinct_and_telling(title, aliases):
     """Every name is in its stored form already, can point at a document, and comes once."""
-    found = names_of(title, aliases)
+    found = list_mention_names(title, aliases)
     assert len(found) == len(set(found))
-    assert all(is_telling(name) and name_key(name) == name for name in found)
+    assert all(is_specific_name(name) and normalise_name(name) == name for name in found)
 
 
 @given(TEXT)
@@ -126,5 +133,5 @@ def test_normalising_twice_changes_nothing(text):
 
 def test_hangul_and_cherokee_are_written_in_words():
     """Only scripts without spaces are cut into characters."""
-    assert tokens("서울 지하철 0ꭰ") == [*map(name_key, ("서울", "지하철")), "0Ꭰ"]
-    assert tokens("東京 駅") == ["東", "京", "駅"]
+    assert tokenise("서울 지하철 0ꭰ") == [*map(normalise_name, ("서울", "지하철")), "0Ꭰ"]
+    assert tokenise("東京 駅") == ["東", "京", "駅"]

@@ -12,22 +12,22 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.trajectory import (
-    Candidate,
-    LateSteps,
+    ConsideredEdge,
+    LazySteps,
     PathEdge,
-    Returned,
+    ReturnedDocument,
     SeedRecord,
-    Step,
     Turn,
+    WalkStep,
 )
 
 
 def candidate(target, weight, tier, probability=0.0, relevance=0.5):
     """A pointer that was offered."""
-    return Candidate(target, "link", weight, relevance, probability, tier)
+    return ConsideredEdge(target, "link", weight, relevance, probability, tier)
 
 
-STEP = Step(
+STEP = WalkStep(
     node="a",
     hop=0,
     candidates=(
@@ -54,10 +54,10 @@ TURN = Turn(
     steps=(STEP,),
     visited=("a", "b", "c"),
     returned=(
-        Returned(
+        ReturnedDocument(
             "c", 0.9, "walk", (PathEdge("a", "c", "link", 0.5, "habitual", 0.6),), {"bias": 1.0}
         ),
-        Returned("a", 0.8, "seed", (), {}),
+        ReturnedDocument("a", 0.8, "seed", (), {}),
     ),
     guardrails=("c",),
     novelty={"top": 0.7, "known": True, "novel": False},
@@ -109,7 +109,7 @@ def test_late_steps_are_described_once_and_by_whichever_thread_comes_first():
         described[number] += 1
         return replace(STEP, node=f"n{number}")
 
-    late = LateSteps([partial(describe, number) for number in range(3)])
+    late = LazySteps([partial(describe, number) for number in range(3)])
 
     assert not described
     with ThreadPoolExecutor(4) as pool:

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings, TierSettings, WalkSettings
 from crabpath_retrievers.driver import arun, run
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer
-from crabpath_retrievers.routing.policy import Decision, Routed, RoutingRequest, SoftmaxRouter
+from crabpath_retrievers.graph import EdgeKind, NodeHead, OutgoingEdge
+from crabpath_retrievers.routing.policy import (
+    Decision,
+    RoutingRequest,
+    RoutingResult,
+    SoftmaxRouter,
+)
 from crabpath_retrievers.traversal import Walker
 
 QUERY = np.array([1, 0], dtype=np.float32)
@@ -38,11 +43,11 @@ class Graph:
         array = np.array(vector, dtype=np.float32)
         return NodeHead(key, f"n{key}", f"Node {key}", self.mentions.get(key, 0), array)
 
-    def read(self, keys: Sequence[int]) -> tuple[list[Pointer], dict[int, float]]:
+    def read(self, keys: Sequence[int]) -> tuple[list[OutgoingEdge], dict[int, float]]:
         """Pointers that leave the nodes, as a store reads them."""
         self.reads.append(list(keys))
         pointers = [
-            Pointer(source, self.head(target), self.kind, weight, weight)
+            OutgoingEdge(source, self.head(target), self.kind, weight, weight)
             for source in keys
             for target, weight in self.edges.get(source, {}).items()
         ]
@@ -75,7 +80,7 @@ class Scripted:
     def route(self, request):
         """Follow the first pointer of every choice."""
         self.requests.append(request)
-        return Routed([self._first(len(choice.edges)) for choice in request.choices])
+        return RoutingResult([self._first(len(choice.edges)) for choice in request.choices])
 
     def _first(self, number):
         """The first of ``number`` pointers, all and STOP equally likely."""
@@ -231,7 +236,7 @@ def test_a_reused_edge_is_damped():
 def test_of_parallel_pointers_the_strongest_decides():
     """Two reasons for one edge are one candidate."""
     graph = Graph({1: {2: 0.9}})
-    weak = Pointer(1, graph.head(2), EdgeKind.SIBLING, 0.4, 0.4)
+    weak = OutgoingEdge(1, graph.head(2), EdgeKind.SIBLING, 0.4, 0.4)
     walker = Graph({}).walker(max_hops=1)
     walker._read = lambda keys: ([weak, *graph.read(keys)[0]], {})
     (step,) = run(walker.steps([(graph.head(1), 1.0)])).steps

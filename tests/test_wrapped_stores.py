@@ -220,10 +220,10 @@ class TestGone:
     def test_one_look_up_where_nothing_is_gone(self, theirs, retriever, monkeypatch):
         """Of the k documents of the answer, whatever the store holds."""
         asked = []
-        held = type(retriever.memory.index).held
+        held = type(retriever.memory.index).find_existing
         monkeypatch.setattr(
             type(retriever.memory.index),
-            "held",
+            "find_existing",
             lambda index, ids: asked.append(len(ids)) or held(index, ids),
         )
         assert len(ids(retriever, k=3)) == 3

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from crabpath_retrievers.integration import Hop
 
 
-def hop_event(hop: Hop) -> dict[str, Any]:
+def make_hop_event(hop: Hop) -> dict[str, Any]:
     """Make the event of one hop of the walk."""
     return {
         "type": "crabpath_hop",
@@ -20,7 +20,9 @@ def hop_event(hop: Hop) -> dict[str, Any]:
     }
 
 
-def retrieved_event(turn_id: str, namespace: str, documents: Sequence[Document]) -> dict[str, Any]:
+def make_retrieved_event(
+    turn_id: str, namespace: str, documents: Sequence[Document]
+) -> dict[str, Any]:
     """Make the event of the retrieved documents."""
     found = [{"id": item.id, "score": item.metadata["crabpath"]["score"]} for item in documents]
     return {

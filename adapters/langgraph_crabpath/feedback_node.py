@@ -7,18 +7,18 @@ from langgraph.types import interrupt
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError
-from crabpath_retrievers.integration import RewardSource, Steps
-from langgraph_crabpath.node import Node
-from langgraph_crabpath.opinion import FIELDS, feedback_of
-from langgraph_crabpath.recall import turn_of
-from langgraph_crabpath.recording import feedback_id, record
-from langgraph_crabpath.scope import Namespace, namespace_of, require_retriever, user_of
-from langgraph_crabpath.state import StateKeys, held, holds, keys_of, last_question
+from crabpath_retrievers.integration import Operations, RewardSource
+from langgraph_crabpath.node import GraphNode
+from langgraph_crabpath.opinion import FEEDBACK_FIELDS, build_feedback
+from langgraph_crabpath.recall import find_turn_id
+from langgraph_crabpath.recording import make_feedback_id, record_feedback
+from langgraph_crabpath.scope import Namespace, require_retriever, resolve_namespace, resolve_user
+from langgraph_crabpath.state import StateKeys, find_last_question, get_value, has_key, merge_keys
 
 _MAX_CHARS = 500  # characters of a document in the interrupt
 
 
-class FeedbackNode(Node):
+class FeedbackNode(GraphNode):
     """Records feedback for the turn in the state; see :func:`crabpath_feedback`."""
 
     name = "crabpath_feedback"
@@ -36,27 +36,27 @@ class FeedbackNode(Node):
         self._retriever, self._keys = retriever, keys
         self._ask, self._namespace, self._source = ask, namespace, source
 
-    def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
         turn_id = self._find_turn(state)
-        namespace = namespace_of(self._retriever, self._namespace, config)
+        namespace = resolve_namespace(self._retriever, self._namespace, config)
         fixed = {
             "source": self._source,
             "namespace": namespace,
-            "user": user_of(config),
-            "feedback_id": feedback_id(turn_id, namespace),
+            "user": resolve_user(config),
+            "feedback_id": make_feedback_id(turn_id, namespace),
         }
         if self._ask:
             feedback = self._ask_person(state, turn_id, fixed)
         elif (said := self._read_feedback(state)) is not None:
-            feedback = feedback_of(said, turn_id, **fixed)
+            feedback = build_feedback(said, turn_id, **fixed)
         else:
             return {}
-        receipt = yield from record(self._retriever, feedback)
+        receipt = yield from record_feedback(self._retriever, feedback)
         return {self._keys["feedback_key"]: receipt}
 
     def _find_turn(self, state: Any) -> str:
         turn, documents = self._keys["turn_key"], self._keys["documents_key"]
-        found = held(state, turn) or turn_of(held(state, documents))
+        found = get_value(state, turn) or find_turn_id(get_value(state, documents))
         if found is None:
             msg = (
                 f"the state holds no turn in {turn!r}, and none in {documents!r}: run "
@@ -67,15 +67,15 @@ class FeedbackNode(Node):
 
     def _read_feedback(self, state: Any) -> dict[str, Any] | None:
         """Read the feedback in the state; None without outcome and correction."""
-        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FIELDS}  # type: ignore[literal-required]
+        keys: dict[str, Any] = {name: self._keys[f"{name}_key"] for name in FEEDBACK_FIELDS}  # type: ignore[literal-required]
         outcome, correction = keys["outcome"], keys["correction"]
-        if not holds(state, outcome) and not holds(state, correction):
+        if not has_key(state, outcome) and not has_key(state, correction):
             msg = (
                 f"the state holds neither {outcome!r} nor {correction!r}: write one of them before "
                 "this node, or build it with ask=True"
             )
             raise InvalidInputError(msg)
-        said = {name: held(state, key) for name, key in keys.items()}
+        said = {name: get_value(state, key) for name, key in keys.items()}
         return None if said["outcome"] is None and said["correction"] is None else said
 
     def _ask_person(self, state: Any, turn_id: str, fixed: dict[str, Any]) -> Feedback:
@@ -87,23 +87,28 @@ class FeedbackNode(Node):
             "question": self._find_question(state),
             "answer": answer,
             "documents": [
-                _summarise_document(item) for item in held(state, self._keys["documents_key"]) or ()
+                _summarise_document(item)
+                for item in get_value(state, self._keys["documents_key"]) or ()
             ],
         }
         while True:
             said = interrupt(payload)
             try:
-                return feedback_of(said, turn_id, answer=answer, **fixed)
+                return build_feedback(said, turn_id, answer=answer, **fixed)
             except InvalidInputError as error:
                 payload = {**payload, "error": str(error)}
 
     def _find_question(self, state: Any) -> str | None:
-        asked = held(state, self._keys["query_key"])
-        found = last_question(held(state, self._keys["messages_key"])) if asked is None else asked
+        asked = get_value(state, self._keys["query_key"])
+        found = (
+            find_last_question(get_value(state, self._keys["messages_key"]))
+            if asked is None
+            else asked
+        )
         return None if found is None else str(found)
 
     def _find_answer(self, state: Any) -> str | None:
-        answer = held(state, self._keys["answer_key"])
+        answer = get_value(state, self._keys["answer_key"])
         return None if answer is None else str(answer)
 
 
@@ -119,7 +124,7 @@ def crabpath_feedback(
 
     It reads ``turn_key`` (else the turn of ``documents_key``), ``outcome_key``, ``used_key``,
     ``unused_key``, ``answer_key`` and ``correction_key``; if outcome and correction are None,
-    nothing is recorded. It writes the receipt, a dict of ``feedback_id``, ``status``, ``note`` and
+    nothing is recorded. It writes the receipt, a dict of ``make_feedback_id``, ``status``, ``note`` and
     ``turn_id``, under ``feedback_key``.
 
     Safe to run again, after an interrupt, a retry or from an earlier checkpoint: the feedback id
@@ -141,7 +146,7 @@ def crabpath_feedback(
             turn, no feedback, or invalid feedback.
     """
     return FeedbackNode(
-        require_retriever(retriever), keys_of(keys), ask=ask, namespace=namespace, source=source
+        require_retriever(retriever), merge_keys(keys), ask=ask, namespace=namespace, source=source
     )
 
 

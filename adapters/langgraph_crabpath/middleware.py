@@ -13,14 +13,27 @@ from langgraph.runtime import Runtime
 from typing_extensions import NotRequired
 
 from crabpath_retrievers import CrabPathRetriever, Feedback, InvalidInputError, OutcomePolicy
-from crabpath_retrievers.integration import CallOptions, Steps, arun, found_in, run, seen_feedback
+from crabpath_retrievers.integration import (
+    CallOptions,
+    Operations,
+    arun,
+    find_turns_in_state,
+    make_event_feedback,
+    run,
+)
 from langgraph_crabpath.context import format_documents
-from langgraph_crabpath.opinion import counted
-from langgraph_crabpath.outcomes import answer_of, seen_in
+from langgraph_crabpath.opinion import parse_counted_feedback
+from langgraph_crabpath.outcomes import detect_events, find_answer
 from langgraph_crabpath.recall import Recall
-from langgraph_crabpath.recording import feedback_id, record, refused
-from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, require_retriever, user_of
-from langgraph_crabpath.state import last_question
+from langgraph_crabpath.recording import make_feedback_id, make_refusals, record_feedback
+from langgraph_crabpath.scope import (
+    Namespace,
+    TaskType,
+    require_retriever,
+    resolve_namespace,
+    resolve_user,
+)
+from langgraph_crabpath.state import find_last_question
 
 _NO_ANSWER = (
     "crabpath_feedback has no earlier answer in this thread: give the agent a checkpointer, and "
@@ -145,12 +158,14 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         """As :meth:`after_agent`, off the event loop."""
         return await arun(self._run_after(state, ensure_config(config)))
 
-    def _run_before(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def _run_before(
+        self, state: CrabPathState, config: RunnableConfig
+    ) -> Operations[dict[str, Any]]:
         said = state.get("crabpath_feedback")
         update: dict[str, Any] = {"crabpath_feedback": None, "crabpath_receipts": []}
         if said is not None:
             update["crabpath_receipts"] = yield from self._record_user_feedback(state, said, config)
-        question = last_question(state["messages"])
+        question = find_last_question(state["messages"])
         if question is None or not question.strip():  # an image only, or a resumed run
             return {**update, "crabpath_documents": [], "crabpath_turns": []}
         found = yield from self._recall.steps(question, config)
@@ -162,35 +177,43 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
 
     def _record_user_feedback(
         self, state: CrabPathState, said: Any, config: RunnableConfig
-    ) -> Steps[list[dict[str, Any]]]:
+    ) -> Operations[list[dict[str, Any]]]:
         """Record feedback of the user, which replaces feedback from events of the same run."""
         turns = state.get("crabpath_turns")
         if not turns:
-            return refused(_NO_ANSWER)
-        namespace = namespace_of(self._retriever, self._namespace, config)
-        answer = answer_of(state["messages"], state.get("structured_response"))
+            return make_refusals(_NO_ANSWER)
+        namespace = resolve_namespace(self._retriever, self._namespace, config)
+        answer = find_answer(state["messages"], state.get("structured_response"))
         try:
-            whose = {"namespace": namespace, "user": user_of(config)}
-            fields = {"answer": answer, **counted(said, self._policy), **whose}
+            whose = {"namespace": namespace, "user": resolve_user(config)}
+            fields = {"answer": answer, **parse_counted_feedback(said, self._policy), **whose}
             given = [
-                Feedback(turn, feedback_id=feedback_id(turn, namespace), **fields) for turn in turns
+                Feedback(turn, feedback_id=make_feedback_id(turn, namespace), **fields)
+                for turn in turns
             ]
         except InvalidInputError as error:  # raising would fail every later run of the thread
-            return refused(str(error))
+            return make_refusals(str(error))
         return (yield from self._record_all(given))
 
-    def _run_after(self, state: CrabPathState, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def _run_after(
+        self, state: CrabPathState, config: RunnableConfig
+    ) -> Operations[dict[str, Any]]:
         messages = _select_run_messages(state["messages"])
-        tools = [found.turn_id for found in found_in({"messages": messages})]
+        tools = [found.turn_id for found in find_turns_in_state({"messages": messages})]
         turns = list(dict.fromkeys([*state.get("crabpath_turns", []), *tools]))
-        answer = answer_of(messages, state.get("structured_response"))
-        kind = self._policy.first(seen_in(messages, answer, self._policy))
+        answer = find_answer(messages, state.get("structured_response"))
+        kind = self._policy.first(detect_events(messages, answer, self._policy))
         if kind is None or not turns:
             return {"crabpath_turns": turns}
-        namespace = namespace_of(self._retriever, self._namespace, config)
+        namespace = resolve_namespace(self._retriever, self._namespace, config)
         given = [
-            seen_feedback(
-                kind, self._policy, turn, answer=answer, namespace=namespace, user=user_of(config)
+            make_event_feedback(
+                kind,
+                self._policy,
+                turn,
+                answer=answer,
+                namespace=namespace,
+                user=resolve_user(config),
             )
             for turn in turns
         ]
@@ -198,10 +221,10 @@ class CrabPathMiddleware(AgentMiddleware[CrabPathState, Any]):
         earlier = state.get("crabpath_receipts", [])
         return {"crabpath_turns": turns, "crabpath_receipts": [*earlier, *receipts]}
 
-    def _record_all(self, given: Sequence[Feedback]) -> Steps[list[dict[str, Any]]]:
+    def _record_all(self, given: Sequence[Feedback]) -> Operations[list[dict[str, Any]]]:
         receipts = []
         for feedback in given:
-            receipt = yield from record(self._retriever, feedback)
+            receipt = yield from record_feedback(self._retriever, feedback)
             receipts.append(receipt)
         return receipts
 

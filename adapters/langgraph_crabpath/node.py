@@ -6,10 +6,10 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from crabpath_retrievers.integration import Steps, arun, run
+from crabpath_retrievers.integration import Operations, arun, run
 
 
-class Node(Runnable[Any, dict[str, Any]]):
+class GraphNode(Runnable[Any, dict[str, Any]]):
     """A node of a graph: takes the state and returns its update."""
 
     def invoke(
@@ -31,5 +31,5 @@ class Node(Runnable[Any, dict[str, Any]]):
         return await arun(self._steps(input, ensure_config(config)))
 
     @abstractmethod
-    def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
+    def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
         """Do the work of the node, yielding every blocking operation."""

@@ -6,13 +6,13 @@ from typing import Any
 from crabpath_retrievers import Feedback, InvalidInputError, OutcomePolicy
 
 _THUMBS = {"up": 1.0, "down": -1.0, "👍": 1.0, "👎": -1.0}
-FIELDS = ("outcome", "used", "unused", "answer", "correction")
+FEEDBACK_FIELDS = ("outcome", "used", "unused", "answer", "correction")
 """Fields of feedback on an answer."""
 
 _WRONG = OutcomePolicy().correction.outcome
 
 
-def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
+def parse_feedback(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     """Parse feedback into the fields of a ``Feedback``.
 
     Args:
@@ -25,11 +25,11 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
         InvalidInputError: ``said`` is none of these.
     """
     given = _to_mapping(said)
-    unknown = sorted(map(str, set(given) - set(FIELDS)))
+    unknown = sorted(map(str, set(given) - set(FEEDBACK_FIELDS)))
     if unknown:
-        msg = f"unknown fields {unknown} in the feedback: use {', '.join(FIELDS)}"
+        msg = f"unknown fields {unknown} in the feedback: use {', '.join(FEEDBACK_FIELDS)}"
         raise InvalidInputError(msg)
-    fields = {name: given[name] for name in FIELDS if given.get(name) is not None}
+    fields = {name: given[name] for name in FEEDBACK_FIELDS if given.get(name) is not None}
     if "outcome" not in fields and "correction" not in fields:
         msg = "the feedback has neither outcome nor correction: give one of them"
         raise InvalidInputError(msg)
@@ -40,13 +40,13 @@ def fields_of(said: Any, wrong: float = _WRONG) -> dict[str, Any]:
     return fields
 
 
-def counted(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
+def parse_counted_feedback(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
     """Parse feedback of a user into the fields of a ``Feedback``, if a policy counts it.
 
     Raises:
         InvalidInputError: The feedback is not valid, or the policy does not count it.
     """
-    fields = fields_of(said, policy.correction.outcome)
+    fields = parse_feedback(said, policy.correction.outcome)
     corrected = "correction" in fields
     if not (policy.correction if corrected else policy.score).on:
         kind = "correction" if corrected else "score"
@@ -55,13 +55,13 @@ def counted(said: Any, policy: OutcomePolicy) -> dict[str, Any]:
     return {"source": policy.correction.source if corrected else "human", **fields}
 
 
-def feedback_of(said: Any, turn_id: str, **fields: Any) -> Feedback:
+def build_feedback(said: Any, turn_id: str, **fields: Any) -> Feedback:
     """Make the feedback for a turn.
 
     Raises:
         InvalidInputError: The feedback is not valid.
     """
-    given = {**fields, **fields_of(said)}
+    given = {**fields, **parse_feedback(said)}
     return Feedback(turn_id, given.pop("outcome"), **given)
 
 
@@ -74,6 +74,6 @@ def _to_mapping(said: Any) -> Mapping[str, Any]:
         return {"outcome" if said.strip() in _THUMBS else "correction": said.strip()}
     msg = (
         f"feedback must be a number from -1 to 1, True or False, 'up' or 'down', "
-        f"the text of a correction, or a dict of {', '.join(FIELDS)}; not {said!r}"
+        f"the text of a correction, or a dict of {', '.join(FEEDBACK_FIELDS)}; not {said!r}"
     )
     raise InvalidInputError(msg)

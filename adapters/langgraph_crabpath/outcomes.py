@@ -7,19 +7,19 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from crabpath_retrievers import OutcomePolicy
-from crabpath_retrievers.integration import Kind, names_of, read
+from crabpath_retrievers.integration import EventKind, collect_exception_names, parse_output
 
 
-def seen_in(
+def detect_events(
     messages: Sequence[BaseMessage], answer: str | None, policy: OutcomePolicy
-) -> set[Kind]:
+) -> set[EventKind]:
     """Detect the events of a run in its new messages and its answer, counted or not.
 
     The agent keeps only the text of a tool error; a transport error is recognised by the name of
     its exception in the text.
     """
     failed = (m for m in messages if isinstance(m, ToolMessage) and m.status == "error")
-    seen: set[Kind] = set()
+    seen: set[EventKind] = set()
     if any(
         policy.is_about_documents(_find_exception_names(str(message.text))) for message in failed
     ):
@@ -29,17 +29,17 @@ def seen_in(
     return seen
 
 
-def answer_of(messages: Sequence[BaseMessage], structured: Any = None) -> str | None:
+def find_answer(messages: Sequence[BaseMessage], structured: Any = None) -> str | None:
     """Return the answer: the structured output or the last message; None without one."""
     spoken = [message for message in messages if isinstance(message, AIMessage)]
-    return read({"structured_response": structured, "messages": spoken[-1:]}).text
+    return parse_output({"structured_response": structured, "messages": spoken[-1:]}).text
 
 
 def _find_exception_names(text: str) -> set[str]:
     """Return the words of a text, and the base classes of those that name exceptions."""
     words = set(re.findall(r"\w+", text))
     known = (error for error in _iterate_subclasses(BaseException) if error.__name__ in words)
-    return words.union(*map(names_of, known))
+    return words.union(*map(collect_exception_names, known))
 
 
 def _iterate_subclasses(error: type[BaseException]) -> Iterator[type[BaseException]]:

@@ -8,12 +8,23 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import CallOptions, Steps, block_of, perform_either
-from langgraph_crabpath.events import hop_event, retrieved_event
-from langgraph_crabpath.scope import Namespace, TaskType, namespace_of, runtime_of, task_of
+from crabpath_retrievers.integration import (
+    CallOptions,
+    Operations,
+    perform_sync_or_async,
+    read_answer_block,
+)
+from langgraph_crabpath.events import make_hop_event, make_retrieved_event
+from langgraph_crabpath.scope import (
+    Namespace,
+    TaskType,
+    find_runtime,
+    resolve_namespace,
+    resolve_task_type,
+)
 
 
-class Recalled(NamedTuple):
+class RecallResult(NamedTuple):
     """The retrieved documents, and the id of their turn."""
 
     turn_id: str
@@ -36,32 +47,32 @@ class Recall:
     options: CallOptions = field(default_factory=CallOptions)
     task_type: TaskType | None = None
 
-    def steps(self, question: Any, config: RunnableConfig) -> Steps[Recalled]:
+    def steps(self, question: Any, config: RunnableConfig) -> Operations[RecallResult]:
         """Retrieve, and write every hop and the result to the graph's custom stream."""
-        write = runtime_of(config).stream_writer
-        namespace = namespace_of(self.retriever, self.namespace, config)
+        write = find_runtime(config).stream_writer
+        namespace = resolve_namespace(self.retriever, self.namespace, config)
         run_id = uuid.uuid4()
-        task = task_of(self.task_type, config)
+        task = resolve_task_type(self.task_type, config)
         given: dict[str, Any] = {
             **self.options,
             **({} if task is None else {"task_type": task}),
             "namespace": namespace,
             "run_id": run_id,
-            "on_hop": lambda hop: write(hop_event(hop)),
+            "on_hop": lambda hop: write(make_hop_event(hop)),
         }
-        documents: list[Document] = yield from perform_either(
+        documents: list[Document] = yield from perform_sync_or_async(
             lambda: self.retriever.invoke(question, config, **given),
             lambda: self.retriever.ainvoke(question, config, **given),
         )
-        turn_id = turn_of(documents) or str(run_id)
-        write(retrieved_event(turn_id, namespace, documents))
-        return Recalled(turn_id, documents)
+        turn_id = find_turn_id(documents) or str(run_id)
+        write(make_retrieved_event(turn_id, namespace, documents))
+        return RecallResult(turn_id, documents)
 
 
-def turn_of(documents: Any) -> str | None:
+def find_turn_id(documents: Any) -> str | None:
     """Find the id of the turn that returned documents; None if they carry none."""
     for document in documents or ():
-        block = block_of(getattr(document, "metadata", {}))
+        block = read_answer_block(getattr(document, "metadata", {}))
         if block is not None:
             return str(block["turn_id"])
     return None

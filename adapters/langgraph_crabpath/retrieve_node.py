@@ -6,14 +6,14 @@ from langchain_core.runnables import RunnableConfig
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPathRetriever
-from crabpath_retrievers.integration import CallOptions, Steps
-from langgraph_crabpath.node import Node
+from crabpath_retrievers.integration import CallOptions, Operations
+from langgraph_crabpath.node import GraphNode
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
-from langgraph_crabpath.state import StateKeys, keys_of, question_in
+from langgraph_crabpath.state import StateKeys, merge_keys, require_question
 
 
-class RetrieveNode(Node):
+class RetrieveNode(GraphNode):
     """Puts documents and their turn id into the state; see :func:`crabpath_retrieve`."""
 
     name = "crabpath_retrieve"
@@ -22,8 +22,8 @@ class RetrieveNode(Node):
         """Use :func:`crabpath_retrieve`."""
         self._recall, self._keys = recall, keys
 
-    def _steps(self, state: Any, config: RunnableConfig) -> Steps[dict[str, Any]]:
-        question = question_in(state, self._keys)
+    def _steps(self, state: Any, config: RunnableConfig) -> Operations[dict[str, Any]]:
+        question = require_question(state, self._keys)
         found = yield from self._recall.steps(question, config)
         return {
             self._keys["documents_key"]: found.documents,
@@ -64,4 +64,4 @@ def crabpath_retrieve(
             question.
     """
     recall = Recall(require_retriever(retriever), namespace, options or {}, task_type)
-    return RetrieveNode(recall, keys_of(keys))
+    return RetrieveNode(recall, merge_keys(keys))

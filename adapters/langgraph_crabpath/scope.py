@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
 from crabpath_retrievers.integration import is_blank
-from langgraph_crabpath.state import held
+from langgraph_crabpath.state import get_value
 
 Namespace: TypeAlias = str | Callable[[Runtime[Any], RunnableConfig], str]
 """Namespace: a text, or a function of the runtime and config of the run."""
@@ -22,13 +22,13 @@ _NAMES = ("namespace", "user_id")
 _TASK = "task_type"
 
 
-def runtime_of(config: RunnableConfig) -> Runtime[Any]:
+def find_runtime(config: RunnableConfig) -> Runtime[Any]:
     """Find the runtime of the graph; an empty one outside of a graph."""
     found = config.get("configurable", {}).get(_RUNTIME)
     return found if isinstance(found, Runtime) else Runtime()
 
 
-def namespace_of(
+def resolve_namespace(
     retriever: CrabPathRetriever, given: Namespace | None, config: RunnableConfig
 ) -> str:
     """Find the namespace of a run: the first of these that is given.
@@ -44,16 +44,16 @@ def namespace_of(
     Raises:
         InvalidInputError: ``namespace=`` is not, or does not return, a non-empty text.
     """
-    runtime, configurable = runtime_of(config), config.get("configurable", {})
+    runtime, configurable = find_runtime(config), config.get("configurable", {})
     if given is not None:
         return _require_text(given(runtime, config) if callable(given) else given)
-    names = [held(configurable.get(_USER), "identity")]
-    names += [held(runtime.context, name) for name in _NAMES]
-    names += [held(configurable, name) for name in _NAMES]
+    names = [get_value(configurable.get(_USER), "identity")]
+    names += [get_value(runtime.context, name) for name in _NAMES]
+    names += [get_value(configurable, name) for name in _NAMES]
     return str(next((name for name in names if not is_blank(name)), retriever.namespace))
 
 
-def user_of(config: RunnableConfig) -> str | None:
+def resolve_user(config: RunnableConfig) -> str | None:
     """Find the user of a run, for the ``user`` of feedback: the first of these that is given.
 
     1. The user authenticated by a LangGraph server;
@@ -62,26 +62,26 @@ def user_of(config: RunnableConfig) -> str | None:
     """
     configurable = config.get("configurable", {})
     users = (
-        held(configurable.get(_USER), "identity"),
-        held(runtime_of(config).context, "user_id"),
-        held(configurable, "user_id"),
+        get_value(configurable.get(_USER), "identity"),
+        get_value(find_runtime(config).context, "user_id"),
+        get_value(configurable, "user_id"),
     )
     return next((str(user) for user in users if user is not None and str(user).strip()), None)
 
 
-def task_of(given: TaskType | None, config: RunnableConfig) -> str | None:
+def resolve_task_type(given: TaskType | None, config: RunnableConfig) -> str | None:
     """Find the task type of a run: the first of these that is given; None for the retriever's.
 
     1. ``task_type=`` of the node, middleware or tool;
     2. ``task_type`` of the runtime's context;
     3. ``task_type`` of ``config["configurable"]``.
     """
-    runtime, configurable = runtime_of(config), config.get("configurable", {})
+    runtime, configurable = find_runtime(config), config.get("configurable", {})
     if given is not None:
         return given(runtime, config) if callable(given) else given
-    task_type: str | None = held(runtime.context, _TASK)
+    task_type: str | None = get_value(runtime.context, _TASK)
     if task_type is None:
-        task_type = held(configurable, _TASK)
+        task_type = get_value(configurable, _TASK)
     return task_type
 
 

@@ -38,7 +38,7 @@ DEFAULT_KEYS: StateKeys = {
 }
 
 
-def keys_of(given: StateKeys) -> StateKeys:
+def merge_keys(given: StateKeys) -> StateKeys:
     """Merge the given keys with the defaults.
 
     Raises:
@@ -51,25 +51,25 @@ def keys_of(given: StateKeys) -> StateKeys:
     return {**DEFAULT_KEYS, **given}
 
 
-def held(state: Any, key: str) -> Any:
+def get_value(state: Any, key: str) -> Any:
     """Return the value of a key; None if there is none."""
     return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
 
-def holds(state: Any, key: str) -> bool:
+def has_key(state: Any, key: str) -> bool:
     """Whether the state has a key."""
     return key in state if isinstance(state, Mapping) else hasattr(state, key)
 
 
-def question_in(state: Any, keys: StateKeys) -> Any:
+def require_question(state: Any, keys: StateKeys) -> Any:
     """Return the question under its key, else the text of the last human message.
 
     Raises:
         InvalidInputError: The state has neither.
     """
-    asked = held(state, keys["query_key"])
+    asked = get_value(state, keys["query_key"])
     if asked is None:
-        asked = last_question(held(state, keys["messages_key"]))
+        asked = find_last_question(get_value(state, keys["messages_key"]))
     if asked is None:
         msg = (
             f"the state holds neither {keys['query_key']!r} nor a human message in "
@@ -80,7 +80,7 @@ def question_in(state: Any, keys: StateKeys) -> Any:
     return asked
 
 
-def last_question(messages: Any) -> str | None:
+def find_last_question(messages: Any) -> str | None:
     """Return the text of the last human message; None without one."""
     for message in reversed(messages or ()):
         (known,) = convert_to_messages([message])

@@ -5,7 +5,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from crabpath_retrievers import CrabPathRetriever, InvalidInputError
-from crabpath_retrievers.integration import CallOptions, Steps, arun, run
+from crabpath_retrievers.integration import CallOptions, Operations, arun, run
 from langgraph_crabpath.context import format_documents
 from langgraph_crabpath.recall import Recall
 from langgraph_crabpath.scope import Namespace, TaskType, require_retriever
@@ -59,7 +59,7 @@ def create_crabpath_tool(
     )
 
 
-def _retrieve(recall: Recall, query: str, config: RunnableConfig) -> Steps[_Found]:
+def _retrieve(recall: Recall, query: str, config: RunnableConfig) -> Operations[_Found]:
     try:
         found = yield from recall.steps(query, config)
     except InvalidInputError as error:

@@ -11,12 +11,12 @@ from benchmarks.attribution.agreement import Flags, measure_agreement
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_multihoprag
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.feedback.finding import find_supported
+from crabpath_retrievers.feedback.finding import attribute_turn
 from crabpath_retrievers.progress import bar
 from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.seeds.embedder import MODEL
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
 from crabpath_retrievers.terms import Floats
-from crabpath_retrievers.text import name_key
+from crabpath_retrievers.text import normalise_name
 
 _LOADERS = {"hotpotqa": (load_hotpotqa, 5), "multihoprag": (load_multihoprag, 10)}
 _POLAR = ("yes", "no")
@@ -64,7 +64,7 @@ def evaluate_attribution(
             "k": k,
             **_figures_by_kind(dataset, asked, seed),
         }
-    return {"embedding": MODEL, "seed": seed, "datasets": found}
+    return {"embedding": DEFAULT_MODEL, "seed": seed, "datasets": found}
 
 
 def _load(name: str, path: Path) -> Dataset:
@@ -88,8 +88,8 @@ def _attribute_answers(dataset: Dataset, k: int, cache: Path | None) -> dict[str
                 )
                 found[query] = AttributedAnswer(
                     given,
-                    find_supported(memory.store, given.turn, own),
-                    find_supported(memory.store, given.turn, foreign[query]),
+                    attribute_turn(memory.store, given.turn, own),
+                    attribute_turn(memory.store, given.turn, foreign[query]),
                 )
                 advance(1)
     return found
@@ -102,12 +102,12 @@ def _foreign_answers(answers: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for query, own in answers.items():
         other = answers[after.get(query, telling[0])] if telling else ""
-        found[query] = other if name_key(other) != name_key(own) else ""
+        found[query] = other if normalise_name(other) != normalise_name(own) else ""
     return found
 
 
 def _is_polar(answer: str) -> bool:
-    return name_key(answer) in _POLAR
+    return normalise_name(answer) in _POLAR
 
 
 def _figures_by_kind(

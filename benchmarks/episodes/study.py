@@ -13,7 +13,7 @@ from benchmarks.episodes.outcome_prediction import (
 from benchmarks.episodes.tau_bench import load_trajectories
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.seeds.embedder import MODEL
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
 
 
 def evaluate_episodes(path: Path, *, cache: Path | None = None, seed: int = 0) -> dict[str, Any]:
@@ -31,12 +31,12 @@ def evaluate_episodes(path: Path, *, cache: Path | None = None, seed: int = 0) -
     if len({run.trial for run in runs}) <= 1:
         msg = f"{path} has one trial: predicting it needs others to learn from"
         raise InvalidInputError(msg)
-    predictions = dict(cross_validate_trials(runs, cached_embedder(MODEL, cache)))
+    predictions = dict(cross_validate_trials(runs, cached_embedder(DEFAULT_MODEL, cache)))
     last = max(predictions)
     together = [one for trial in predictions.values() for one in trial]
     return {
         "file": path.resolve().name,
-        "embedding": MODEL,
+        "embedding": DEFAULT_MODEL,
         "parts": {
             f"trial {last}": _summarize(predictions[last], seed),
             "every trial from the others": _summarize(together, seed),

@@ -22,7 +22,7 @@ from crabpath_retrievers.evaluation.streams.simulated_feedback import (
     FeedbackSimulator,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.usage import ModelUsage
 
 QUESTIONS = 50
 ROUNDS = 8
@@ -45,12 +45,12 @@ ROUTING_VARIANTS: tuple[tuple[str, FeedbackKind, str | None, LearningSettings], 
 class MeteredLearner(CrabPathLearner):
     """Learns, and keeps what each turn cost."""
 
-    usage: list[Usage] = field(default_factory=list)
+    usage: list[ModelUsage] = field(default_factory=list)
 
     def rank(self, query: str, vector: Vector, k: int) -> list[RankedDocument]:
         """The k best documents, best first."""
         found = CrabPathLearner.rank(self, query, vector, k)
-        self.usage.append(self.turn.usage if self.turn else Usage())
+        self.usage.append(self.turn.usage if self.turn else ModelUsage())
         return found
 
 
@@ -94,7 +94,7 @@ def _full_evidence(pair: PairedLearners, passes: list[StreamPass]) -> list[float
     return [score for done in passes for score in pair.score_pass(done)[METRIC]]
 
 
-def _summarize(usage: list[Usage], full: list[float]) -> dict[str, Any]:
+def _summarize(usage: list[ModelUsage], full: list[float]) -> dict[str, Any]:
     calls = [one.calls for one in usage]
     tokens = [one.tokens for one in usage]
     windows = [slice(start, start + WINDOW) for start in range(0, len(usage), WINDOW)]

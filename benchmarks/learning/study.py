@@ -28,7 +28,7 @@ from benchmarks.learning.routing_calls import run_routing
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.evaluation.plan import load_labelled
-from crabpath_retrievers.seeds.embedder import MODEL
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
 
 SaveFigures = Callable[[Mapping[str, Any]], None]
 """Is handed the figures so far after every cell, so that an interrupted run loses one at most."""
@@ -139,7 +139,7 @@ def _empty_record(plan: LearningPlan, datasets: Mapping[str, Dataset]) -> dict[s
         "regions": {"rows": []},
     }
     return {
-        "embedding": MODEL,
+        "embedding": DEFAULT_MODEL,
         "plan": _describe_plan(plan),
         "datasets": {
             name: _describe_dataset(plan, name, dataset) for name, dataset in datasets.items()

@@ -22,8 +22,8 @@ from crabpath_retrievers.rerank.features import (
     SOURCE_FEATURES,
     Evidence,
     Matrix,
-    feature_matrix,
-    own_features,
+    compute_features,
+    compute_node_features,
 )
 from crabpath_retrievers.rerank.ranker import Ranker
 from crabpath_retrievers.terms import Floats
@@ -88,7 +88,7 @@ def fit_ranker(rankings: Sequence[TrainingQuery]) -> Ranker:
     """A ranker for the candidates of training queries, from one or several data sets."""
     useful = [r for r in rankings if r.relevant.any() and not r.relevant.all()]
     sources = _fit_sources(useful)
-    features = [feature_matrix(r.evidence, sources) for r in useful]
+    features = [compute_features(r.evidence, sources) for r in useful]
     free = np.array(
         [name not in FIXED_WEIGHTS and name not in ("bias", "coverage") for name in FEATURES]
     )
@@ -114,7 +114,7 @@ def make_hand_ranker(**weights: float) -> Ranker:
 def _fit_sources(rankings: Sequence[TrainingQuery]) -> Floats:
     """How likely a candidate is relevant by what it says itself: weights ``[3]``."""
     columns = [FEATURES.index(name) for name in SOURCE_FEATURES]
-    own = [own_features(r.evidence)[:, columns] for r in rankings]
+    own = [compute_node_features(r.evidence)[:, columns] for r in rankings]
     return _fit_conditional_logit(own, rankings)
 
 

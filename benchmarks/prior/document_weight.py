@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
-from crabpath_retrievers.rerank.distinct import one_of_each
+from crabpath_retrievers.rerank.distinct import select_best_chunks
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
 from crabpath_retrievers.rerank.ranker import Ranker
 
@@ -88,7 +88,7 @@ def collect_chunks(dataset: Dataset, embeddings: Embeddings) -> list[ChunkQuery]
         for query, text in dataset.queries.items():
             evidence = memory.learning.evidence(text, k=_DEPTH, one_per_document=True)
             nodes = [hit.head.id for hit in evidence.pool]
-            home = {node.id: node.document for node in memory.store.catalog.known(ids=nodes)}
+            home = {node.id: node.document for node in memory.store.catalog.find_chunks(ids=nodes)}
             documents = [home[node] for node in nodes]
             found.append(ChunkQuery(query, evidence, documents, dataset.qrels[query]))
     return found
@@ -124,6 +124,6 @@ def _mean_recalls(ranker: Ranker, part: Sequence[ChunkQuery]) -> dict[str, float
 def _rank_documents(ranker: Ranker, item: ChunkQuery) -> list[str]:
     matrix = ranker.features(item.evidence)
     order = np.argsort(-ranker.log_odds(matrix), kind="stable").tolist()
-    among = one_of_each(item.documents, order, item.evidence, matrix)
+    among = select_best_chunks(item.documents, order, item.evidence, matrix)
     chosen = ranker.order(matrix, item.evidence, _DEPTH, among)
     return [item.documents[place] for place in chosen]

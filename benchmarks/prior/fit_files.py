@@ -19,7 +19,7 @@ from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.evaluation.datasets import Dataset, load_hotpotqa, load_musique
 from crabpath_retrievers.evaluation.embedding import cached_embedder
 from crabpath_retrievers.rerank.features import FEATURES, SOURCE_FEATURES
-from crabpath_retrievers.seeds.embedder import MODEL
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
 
 _LOADERS: Mapping[str, Callable[[Path], Dataset]] = {
     "hotpotqa": load_hotpotqa,
@@ -69,7 +69,7 @@ def fit_files(paths: Mapping[str, Path], cache: Path | None = None) -> dict[str,
         "sources": dict(zip(SOURCE_FEATURES, ranker.sources.tolist(), strict=True)),
         "provenance": {
             "command": "python -m benchmarks fit-prior",
-            "embedder": MODEL,
+            "embedder": DEFAULT_MODEL,
             "files": {name: _describe_file(path, found[name]) for name, path in paths.items()},
             "similarity alone": {name: measure_ranker(part, alone) for name, part in found.items()},
             "weights by hand": {name: measure_ranker(part, hand) for name, part in found.items()},

@@ -11,21 +11,21 @@ import numpy as np
 from benchmarks.speed.timing import time_call
 from crabpath_retrievers import Settings
 from crabpath_retrievers.changes import (
+    AddPairCounts,
     AdjustWeights,
     AdvanceClock,
-    CountTogether,
     PublishStaged,
     PutEdges,
     StageNodes,
     WeightDelta,
 )
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
-from crabpath_retrievers.health.checkup import checkup
+from crabpath_retrievers.health.checkup import measure_health
 from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.seeds.index import Held
+from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.seeds.index import FindExisting
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.trajectory import Returned, SeedRecord, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, SeedRecord, Turn
 
 _BATCH = 4000
 _DIMENSION = 384
@@ -37,7 +37,7 @@ _VISITED, _RETURNED = 12, 4
 _TURNS = 200
 
 
-def measure_health(
+def time_health(
     folder: Path, *, nodes: int, degree: int, learned: int, rounds: int
 ) -> dict[str, Any]:
     """Build a synthetic store and measure its health, as one JSON-safe record.
@@ -50,9 +50,9 @@ def measure_health(
         rounds: Measurements after the first one, which reads the files afresh.
     """
     building, _ = time_call(partial(build_synthetic, folder, nodes, degree, learned))
-    store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
+    store, index = GraphStore(folder), ChromaIndex.open_directory(folder / "vectors")
     try:
-        ask = partial(_measure_once, store, index.held)
+        ask = partial(_measure_once, store, index.find_existing)
         first, report = time_call(ask)
         rest = [time_call(ask)[0] for _ in range(rounds)]
         alone = [time_call(partial(_measure_once, store, None))[0] for _ in range(rounds)]
@@ -73,8 +73,8 @@ def measure_health(
     }
 
 
-def _measure_once(store: GraphStore, held: Held | None) -> Any:
-    return checkup(store, _NAMESPACE, Settings(), held)
+def _measure_once(store: GraphStore, held: FindExisting | None) -> Any:
+    return measure_health(store, _NAMESPACE, Settings(), held)
 
 
 def _summarize(seconds: list[float]) -> dict[str, float]:
@@ -87,15 +87,15 @@ def _summarize(seconds: list[float]) -> dict[str, float]:
 def build_synthetic(folder: Path, nodes: int, degree: int, learned: int) -> None:
     """Fill a store with chunks of random words, edges and what a namespace would have learned."""
     rng = np.random.default_rng(0)
-    store, index = GraphStore(folder), ChromaIndex.embedded(folder / "vectors")
+    store, index = GraphStore(folder), ChromaIndex.open_directory(folder / "vectors")
     try:
         for batch in _split_batches(nodes):
             store.apply([StageNodes(tuple(_make_node(number, rng) for number in batch))])
             store.apply([PublishStaged()])
             ids = [f"n{number}" for number in batch]
-            few = [unit(row) for row in rng.normal(size=(len(ids), _INDEX_DIMENSION))]
+            few = [to_unit_vector(row) for row in rng.normal(size=(len(ids), _INDEX_DIMENSION))]
             index.upsert(ids, few, ids, [{} for _ in ids])
-        keys = store.catalog.unlinked()
+        keys = store.catalog.get_unlinked_keys()
         _link(store, keys, degree, rng)
         _learn(store, keys, learned, rng)
         for number in range(_TURNS):
@@ -119,7 +119,7 @@ def _make_node(number: int, rng: np.random.Generator) -> Node:
         content=" ".join(f"w{word % 50_000}" for word in words),
         position=number % 3,
         digest=str(number),
-        vector=unit(rng.normal(size=_DIMENSION)),
+        vector=to_unit_vector(rng.normal(size=_DIMENSION)),
     )
 
 
@@ -148,7 +148,7 @@ def _learn(store: GraphStore, keys: list[int], learned: int, rng: np.random.Gene
     )
     _in_parts(
         pairs,
-        lambda part: CountTogether(_NAMESPACE, tuple((a, b, kind, 1.0) for a, b in part)),
+        lambda part: AddPairCounts(_NAMESPACE, tuple((a, b, kind, 1.0) for a, b in part)),
         store,
     )
     store.apply([AdvanceClock(_NAMESPACE, exponent=0.1)])
@@ -165,7 +165,7 @@ def _make_turn(number: int, visited: list[int]) -> Turn:
     """A turn that entered twelve nodes, four of them from search, and returned four."""
     ids = [f"n{node}" for node in visited]
     seeds = tuple(SeedRecord(node, 0.5, 0.5, 0.5, 0.0) for node in ids[:_RETURNED])
-    found = tuple(Returned(node, 0.5, "seed", (), {}) for node in ids[-_RETURNED:])
+    found = tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in ids[-_RETURNED:])
     return Turn(
         f"t{number}", _NAMESPACE, 0, float(number), "?", seeds, (), tuple(ids), found, (), {}
     )

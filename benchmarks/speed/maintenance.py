@@ -91,7 +91,7 @@ def build_memory(folder: Path, nodes: int, learned: int, turns: int) -> list[tup
 
 def _learn(memory: CrabPath, learned: int) -> None:
     rng = np.random.default_rng(0)
-    keys = [node.key for block in memory.store.regions.placed() for node in block]
+    keys = [node.key for block in memory.store.regions.iterate_nodes() for node in block]
     ends = rng.choice(len(keys), size=(learned, 2)).tolist()
     pairs = sorted({(keys[a], keys[b]) for a, b in ends if a != b})
     weights = rng.uniform(0.1, 0.9, size=len(pairs)).tolist()
@@ -107,7 +107,7 @@ def _learn(memory: CrabPath, learned: int) -> None:
 def _record_turns(memory: CrabPath, turn: Turn, turns: int) -> None:
     for number in range(turns):
         memory.store.record(replace(turn, id=f"turn {number}"))
-    memory.store.settle()
+    memory.store.flush()
 
 
 def _make_query(memory: CrabPath, queries: Sequence[tuple[str, Vector]]) -> Query:

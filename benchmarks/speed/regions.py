@@ -22,10 +22,10 @@ from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.query import QueryOptions
-from crabpath_retrievers.regions.advice import Advice, Advisor
-from crabpath_retrievers.regions.chances import ANY_TASK, Chances
+from crabpath_retrievers.regions.advice import RegionAdvice, RegionAdvisor
+from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.seeds.embedder import default_embeddings, unit
+from crabpath_retrievers.seeds.embedder import load_default_embeddings, to_unit_vector
 from crabpath_retrievers.storage.schema import transitions
 
 _NAMESPACE = "bench"
@@ -49,7 +49,7 @@ def measure_regions(
         nodes: Of the large store.
         turns: Turns that the small store learns from while its growth is watched.
     """
-    embeddings = default_embeddings()
+    embeddings = load_default_embeddings()
     with CrabPath.open(folder / "small", embeddings=embeddings) as small:
         small.add_documents(dataset.documents, split=False)
         asked = list(dataset.queries.values())[:limit]
@@ -81,25 +81,25 @@ def time_region_steps(memory: CrabPath, questions: Questions) -> dict[str, dict[
     """Milliseconds of what regions add to a query, and of its three parts."""
     settings = memory.settings.region
     regions = Regions(memory.store, settings)
-    advisor = Advisor(memory.store, regions, settings)
-    clock = memory.store.walk.clock(_NAMESPACE)
+    advisor = RegionAdvisor(memory.store, regions, settings)
+    clock = memory.store.walk.get_clock(_NAMESPACE)
     found: dict[str, list[float]] = {name: [] for name in ("places", "counts", "scores", "all")}
     advisor.advice(questions[0][1], clock, None)  # reads the hubs, once
     for _, vector in questions:
-        memory.store.settle()
+        memory.store.flush()
         placing, places = time_call(partial(regions.places, vector, clock.hubs))
-        reading, known = time_call(partial(memory.store.regions.steps, clock.key, places))
-        advice = Advice(places, Chances(places, known, settings.prior_trials), ANY_TASK)
-        scoring, _ = time_call(lambda: [advice.of_action(one) for one in advice.chances.actions])  # noqa: B023
+        reading, known = time_call(partial(memory.store.regions.get_transitions, clock.key, places))
+        advice = RegionAdvice(places, SuccessModel(places, known, settings.prior_trials), ANY_TASK)
+        scoring, _ = time_call(lambda: [advice.score_action(one) for one in advice.chances.actions])  # noqa: B023
         together, _ = time_call(partial(_score_actions, advisor, vector, clock))
         for name, seconds in zip(found, (placing, reading, scoring, together), strict=True):
             found[name].append(seconds * 1000)
     return {name: percentiles(times) for name, times in found.items()}
 
 
-def _score_actions(advisor: Advisor, vector: Vector, clock: Any) -> list[float]:
+def _score_actions(advisor: RegionAdvisor, vector: Vector, clock: Any) -> list[float]:
     advice = advisor.advice(vector, clock, None)
-    return [] if advice is None else [advice.of_action(one) for one in advice.chances.actions]
+    return [] if advice is None else [advice.score_action(one) for one in advice.chances.actions]
 
 
 def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def time_with_and_without(memory: CrabPath, questions: Questions) -> dict[str, A
         for number, (text, vector) in enumerate((*questions[:_WARM_UP], *[*questions] * _ROUNDS)):
             order = (("on", memory), ("off", other))
             for name, asked in order if number % 2 else reversed(order):
-                memory.store.settle()
+                memory.store.flush()
                 busy = time.thread_time()
                 options = QueryOptions(
                     k=K,
@@ -167,7 +167,7 @@ def _reworded_questions(questions: Questions, turns: int) -> Iterator[tuple[str,
     for number in range(turns):
         text, vector = questions[number % len(questions)]
         noise = rng.normal(0.0, _NOISE, size=vector.size).astype(np.float32)
-        yield text, unit(np.asarray(vector, dtype=np.float32) + noise)
+        yield text, to_unit_vector(np.asarray(vector, dtype=np.float32) + noise)
 
 
 def _count_rows(memory: CrabPath) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _count_rows(memory: CrabPath) -> tuple[int, int]:
         .distinct()
         .subquery()
     )
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         rows = connection.scalar(sa.select(sa.func.count()).select_from(transitions))
         pairs = connection.scalar(sa.select(sa.func.count()).select_from(place))
     return int(rows or 0), int(pairs or 0)

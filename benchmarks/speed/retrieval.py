@@ -18,14 +18,14 @@ from crabpath_retrievers import CrabPath, CrabPathRetriever
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.measures import score_rankings
 from crabpath_retrievers.evaluation.scoring.statistics import compare_paired, percentiles
-from crabpath_retrievers.seeds.embedder import default_embeddings
+from crabpath_retrievers.seeds.embedder import load_default_embeddings
 
 _WARM_UP = 20
 
 
 def measure_retrieval(dataset: Dataset, folder: Path, *, limit: int, nodes: int) -> dict[str, Any]:
     """All figures, as one JSON-safe record."""
-    embeddings = default_embeddings()
+    embeddings = load_default_embeddings()
     embeddings.embed_documents(["warm up"] * 8)
     plain_seconds, chroma = time_call(
         lambda: index_plain_chroma(dataset.documents, embeddings, folder)
@@ -114,7 +114,7 @@ def time_paired(chroma: Chroma, memory: CrabPath, queries: Sequence[str]) -> dic
         order = (("plain", plain), ("own", own))
         for name, retriever in order if number % 2 else reversed(order):
             seconds, _ = time_call(partial(retriever.invoke, text))
-            memory.store.settle()  # what is written behind one answer must not slow the next
+            memory.store.flush()  # what is written behind one answer must not slow the next
             times[name].append(seconds * 1000)
     ratios = [own / plain for own, plain in zip(times["own"], times["plain"], strict=True)]
     return {

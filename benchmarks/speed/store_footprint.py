@@ -20,12 +20,12 @@ def main(folder: str) -> None:
     begun = time.perf_counter()
     store = GraphStore(folder)
     opened = time.perf_counter() - begun
-    clock = store.walk.clock("default")
+    clock = store.walk.get_clock("default")
     rng = np.random.default_rng(0)
     for _ in range(_WALKS):
         keys = rng.integers(1, 100_000, size=_FRONTIER).tolist()
-        store.walk.outgoing(keys, clock)
-        store.walk.heads((), keys)
+        store.walk.get_outgoing_edges(keys, clock)
+        store.walk.get_nodes((), keys)
     grown = process.memory_info().rss - before
     figures = {"open_s": round(opened, 3), "memory_mb": round(grown / 2**20, 1)}
     sys.stdout.write(json.dumps(figures))

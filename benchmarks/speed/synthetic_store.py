@@ -17,7 +17,7 @@ from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.scoring.statistics import percentiles
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.embedder import to_unit_vector
 
 _BATCH = 4000
 _DEGREE = 10
@@ -59,12 +59,12 @@ def fill_synthetic(memory: CrabPath, small: CrabPath, dataset: Dataset, nodes: i
         memory.store.apply([StageNodes(tuple(batch))])
         memory.index.upsert(
             [node.id for node in batch],
-            [unit(node.vector) for node in batch],
+            [to_unit_vector(node.vector) for node in batch],
             [node.content for node in batch],
             [node.metadata for node in batch],
         )
         memory.store.apply([PublishStaged()])
-    keys = memory.store.catalog.unlinked()
+    keys = memory.store.catalog.get_unlinked_keys()
     priors = memory.settings.links.priors
     for start in range(0, len(keys), _BATCH):
         sources = keys[start : start + _BATCH]
@@ -91,7 +91,7 @@ def _noisy_copies(
             id=f"{node.id}-{copy}",
             document=f"{node.id}-{copy}",
             names=tuple(f"{name} {copy}" if copy else name for name in node.names),
-            vector=unit(np.asarray(stored[node.id], dtype=np.float32) + noise),
+            vector=to_unit_vector(np.asarray(stored[node.id], dtype=np.float32) + noise),
         )
 
 

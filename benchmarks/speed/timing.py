@@ -21,7 +21,7 @@ def time_without_embedding(
         memory.retrieve(text, k=K, vector=vector)
     found = []
     for text, vector in queries:
-        memory.store.settle()
+        memory.store.flush()
         seconds, _ = time_call(partial(memory.retrieve, text, k=K, vector=vector))
         found.append(seconds * 1000)
     return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from crabpath_retrievers.ingest.chunking import sections
+from crabpath_retrievers.ingest.chunking import split_sections
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def read_tree(folder: Path) -> SectionTree:
     number = 0
     for file in sorted(folder.rglob("*.md")):
         pieces = []
-        for _, text in sections(file.read_text(encoding="utf-8")):
+        for _, text in split_sections(file.read_text(encoding="utf-8")):
             if text.strip():
                 pieces.append(NumberedSection(number, text))
                 number += 1

@@ -20,7 +20,7 @@ from benchmarks.sync_retention.edits import (
     write_tree,
 )
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.files import documents_in
+from crabpath_retrievers.files import read_documents
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.storage import schema as s
 from crabpath_retrievers.text import is_blank
@@ -119,9 +119,9 @@ def _measure_way(
 
 def _delete_and_add(memory: CrabPath, docs: Path) -> dict[str, int]:
     """Forget files that are gone, add all others: what a user does without ``sync``."""
-    documents = [one for one in documents_in([docs])[0] if not is_blank(one.page_content)]
+    documents = [one for one in read_documents([docs])[0] if not is_blank(one.page_content)]
     present = {document.metadata["source"] for document in documents}
-    held = {node.source for node in memory.store.catalog.under(docs.as_posix())}
+    held = {node.source for node in memory.store.catalog.find_under_source(docs.as_posix())}
     removed = sum(memory.forget(source=source) for source in sorted(held - present))
     report = memory.add_documents(documents, cleanup="incremental")
     return {"added": report.added, "updated": report.updated, "removed": removed + report.removed}
@@ -176,7 +176,7 @@ def _returned_sections(
 
 def _learned_totals(memory: CrabPath, gone: set[str]) -> dict[str, float]:
     """Totals of learned values on nodes that queries can find, deleted sections excluded."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         seen = {
             key: node
             for key, node in connection.execute(

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import to_storable
 
 Arm = Literal["control", "treatment"]
 ARMS: tuple[Arm, Arm] = ("control", "treatment")
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MAX_LABEL_CHARS = 200
 
 
-def name_of(name: str) -> str:
+def require_trial_name(name: str) -> str:
     """Return the name of a trial if it is valid.
 
     Raises:
@@ -32,34 +32,34 @@ def name_of(name: str) -> str:
     return name
 
 
-def position(name: str, session_id: SessionId) -> float:
+def hash_position(name: str, session_id: SessionId) -> float:
     """Hash a session to a number in [0, 1), differently for each trial."""
     text = f"{name}\x00{_to_text(session_id)}".encode("utf-8", "surrogatepass")
     number = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
     return (number >> 11) / 2**53
 
 
-def arm_of(name: str, share: float, session_id: SessionId) -> Arm:
+def assign_arm(name: str, share: float, session_id: SessionId) -> Arm:
     """Return the arm of a session: ``treatment`` for a ``share``, in [0, 1], of all sessions."""
-    return "treatment" if position(name, session_id) < share else "control"
+    return "treatment" if hash_position(name, session_id) < share else "control"
 
 
-def label_of_session(session_id: SessionId) -> str:
+def make_session_label(session_id: SessionId) -> str:
     """Return the label of a session in turn records: its id, or the SHA-256 of a long id."""
     text = _to_text(session_id)
     if len(text) <= _MAX_LABEL_CHARS:
-        return storable(text)
+        return to_storable(text)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def suffix_of(name: str, arm: Arm, *, fresh: bool) -> str:
+def make_suffix(name: str, arm: Arm, *, fresh: bool) -> str:
     """Return the suffix of an arm's namespaces; empty for a control without its own namespaces."""
     if arm == "treatment":
         return f"#{name}"
     return f"#{name}:control" if fresh else ""
 
 
-def namespace_in(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
+def make_arm_namespace(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
     """Return the namespace of a user in an arm.
 
     Raises:
@@ -69,7 +69,7 @@ def namespace_in(name: str, arm: Arm, user: str, *, fresh: bool) -> str:
     if own.endswith((f"#{name}", f"#{name}:control")):
         msg = f"{user!r:.100} is an arm of trial {name!r}: pass the user's own namespace"
         raise InvalidInputError(msg)
-    return namespace_of(own + suffix_of(name, arm, fresh=fresh))
+    return namespace_of(own + make_suffix(name, arm, fresh=fresh))
 
 
 def _to_text(session_id: SessionId) -> str:

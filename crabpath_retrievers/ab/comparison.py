@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crabpath_retrievers.ab.metrics import by_session, context_of, mean
-from crabpath_retrievers.ab.observed import Observed
+from crabpath_retrievers.ab.metrics import count_characters, group_by_session, mean
+from crabpath_retrievers.ab.observed import TrialTurn
 from crabpath_retrievers.config.ab import TrialSettings
 
 Pairing = Literal["session", "user", "none"]
@@ -53,9 +53,9 @@ class Comparison:
         return "better" if (self.high < 0) == (self.better == "lower") else "worse"
 
 
-def compare(
-    control: Sequence[Observed],
-    treatment: Sequence[Observed],
+def compare_arms(
+    control: Sequence[TrialTurn],
+    treatment: Sequence[TrialTurn],
     characters: Mapping[str, int],
     settings: TrialSettings,
 ) -> tuple[Comparison, ...]:
@@ -70,7 +70,7 @@ def compare(
     measures: dict[str, tuple[Literal["lower", "higher"] | None, _Measure]] = {
         "correction_rate": ("lower", lambda turn: 100.0 * turn.corrected),
         "success_rate": ("higher", _measure_success),
-        "context_characters": (None, lambda turn: float(context_of(turn, characters))),
+        "context_characters": (None, lambda turn: float(count_characters(turn, characters))),
         "latency_ms": ("lower", lambda turn: turn.latency),
     }
     arms = (control, treatment)
@@ -86,24 +86,24 @@ def compare(
     )
 
 
-_Measure = Callable[[Observed], float | None]
+_Measure = Callable[[TrialTurn], float | None]
 
 
-def _measure_success(turn: Observed) -> float | None:
+def _measure_success(turn: TrialTurn) -> float | None:
     return None if turn.outcome is None else float(turn.outcome > 0)
 
 
-def _average_by_session(turns: Iterable[Observed], of: _Measure) -> dict[str, float]:
+def _average_by_session(turns: Iterable[TrialTurn], of: _Measure) -> dict[str, float]:
     """Average a measure by session; sessions without values are left out."""
     found = {}
-    for session, own in by_session(turns).items():
+    for session, own in group_by_session(turns).items():
         values = [value for turn in own if (value := of(turn)) is not None]
         if values:
             found[session] = sum(values) / len(values)
     return found
 
 
-def _map_users(arms: Iterable[Sequence[Observed]]) -> list[dict[str, str]]:
+def _map_users(arms: Iterable[Sequence[TrialTurn]]) -> list[dict[str, str]]:
     """Map sessions to users, for each arm."""
     return [{turn.session: turn.user for turn in turns} for turns in arms]
 
@@ -115,8 +115,8 @@ def _compare_metric(
     users: Sequence[Mapping[str, str]],
     settings: TrialSettings,
 ) -> Comparison:
-    paired, control, treatment = units(sessions, users, settings.min_sessions)
-    low, high = interval(control, treatment, settings, paired=paired != "none")
+    paired, control, treatment = pair_units(sessions, users, settings.min_sessions)
+    low, high = bootstrap_interval(control, treatment, settings, paired=paired != "none")
     a, b = mean(control), mean(treatment)
     return Comparison(
         metric=metric,
@@ -133,7 +133,7 @@ def _compare_metric(
     )
 
 
-def units(
+def pair_units(
     sessions: Sequence[Values], users: Sequence[Mapping[str, str]], least: int
 ) -> tuple[Pairing, list[float], list[float]]:
     """Choose the units to resample: pairs, if there are enough and they cover half the sessions.
@@ -172,7 +172,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def interval(
+def bootstrap_interval(
     control: Sequence[float], treatment: Sequence[float], settings: TrialSettings, *, paired: bool
 ) -> tuple[float | None, float | None]:
     """Compute the percentile bootstrap interval (Efron & Tibshirani 1993) of a difference of means.

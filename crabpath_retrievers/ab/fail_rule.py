@@ -6,7 +6,7 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class TrialCheckpoint:
     """Counts of the turns since the checkpoint before.
 
     Attributes:
@@ -39,7 +39,7 @@ def is_worse(control: tuple[int, int], treatment: tuple[int, int], ratio: float)
     return treatment[1] * control[0] > bound
 
 
-def has_failed(checkpoints: Sequence[Checkpoint], row: int) -> bool:
+def has_failed(checkpoints: Sequence[TrialCheckpoint], row: int) -> bool:
     """Whether all of the last ``row`` checkpoints were worse."""
     last = checkpoints[-row:]
     return len(last) == row and all(checkpoint.worse for checkpoint in last)

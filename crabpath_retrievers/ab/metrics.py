@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.ab.observed import Observed
-from crabpath_retrievers.storage.trial_queries import Moved
+from crabpath_retrievers.ab.observed import TrialTurn
+from crabpath_retrievers.storage.trial_queries import TrialWeightChange
 
 LAGS = (1, 5, 10)
 
-NOT_KNOWN: Mapping[str, str] = {
+UNMEASURED: Mapping[str, str] = {
     "tool_sequence_precision": "a memory sees neither tool calls nor their expected order",
     "end_to_end_latency": "the host produces the answer; latency_ms is that of the retrieval",
     "spectral_gap": "needs the whole graph, which is not read",
@@ -76,10 +76,10 @@ class ArmMetrics:
     sign_stability: float | None
 
 
-def arm_metrics(
-    turns: Sequence[Observed],
+def compute_arm_metrics(
+    turns: Sequence[TrialTurn],
     characters: Mapping[str, int],
-    moves: Iterable[Moved],
+    moves: Iterable[TrialWeightChange],
     characters_per_token: float,
 ) -> ArmMetrics:
     """Compute the metrics of one arm.
@@ -90,9 +90,9 @@ def arm_metrics(
         moves: Weight changes in its namespaces, oldest first.
         characters_per_token: Mean length of a token, to estimate tokens.
     """
-    sessions, corrected = by_session(turns), [turn for turn in turns if turn.corrected]
+    sessions, corrected = group_by_session(turns), [turn for turn in turns if turn.corrected]
     outcomes = [turn.outcome for turn in turns if turn.outcome is not None]
-    length = mean([context_of(turn, characters) for turn in turns])
+    length = mean([count_characters(turn, characters) for turn in turns])
     firsts = [
         first for own in sessions.values() if (first := _find_first_corrected(own)) is not None
     ]
@@ -130,15 +130,15 @@ def arm_metrics(
     )
 
 
-def by_session(turns: Iterable[Observed]) -> dict[str, list[Observed]]:
+def group_by_session(turns: Iterable[TrialTurn]) -> dict[str, list[TrialTurn]]:
     """Group turns by session, in order."""
-    found: dict[str, list[Observed]] = defaultdict(list)
+    found: dict[str, list[TrialTurn]] = defaultdict(list)
     for turn in turns:
         found[turn.session].append(turn)
     return dict(found)
 
 
-def context_of(turn: Observed, characters: Mapping[str, int]) -> int:
+def count_characters(turn: TrialTurn, characters: Mapping[str, int]) -> int:
     """Count the characters that a turn returned; documents forgotten since count 0."""
     return sum(characters.get(node, 0) for node in turn.returned)
 
@@ -148,7 +148,7 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _rate_per_100(number: int, turns: Sequence[Observed]) -> float | None:
+def _rate_per_100(number: int, turns: Sequence[TrialTurn]) -> float | None:
     return 100.0 * number / len(turns) if turns else None
 
 
@@ -159,12 +159,12 @@ def _compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
     return {"p50": round(p50, 3), "p95": round(p95, 3)}
 
 
-def _find_first_corrected(turns: Sequence[Observed]) -> int | None:
+def _find_first_corrected(turns: Sequence[TrialTurn]) -> int | None:
     """Return the number, from 1, of the first corrected turn."""
     return next((number for number, turn in enumerate(turns, 1) if turn.corrected), None)
 
 
-def _count_known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
+def _count_known_bad(turns: Sequence[TrialTurn]) -> tuple[int, list[bool]]:
     """Count repeats of corrected queries; for each blamed document, whether it was avoided."""
     blamed: dict[tuple[str, str], set[str]] = defaultdict(set)
     number, avoided = 0, []
@@ -177,7 +177,7 @@ def _count_known_bad(turns: Sequence[Observed]) -> tuple[int, list[bool]]:
     return number, avoided
 
 
-def _count_stable_signs(moves: Iterable[Moved]) -> tuple[int, int]:
+def _count_stable_signs(moves: Iterable[TrialWeightChange]) -> tuple[int, int]:
     """Count edges whose weight changed more than once, and those whose sum kept its sign."""
     sums: dict[tuple[int, ...], float] = defaultdict(float)
     seen: dict[tuple[int, ...], int] = defaultdict(int)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
-from crabpath_retrievers.driver import Steps, arun, perform, perform_either, run
+from crabpath_retrievers.driver import Operations, arun, perform, perform_sync_or_async, run
 from crabpath_retrievers.query import Query, QueryOptions
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crabpath_retrievers.retrieval import Answer
 
 
-def nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
+def retrieve_nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
     """Retrieve the k chunks with the nearest vectors, regardless of edges and learning.
 
     The walk runs, and is recorded, but can add nothing; so the latency is that of a full
@@ -30,15 +30,17 @@ def nearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "
     return run(_retrieve_steps(memory, text, options))
 
 
-async def anearest(memory: "CrabPath", text: str, **options: Unpack[QueryOptions]) -> "Answer":
-    """As :func:`nearest`, off the event loop."""
+async def aretrieve_nearest(
+    memory: "CrabPath", text: str, **options: Unpack[QueryOptions]
+) -> "Answer":
+    """As :func:`find_neighbours`, off the event loop."""
     return await arun(_retrieve_steps(memory, text, options))
 
 
-def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Steps["Answer"]:
+def _retrieve_steps(memory: "CrabPath", text: str, options: QueryOptions) -> Operations["Answer"]:
     query = Query.validated(text, k=options.get("k", 4), filter=options.get("filter"))
     embedder = memory.embedder
-    vector = yield from perform_either(
+    vector = yield from perform_sync_or_async(
         lambda: embedder.query(query.text), lambda: embedder.aquery(query.text)
     )
     ids = yield from perform(memory.index.search, vector, query.k, query.filter)

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crabpath_retrievers.ab.arms import Arm, suffix_of
-from crabpath_retrievers.storage.trial_queries import Said
+from crabpath_retrievers.ab.arms import Arm, make_suffix
+from crabpath_retrievers.storage.trial_queries import TrialFeedback
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class TrialTurn:
     """A turn of a trial.
 
     Attributes:
@@ -59,13 +59,13 @@ class Observed:
     blamed: tuple[str, ...] = ()
 
 
-def observed(record: Mapping[str, Any], name: str) -> Observed:
+def parse_turn(record: Mapping[str, Any], name: str) -> TrialTurn:
     """Parse a turn record of trial ``name``, without feedback."""
     namespace = str(record["namespace"])
     arm = _read_arm(record, name)
-    user = namespace.removesuffix(suffix_of(name, arm, fresh=True))
+    user = namespace.removesuffix(make_suffix(name, arm, fresh=True))
     steps, returned = record["steps"], record["returned"]
-    return Observed(
+    return TrialTurn(
         id=record["id"],
         run_id=record["run_id"],
         arm=arm,
@@ -93,7 +93,7 @@ def _read_arm(record: Mapping[str, Any], name: str) -> Arm:
     return "treatment" if record["namespace"].endswith(f"#{name}") else "control"
 
 
-def judged(turns: Sequence[Observed], said: Iterable[Said]) -> list[Observed]:
+def attach_feedback(turns: Sequence[TrialTurn], said: Iterable[TrialFeedback]) -> list[TrialTurn]:
     """Add feedback to turns.
 
     Feedback is added to the turn that it names by id or run, else to the last turn of its
@@ -107,7 +107,7 @@ def judged(turns: Sequence[Observed], said: Iterable[Said]) -> list[Observed]:
     named = {turn.run_id: place for place, turn in enumerate(turns) if turn.run_id is not None}
     named |= {turn.id: place for place, turn in enumerate(turns)}
     asked, sessions = _index_times(turns, "namespace"), _index_times(turns, "session")
-    chosen: dict[int, Said] = {}
+    chosen: dict[int, TrialFeedback] = {}
     for one in said:
         place = _find_place(one, named, asked)
         if place is not None and (_is_by_person(one) or not _is_by_person(chosen.get(place))):
@@ -122,7 +122,7 @@ _Times = dict[str, tuple[list[float], list[int]]]
 """Times of turns by key, and their places in the list of turns."""
 
 
-def _index_times(turns: Sequence[Observed], of: str) -> _Times:
+def _index_times(turns: Sequence[TrialTurn], of: str) -> _Times:
     found: _Times = defaultdict(lambda: ([], []))
     for place, turn in enumerate(turns):
         times, places = found[_make_key(turn, of)]
@@ -131,11 +131,11 @@ def _index_times(turns: Sequence[Observed], of: str) -> _Times:
     return found
 
 
-def _make_key(turn: Observed, of: str) -> str:
+def _make_key(turn: TrialTurn, of: str) -> str:
     return turn.namespace if of == "namespace" else f"{turn.arm}:{turn.session}"
 
 
-def _find_place(one: Said, named: Mapping[str, int], asked: _Times) -> int | None:
+def _find_place(one: TrialFeedback, named: Mapping[str, int], asked: _Times) -> int | None:
     turn = one.payload["turn_id"]
     if turn is not None:
         return named.get(turn)
@@ -144,11 +144,11 @@ def _find_place(one: Said, named: Mapping[str, int], asked: _Times) -> int | Non
     return places[before - 1] if before else None
 
 
-def _is_by_person(one: Said | None) -> bool:
+def _is_by_person(one: TrialFeedback | None) -> bool:
     return one is not None and one.payload.get("source") == "human"
 
 
-def _apply_feedback(turn: Observed, one: Said, sessions: _Times) -> Observed:
+def _apply_feedback(turn: TrialTurn, one: TrialFeedback, sessions: _Times) -> TrialTurn:
     said = one.payload
     if not (said.get("correction") or said["outcome"] < 0):
         return replace(turn, outcome=said["outcome"])

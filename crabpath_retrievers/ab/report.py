@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crabpath_retrievers.ab.comparison import Comparison, compare
-from crabpath_retrievers.ab.metrics import NOT_KNOWN, ArmMetrics, arm_metrics
-from crabpath_retrievers.ab.reading import arms_of
+from crabpath_retrievers.ab.comparison import Comparison, compare_arms
+from crabpath_retrievers.ab.metrics import UNMEASURED, ArmMetrics, compute_arm_metrics
+from crabpath_retrievers.ab.reading import load_turns_by_arm
 from crabpath_retrievers.ab.state import TrialState
-from crabpath_retrievers.ab.verdict import Verdict, verdict_of
+from crabpath_retrievers.ab.verdict import TrialVerdict, decide_verdict
 from crabpath_retrievers.config import RankSettings
 from crabpath_retrievers.storage import GraphStore
 
@@ -30,9 +30,9 @@ class TrialReport:
     control: ArmMetrics
     treatment: ArmMetrics
     comparisons: tuple[Comparison, ...]
-    verdict: Verdict
+    verdict: TrialVerdict
     reason: str
-    not_known: Mapping[str, str] = field(default_factory=lambda: dict(NOT_KNOWN))
+    not_known: Mapping[str, str] = field(default_factory=lambda: dict(UNMEASURED))
 
     def __getitem__(self, metric: str) -> Comparison:
         """Return the comparison of a metric by name."""
@@ -43,22 +43,24 @@ class TrialReport:
         return asdict(self)
 
 
-def report_on(store: GraphStore, state: TrialState, *, until: float) -> TrialReport:
+def build_report(store: GraphStore, state: TrialState, *, until: float) -> TrialReport:
     """Compare both arms by the turns and the feedback in the store."""
-    arms = arms_of(store, state, since=state.started, until=until)
+    arms = load_turns_by_arm(store, state, since=state.started, until=until)
     returned = {node for turns in arms.values() for turn in turns for node in turn.returned}
     characters = store.trials.characters(returned)
     per_token = RankSettings().characters_per_token
     metrics = {
-        arm: arm_metrics(
+        arm: compute_arm_metrics(
             turns,
             characters,
-            store.trials.moves({turn.namespace for turn in turns}, since=state.started),
+            store.trials.get_weight_changes(
+                {turn.namespace for turn in turns}, since=state.started
+            ),
             per_token,
         )
         for arm, turns in arms.items()
     }
     control, treatment = metrics["control"], metrics["treatment"]
-    comparisons = compare(arms["control"], arms["treatment"], characters, state.settings)
-    verdict, reason = verdict_of(state, (control.turns, treatment.turns), comparisons)
+    comparisons = compare_arms(arms["control"], arms["treatment"], characters, state.settings)
+    verdict, reason = decide_verdict(state, (control.turns, treatment.turns), comparisons)
     return TrialReport(state, control, treatment, comparisons, verdict, reason)

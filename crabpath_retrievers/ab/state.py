@@ -6,8 +6,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from crabpath_retrievers.ab.arms import name_of
-from crabpath_retrievers.ab.fail_rule import Checkpoint
+from crabpath_retrievers.ab.arms import require_trial_name
+from crabpath_retrievers.ab.fail_rule import TrialCheckpoint
 from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -38,7 +38,7 @@ class TrialState:
     status: TrialStatus = "running"
     ended: float | None = None
     reason: str | None = None
-    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoints: tuple[TrialCheckpoint, ...] = ()
 
     @classmethod
     def new(cls, name: str, share: float, settings: TrialSettings, *, fresh: bool) -> "TrialState":
@@ -53,7 +53,7 @@ class TrialState:
         if not 0.0 <= number <= 1.0:
             msg = f"share must be a number from 0 to 1, not {share!r}"
             raise InvalidInputError(msg)
-        return cls(name_of(name), number, bool(fresh), settings, time.time())
+        return cls(require_trial_name(name), number, bool(fresh), settings, time.time())
 
     def end(self, status: TrialStatus, reason: str) -> "TrialState":
         """Return the state of the trial, ended now."""
@@ -68,5 +68,5 @@ class TrialState:
         """The inverse of :meth:`to_json`."""
         data = json.loads(text)
         data["settings"] = TrialSettings(**data["settings"])
-        data["checkpoints"] = tuple(Checkpoint(**one) for one in data["checkpoints"])
+        data["checkpoints"] = tuple(TrialCheckpoint(**one) for one in data["checkpoints"])
         return cls(**data)

@@ -7,12 +7,19 @@ from typing import Any
 
 from typing_extensions import Self
 
-from crabpath_retrievers.ab.arms import ARMS, Arm, SessionId, arm_of, label_of_session, namespace_in
-from crabpath_retrievers.ab.fail_rule import Checkpoint, has_failed, is_worse
-from crabpath_retrievers.ab.reading import arms_of
-from crabpath_retrievers.ab.report import TrialReport, report_on
+from crabpath_retrievers.ab.arms import (
+    ARMS,
+    Arm,
+    SessionId,
+    assign_arm,
+    make_arm_namespace,
+    make_session_label,
+)
+from crabpath_retrievers.ab.fail_rule import TrialCheckpoint, has_failed, is_worse
+from crabpath_retrievers.ab.reading import load_turns_by_arm
+from crabpath_retrievers.ab.report import TrialReport, build_report
 from crabpath_retrievers.ab.state import TrialState, TrialStatus
-from crabpath_retrievers.ab.verdict import fail_reason
+from crabpath_retrievers.ab.verdict import format_fail_reason
 from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.crabpath import CrabPath
@@ -120,7 +127,7 @@ class Trial:
         Raises:
             InvalidInputError: The session id is empty or of a wrong type.
         """
-        drawn = arm_of(self._name, self._state.share, session_id)
+        drawn = assign_arm(self._name, self._state.share, session_id)
         ended: dict[TrialStatus, Arm] = {"rolled_back": "control", "promoted": "treatment"}
         return ended.get(self._state.status, drawn)
 
@@ -135,7 +142,7 @@ class Trial:
     def namespaces(self, user: str) -> dict[Arm, str]:
         """Return the namespaces of a user by arm, for example to freeze or forget them."""
         fresh = self._state.fresh
-        return {arm: namespace_in(self._name, arm, user, fresh=fresh) for arm in ARMS}
+        return {arm: make_arm_namespace(self._name, arm, user, fresh=fresh) for arm in ARMS}
 
     def options(
         self, user: str, session_id: SessionId, *, arm: Arm | None = None
@@ -152,8 +159,8 @@ class Trial:
         if time.monotonic() - self._read > _REFRESH_SECONDS:
             self.refresh()
         state, arm = self._state, self.arm(session_id) if arm is None else _require_arm(arm)
-        namespace = namespace_in(self._name, arm, user, fresh=state.fresh)
-        session = label_of_session(session_id)
+        namespace = make_arm_namespace(self._name, arm, user, fresh=state.fresh)
+        session = make_session_label(session_id)
         running = {"arm": f"{self._name}:{arm}"} if state.status == "running" else {}
         return {"namespace": namespace, "session": session, **running}
 
@@ -166,13 +173,13 @@ class Trial:
     def report(self) -> TrialReport:
         """Compare both arms so far, with intervals and a verdict; changes nothing."""
         state = self.refresh()
-        return report_on(self._store, state, until=state.ended or time.time())
+        return build_report(self._store, state, until=state.ended or time.time())
 
     async def areport(self) -> TrialReport:
         """As :meth:`report`, off the event loop."""
         return await arun(perform(self.report))
 
-    def checkpoint(self) -> Checkpoint | None:
+    def checkpoint(self) -> TrialCheckpoint | None:
         """Compare correction rates since the last checkpoint; end the trial if it has failed.
 
         Call it regularly, from one process or several.
@@ -191,11 +198,11 @@ class Trial:
             return None
         after = replace(state, checkpoints=(*state.checkpoints, seen))
         if has_failed(after.checkpoints, state.settings.fail_checkpoints):
-            after = after.end("rolled_back", fail_reason(after))
+            after = after.end("rolled_back", format_fail_reason(after))
         self._save(after)
         return seen
 
-    async def acheckpoint(self) -> Checkpoint | None:
+    async def acheckpoint(self) -> TrialCheckpoint | None:
         """As :meth:`checkpoint`, off the event loop."""
         return await arun(perform(self.checkpoint))
 
@@ -224,18 +231,18 @@ class Trial:
             raise InvalidInputError(msg)
         self._save(state.end("rolled_back", reason))
 
-    def _measure_checkpoint(self, state: TrialState) -> Checkpoint | None:
+    def _measure_checkpoint(self, state: TrialState) -> TrialCheckpoint | None:
         settings = state.settings
         since = state.checkpoints[-1].until if state.checkpoints else state.started
         until = time.time() - settings.feedback_seconds
-        arms = arms_of(self._store, state, since=since, until=until)
+        arms = load_turns_by_arm(self._store, state, since=since, until=until)
         control, treatment = (
             (len(arms[arm]), sum(turn.corrected for turn in arms[arm])) for arm in ARMS
         )
         if min(control[0], treatment[0]) < settings.checkpoint_turns:
             return None
         worse = is_worse(control, treatment, settings.fail_ratio)
-        return Checkpoint(since, until, *control, *treatment, worse)
+        return TrialCheckpoint(since, until, *control, *treatment, worse)
 
     def _load(self) -> tuple[str, TrialState, float]:
         text = self._store.trials.state(self._name)

@@ -7,15 +7,15 @@ from crabpath_retrievers.ab.comparison import Comparison
 from crabpath_retrievers.ab.fail_rule import has_failed
 from crabpath_retrievers.ab.state import TrialState
 
-Verdict = Literal["promote", "continue", "roll back", "too little data"]
+TrialVerdict = Literal["promote", "continue", "roll back", "too little data"]
 
-DECIDING = ("correction_rate", "success_rate")
+DECIDING_METRICS = ("correction_rate", "success_rate")
 """Metrics that decide whether a treatment is promoted."""
 
 
-def verdict_of(
+def decide_verdict(
     state: TrialState, turns: tuple[int, int], comparisons: Sequence[Comparison]
-) -> tuple[Verdict, str]:
+) -> tuple[TrialVerdict, str]:
     """Return the verdict on a trial, and the reason.
 
     Args:
@@ -24,21 +24,21 @@ def verdict_of(
         comparisons: Comparisons of both arms.
     """
     if state.status != "running":
-        ended: Verdict = "promote" if state.status == "promoted" else "roll back"
+        ended: TrialVerdict = "promote" if state.status == "promoted" else "roll back"
         return ended, f"the trial has ended: {state.reason}"
     if has_failed(state.checkpoints, state.settings.fail_checkpoints):
-        return "roll back", fail_reason(state)
+        return "roll back", format_fail_reason(state)
     if min(turns) < state.settings.directional_turns:
         need = f"{state.settings.directional_turns} turns of each arm"
         return "too little data", f"{need} are needed, there are {turns[0]} and {turns[1]}"
     return _decide_by_comparison(
-        state, min(turns), [c for c in comparisons if c.metric in DECIDING]
+        state, min(turns), [c for c in comparisons if c.metric in DECIDING_METRICS]
     )
 
 
 def _decide_by_comparison(
     state: TrialState, turns: int, deciding: Sequence[Comparison]
-) -> tuple[Verdict, str]:
+) -> tuple[TrialVerdict, str]:
     settings = state.settings
     if worse := [one.metric for one in deciding if one.proven == "worse"]:
         return "roll back", f"the treatment is worse in {' and '.join(worse)}"
@@ -54,7 +54,7 @@ def _decide_by_comparison(
     return "continue", "no difference is proven"
 
 
-def fail_reason(state: TrialState) -> str:
+def format_fail_reason(state: TrialState) -> str:
     """Describe the fail rule of a trial."""
     more = round(100 * (state.settings.fail_ratio - 1), 6)
     row = state.settings.fail_checkpoints

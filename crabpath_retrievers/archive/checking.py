@@ -20,18 +20,18 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
 from crabpath_retrievers.changes.notes import NoteKind
 from crabpath_retrievers.config import LearningSettings, Settings
 from crabpath_retrievers.errors import CrabPathError
-from crabpath_retrievers.feedback.published import PUBLISHED, settings_of
+from crabpath_retrievers.feedback.published import PUBLISHED_SETTINGS, parse_settings
 from crabpath_retrievers.graph import Authority, EdgeKind
 from crabpath_retrievers.health.report import HealthReport
-from crabpath_retrievers.knobs import knobs_of
-from crabpath_retrievers.mind import Mind
-from crabpath_retrievers.outcome import Feedback, Status
+from crabpath_retrievers.knobs import load_knobs
+from crabpath_retrievers.mind import NamespaceModel
+from crabpath_retrievers.outcome import Feedback, FeedbackStatus
 from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.rerank.posterior import Posterior, without
+from crabpath_retrievers.rerank.posterior import Posterior, remove_gain
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.storage.dump import OWN_META, PREFIX, tables
-from crabpath_retrievers.storage.portable import NODES, nodes_in
-from crabpath_retrievers.storage.snapshot_content import Content
+from crabpath_retrievers.storage.dump import LOCAL_META, TABLE_PREFIX, list_tables
+from crabpath_retrievers.storage.portable import NODE_COLUMNS, find_nodes_in
+from crabpath_retrievers.storage.snapshot_content import SnapshotContent
 from crabpath_retrievers.trajectory import Turn
 
 _BITS = {sa.SmallInteger: 16, sa.BigInteger: 64, sa.Integer: 32}
@@ -53,7 +53,7 @@ _ALLOWED_NUMBERS: Mapping[str, list[Any]] = {
     "indexed": [0, 1],
 }
 _ALLOWED_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("feedback", "status"): get_args(Status),
+    ("feedback", "status"): get_args(FeedbackStatus),
     ("notes", "kind"): get_args(NoteKind),
     ("aliases", "kind"): ("merge", "split"),
 }
@@ -61,16 +61,16 @@ _COUNT_FACTS = frozenset({"hubs", "nodes", "notes", "tokens"})
 _MAX_UNPACKED = 1 << 26  # bytes of an unpacked value; more only below a ratio of 32
 _MAX_RATIO = 32
 
-NUMBER = np.dtype("<f2")
+VECTOR_DTYPE = np.dtype("<f2")
 """Type of vectors in the archive, as in the store."""
 
-VECTORS = "embedding"
+VECTOR_COLUMN = "embedding"
 """Column of vectors; a row of an archive holds the index of its vector instead."""
 
-MOST = (1 << 63) - 1
+MAX_INTEGER = (1 << 63) - 1
 """Largest integer that every database stores."""
 
-ODD = (
+MALFORMED = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, zlib.error, CrabPathError),
 )
@@ -96,9 +96,12 @@ class RowReader:
     def make_parser(self) -> Callable[[bytes], Any]:
         """Make a parser of lines; binary values stay text, vectors stay indices.
 
-        The parser raises one of ``ODD`` if a line is not a row of this table.
+        The parser raises one of ``MALFORMED`` if a line is not a row of this table.
         """
-        columns, nodes = tables()[self.table].c, NODES.get(self.table, ()) if self.by_id else ()
+        columns, nodes = (
+            list_tables()[self.table].c,
+            NODE_COLUMNS.get(self.table, ()) if self.by_id else (),
+        )
         named = core_schema.nullable_schema(core_schema.str_schema(strict=True))
         fields = {
             name: core_schema.typed_dict_field(
@@ -129,7 +132,7 @@ class RowReader:
             if allowed is not None and value not in allowed:
                 msg = f"{column} is not one of {', '.join(allowed)}"
                 raise ValueError(msg)
-        vector = row.get(VECTORS)
+        vector = row.get(VECTOR_COLUMN)
         if vector is not None:
             self._require_vector(vector)
         if self.table == "snapshots":
@@ -142,25 +145,27 @@ class RowReader:
             raise ValueError(msg)
 
     def _nodes(self, row: Mapping[str, Any]) -> set[Any]:
-        return nodes_in((self.table, [row]), str if self.by_id else int)
+        return find_nodes_in((self.table, [row]), str if self.by_id else int)
 
     def _require_vector(self, vector: bytes) -> None:
-        numbers = np.frombuffer(vector, dtype=NUMBER)
+        numbers = np.frombuffer(vector, dtype=VECTOR_DTYPE)
         if self.dimension not in {None, numbers.size} or not np.isfinite(numbers).all():
             msg = "its vector has another dimension or is not finite"
             raise ValueError(msg)
 
     def _require_snapshot(self, data: bytes) -> None:
-        content = Content(**_parse_json(_inflate(data).decode()))
+        content = SnapshotContent(**_parse_json(_inflate(data).decode()))
         _require_number(content.exponent)
         if content.model is not None:
             _check_mind(content.model)
         for table, rows in (*content.rows(1, content.nodes()), *content.note_rows(1)):
-            name = table.name.removeprefix(PREFIX)
+            name = table.name.removeprefix(TABLE_PREFIX)
             reader = RowReader(name, tuple(table.c.keys()), dimension=self.dimension)
             parse = reader.make_parser()
             for row in rows:
-                binary = {n: 0 if n == VECTORS else "" for n, v in row.items() if type(v) is bytes}
+                binary = {
+                    n: 0 if n == VECTOR_COLUMN else "" for n, v in row.items() if type(v) is bytes
+                }
                 parse(json.dumps({**row, **binary}).encode())
                 reader.require_readable(row)
 
@@ -171,7 +176,7 @@ def _make_schema(column: sa.Column[Any]) -> CoreSchema:
     schema: CoreSchema = core_schema.str_schema(strict=True)  # binary values are still base64 text
     if isinstance(kind, sa.String):
         schema = core_schema.str_schema(strict=True, max_length=kind.length)
-    elif column.name == VECTORS:
+    elif column.name == VECTOR_COLUMN:
         schema = core_schema.int_schema(strict=True, ge=0)
     elif isinstance(kind, sa.Integer) and column.name in _ALLOWED_NUMBERS:
         schema = core_schema.literal_schema(_ALLOWED_NUMBERS[column.name])
@@ -312,7 +317,7 @@ def _check_lesson(text: str) -> None:
 
 
 def require_namespace(name: str) -> None:
-    """Refuse an invalid name of a namespace; raises one of ``ODD``."""
+    """Refuse an invalid name of a namespace; raises one of ``MALFORMED``."""
     if namespace_of(name) != name:
         msg = "it is not a name of a namespace"
         raise ValueError(msg)
@@ -325,7 +330,7 @@ def _load_prior() -> Posterior:
 
 def _check_mind(text: str) -> None:
     _require_finite(_parse_json(text))
-    mind, size = Mind.from_json(text, _load_prior()), len(_load_prior().mean)
+    mind, size = NamespaceModel.from_json(text, _load_prior()), len(_load_prior().mean)
     mean, precision = mind.posterior.mean, mind.posterior.precision
     if mean.shape != (size,) or precision.shape != (size, size) or not np.isfinite(mean).all():
         msg = "its posterior of the ranker has another shape"
@@ -347,7 +352,7 @@ def _require_number(number: object) -> None:
 
 def _check_ranker(data: bytes) -> None:
     _inflate(data)
-    gained = without(_load_prior(), data)
+    gained = remove_gain(_load_prior(), data)
     if not (np.isfinite(gained.mean).all() and np.isfinite(gained.precision).all()):
         msg = "an update of the ranker is not finite"
         raise ValueError(msg)
@@ -355,7 +360,7 @@ def _check_ranker(data: bytes) -> None:
 
 def _check_knobs(text: str) -> None:
     _parse_object(text)
-    knobs_of(text, Settings())
+    load_knobs(text, Settings())
 
 
 def _check_words(codes: bytes) -> None:
@@ -376,21 +381,21 @@ def _inflate(data: bytes) -> bytes:
 
 def _require_fact(name: str, value: str) -> None:
     """Refuse a row of ``meta`` that cannot be read."""
-    if name in OWN_META:
+    if name in LOCAL_META:
         msg = f"{name} is local to one store"
         raise ValueError(msg)
     if name == "embedder":
-        dimension_of(value)
+        parse_dimension(value)
     elif name in _COUNT_FACTS:
         _require_finite(int(value))
-    elif name == PUBLISHED:
+    elif name == PUBLISHED_SETTINGS:
         _parse_object(value)
-        settings_of(value)
+        parse_settings(value)
     elif name.startswith("trial:"):
         _parse_object(value)
 
 
-def dimension_of(embedder: str) -> int:
+def parse_dimension(embedder: str) -> int:
     """Return the dimension in the stored description of an embedder.
 
     Raises:

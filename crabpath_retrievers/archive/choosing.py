@@ -6,11 +6,11 @@ from typing import Any
 from crabpath_retrievers.archive.reading import Archive
 from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.storage.dump import OF_NAMESPACES
-from crabpath_retrievers.storage.portable import Naming, translated
+from crabpath_retrievers.storage.dump import NAMESPACE_TABLES
+from crabpath_retrievers.storage.portable import NodeNames, translate_rows
 
 
-def chosen(archive: Archive, namespace: str | None) -> str | None:
+def select_namespace(archive: Archive, namespace: str | None) -> str | None:
     """Return the namespace to import; None for the whole store.
 
     Raises:
@@ -27,10 +27,10 @@ def chosen(archive: Archive, namespace: str | None) -> str | None:
     return namespace
 
 
-def blocks_of(archive: Archive, namespace: str) -> Callable[[], Iterator[Block]]:
+def make_block_reader(archive: Archive, namespace: str) -> Callable[[], Iterator[Block]]:
     """Make a function that yields the rows of a namespace, with nodes by id, on every call."""
     if archive.manifest.namespace is not None:
-        return lambda: archive.blocks(list(OF_NAMESPACES))
+        return lambda: archive.blocks(list(NAMESPACE_TABLES))
     return _NamespaceBlocks(archive, namespace)
 
 
@@ -47,17 +47,17 @@ class _NamespaceBlocks:
         found = (row["key"] for row in _iterate_namespaces(archive) if row["name"] == namespace)
         self._key = next(found)
         nodes = [(row["key"], row["id"], row["owner"]) for row in self._iterate_rows("nodes")]
-        self._naming = Naming.leaving({key: name for key, name, _ in nodes})
+        self._naming = NodeNames.for_export({key: name for key, name, _ in nodes})
         self._own_nodes = {key for key, _, owner in nodes if owner == self._key}
         own = (row["id"] for row in self._iterate_rows("feedback") if row["namespace"] == namespace)
         self._feedback_ids = set(own)
 
     def __call__(self) -> Iterator[Block]:
-        for table in OF_NAMESPACES:
+        for table in NAMESPACE_TABLES:
             for name, rows in self._archive.blocks([table]):
                 own = [row for row in rows if self._is_own(name, row)]
                 if own:
-                    yield name, list(translated((name, own), self._naming))
+                    yield name, list(translate_rows((name, own), self._naming))
 
     def _iterate_rows(self, table: str) -> Iterator[Row]:
         for _, rows in self._archive.blocks([table]):

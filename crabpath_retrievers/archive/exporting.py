@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from crabpath_retrievers.archive.manifest import Manifest
 from crabpath_retrievers.archive.reading import is_archive
-from crabpath_retrievers.archive.writing import Table, write_archive
+from crabpath_retrievers.archive.writing import ArchiveTable, write_archive
 from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.dump import Dump, Selection
-from crabpath_retrievers.storage.portable import Naming, nodes_in, translated
+from crabpath_retrievers.storage.dump import Dump, TableRows
+from crabpath_retrievers.storage.portable import NodeNames, find_nodes_in, translate_rows
 
 
-class Exported(NamedTuple):
+class ExportResult(NamedTuple):
     """Result of an export.
 
     Attributes:
@@ -30,37 +30,39 @@ class Exported(NamedTuple):
     size: int
 
 
-def export(store: GraphStore, archive: str | Path, namespace: str | None = None) -> Exported:
-    """Write an archive; see :meth:`CrabPath.export`."""
+def export_archive(
+    store: GraphStore, archive: str | Path, namespace: str | None = None
+) -> ExportResult:
+    """Write an archive; see :meth:`CrabPath.export_archive`."""
     path = Path(archive).expanduser()
     if path.exists() and not is_archive(path):
         msg = f"{path} exists and is not an archive: choose another name, so that it is not lost"
         raise InvalidInputError(msg)
-    with store.dumping() as dump:
+    with store.open_dump() as dump:
         meta = dump.meta()
         whole = namespace is None
         manifest = Manifest(
             namespace=namespace,
             embedder=meta.get("embedder"),
-            last=dump.last() if whole else {},
+            last=dump.get_last_keys() if whole else {},
         )
         tables = _dump_store(dump) if namespace is None else _dump_namespace(dump, namespace)
         written = write_archive(path, manifest, tables)
-    return Exported(path, namespace, written.rows, path.stat().st_size)
+    return ExportResult(path, namespace, written.rows, path.stat().st_size)
 
 
-def _dump_store(dump: Dump) -> Iterator[Table]:
-    for selection in dump.everything():
+def _dump_store(dump: Dump) -> Iterator[ArchiveTable]:
+    for selection in dump.select_all():
         yield selection.name, dump.rows(selection)
 
 
-def _dump_namespace(dump: Dump, namespace: str) -> Iterator[Table]:
-    for selection in dump.of_namespace(namespace):
+def _dump_namespace(dump: Dump, namespace: str) -> Iterator[ArchiveTable]:
+    for selection in dump.select_namespace(namespace):
         yield selection.name, _translate_rows(dump, selection)
 
 
-def _translate_rows(dump: Dump, selection: Selection) -> Iterator[list[Row]]:
+def _translate_rows(dump: Dump, selection: TableRows) -> Iterator[list[Row]]:
     for rows in dump.rows(selection):
         block = (selection.name, rows)
-        naming = Naming.leaving(dump.names(nodes_in(block, int)))
-        yield list(translated(block, naming))
+        naming = NodeNames.for_export(dump.names(find_nodes_in(block, int)))
+        yield list(translate_rows(block, naming))

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crabpath_retrievers.archive.choosing import blocks_of
+from crabpath_retrievers.archive.choosing import make_block_reader
 from crabpath_retrievers.archive.reading import Archive
-from crabpath_retrievers.archive.survey import surveyed
+from crabpath_retrievers.archive.survey import plan_import
 from crabpath_retrievers.changes import Change, ForgetNamespace, PutMeta
 from crabpath_retrievers.changes.archive import FillNamespace, FillStore
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.seeds.embedder import require_same
+from crabpath_retrievers.seeds.embedder import require_same_embedder
 from crabpath_retrievers.storage import GraphStore
 
 
-class Imported(NamedTuple):
+class ImportResult(NamedTuple):
     """Result of an import.
 
     Attributes:
@@ -37,21 +37,21 @@ class Imported(NamedTuple):
     before: bool = False
 
 
-def fill_store(store: GraphStore, fill: FillStore, rows: Mapping[str, int]) -> Imported:
+def fill_store(store: GraphStore, fill: FillStore, rows: Mapping[str, int]) -> ImportResult:
     """Write a whole store into an empty one; its vectors are indexed afterwards.
 
     Raises:
         InvalidInputError: The store contains something else.
     """
     if store.catalog.meta().get("origin") == fill.origin:
-        return Imported(None, dict(rows), before=True)
+        return ImportResult(None, dict(rows), before=True)
     store.apply([fill])
-    return Imported(None, dict(rows))
+    return ImportResult(None, dict(rows))
 
 
 def fill_namespace(
     store: GraphStore, archive: Archive, former: str, name: str, *, replace: bool
-) -> Imported:
+) -> ImportResult:
     """Write the learned data of a namespace into a store with the same documents.
 
     Args:
@@ -65,19 +65,19 @@ def fill_namespace(
         InvalidInputError: The namespace exists in the store, and ``replace`` is False.
         EmbeddingMismatchError: The store was built with another embedder.
     """
-    blocks = blocks_of(archive, former)
+    blocks = make_block_reader(archive, former)
     first: list[Change] = [ForgetNamespace(name)] if replace else []
     first += _check_embedder(store, archive.manifest.embedder)
-    if not replace and store.walk.clock(name).key:
+    if not replace and store.walk.get_clock(name).key:
         msg = (
             f"namespace {name!r} exists in this store already: replace it, or import it under "
             "another name"
         )
         raise InvalidInputError(msg)
-    survey = surveyed(store, blocks(), former, name)
+    survey = plan_import(store, blocks(), former, name)
     store.apply([*first, FillNamespace(blocks(), survey.make_renames(former, name))])
     written = {table: n - survey.left_out[table] for table, n in survey.rows.items()}
-    return Imported(name, written, dict(survey.left_out), len(survey.missing))
+    return ImportResult(name, written, dict(survey.left_out), len(survey.missing))
 
 
 def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
@@ -88,7 +88,7 @@ def _check_embedder(store: GraphStore, text: str | None) -> list[Change]:
     if known is None:
         return [PutMeta((("embedder", text),))]
     (here, probe), (there, other) = map(_parse_identity, (known, text))
-    require_same(probe, other, stored_model=here, model=there)
+    require_same_embedder(probe, other, stored_model=here, model=there)
     return []
 
 

@@ -10,16 +10,21 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter
 from pydantic_core import from_json
 
-from crabpath_retrievers.archive.checking import MOST, ODD, dimension_of, require_namespace
+from crabpath_retrievers.archive.checking import (
+    MALFORMED,
+    MAX_INTEGER,
+    parse_dimension,
+    require_namespace,
+)
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
-from crabpath_retrievers.storage.dump import tables
-from crabpath_retrievers.storage.migrations import VERSION as SCHEMA
+from crabpath_retrievers.storage.dump import list_tables
+from crabpath_retrievers.storage.migrations import SCHEMA_VERSION as SCHEMA
 
 FORMAT = "crabpath-archive"
 VERSION = 1
-NAME = "manifest.json"
+MANIFEST_NAME = "manifest.json"
 
-_Count = Annotated[int, Field(ge=0, le=MOST)]
+_Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class Manifest:
             unreleased = "schema" in found and "schema_version" not in found
             versions = found["version"], SCHEMA if unreleased else found["schema_version"]
             newer = versions[0] > VERSION or versions[1] > SCHEMA
-        except ODD as error:
+        except MALFORMED as error:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name)) from error
         if foreign:
             raise InvalidInputError(_NOT_AN_ARCHIVE.format(name))
@@ -115,8 +120,8 @@ class Manifest:
         try:
             manifest = _ADAPTER.validate_json(data, strict=True)
             manifest.require_sound()
-        except ODD as error:
-            msg = f"{name} is damaged: its {NAME} is invalid; copy the file again, or export again"
+        except MALFORMED as error:
+            msg = f"{name} is damaged: its {MANIFEST_NAME} is invalid; copy the file again, or export again"
             raise InvalidInputError(msg) from error
         return manifest
 
@@ -126,16 +131,16 @@ class Manifest:
         Raises:
             ValueError: A version, name, key or embedder is invalid.
         """
-        if min(self.version, self.schema_version) < 1 or self.last.keys() - tables().keys():
+        if min(self.version, self.schema_version) < 1 or self.last.keys() - list_tables().keys():
             msg = "a version is below 1, or a table is unknown"
             raise ValueError(msg)
-        if any(tables()[name].autoincrement_column is None for name in self.last):
+        if any(list_tables()[name].autoincrement_column is None for name in self.last):
             msg = "a table without autoincrement has a last key"
             raise ValueError(msg)
         if self.namespace is not None:
             require_namespace(self.namespace)
         if self.embedder is not None:
-            dimension_of(self.embedder)
+            parse_dimension(self.embedder)
 
 
 _ADAPTER = TypeAdapter(Manifest)

@@ -12,12 +12,18 @@ from zipfile import BadZipFile, ZipFile
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.archive.checking import NUMBER, ODD, VECTORS, RowReader, dimension_of
-from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
+from crabpath_retrievers.archive.checking import (
+    MALFORMED,
+    VECTOR_COLUMN,
+    VECTOR_DTYPE,
+    RowReader,
+    parse_dimension,
+)
+from crabpath_retrievers.archive.manifest import MANIFEST_NAME, Manifest, Member
 from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import InvalidInputError, SchemaVersionError
-from crabpath_retrievers.storage.dump import PREFIX, tables
-from crabpath_retrievers.storage.portable import LOCAL
+from crabpath_retrievers.storage.dump import TABLE_PREFIX, list_tables
+from crabpath_retrievers.storage.portable import LOCAL_COLUMNS
 
 _BATCH_ROWS = 1000  # rows in memory
 _BATCH_BYTES = 1 << 23  # bytes of rows in memory, unless one row is longer
@@ -45,7 +51,7 @@ class Archive:
         """Read from a verified ``file``; ``name`` is used in messages."""
         self._file, self.manifest, self._name = file, manifest, name
         named = manifest.embedder
-        self._dimension = None if named is None else dimension_of(named)
+        self._dimension = None if named is None else parse_dimension(named)
 
     def blocks(self, names: list[str] | None = None) -> Iterator[Block]:
         """Yield the rows of some tables, or of all, table by table.
@@ -62,16 +68,18 @@ class Archive:
         columns = self.manifest.members[f"{name}.jsonl"].columns
         reader = RowReader(name, columns, self.manifest.namespace is not None, self._dimension)
         parse = reader.make_parser()
-        binary = [c for c in columns if isinstance(tables()[name].c[c].type, sa.LargeBinary)]
+        binary = [c for c in columns if isinstance(list_tables()[name].c[c].type, sa.LargeBinary)]
         with self._open_vectors(name) as vectors:
             for number, line in enumerate(self._read_lines(f"{name}.jsonl"), 1):
                 try:
                     row = parse(line)
                     for column in binary:
-                        row[column] = _decode_bytes(row[column], vectors, vector=column == VECTORS)
+                        row[column] = _decode_bytes(
+                            row[column], vectors, vector=column == VECTOR_COLUMN
+                        )
                     reader.require_readable(row)
                     self._require_embedder(name, row)
-                except ODD as error:
+                except MALFORMED as error:
                     raise InvalidInputError(self._describe_bad_row(name, number)) from error
                 yield row, len(line)
 
@@ -101,11 +109,11 @@ class Archive:
             return
         with self._file.open(f"{name}.npy") as file:
             count, size = _read_shape(file)
-            yield ((n, file.read(size * NUMBER.itemsize)) for n in range(count))
+            yield ((n, file.read(size * VECTOR_DTYPE.itemsize)) for n in range(count))
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Archive]:
+def open_archive(path: Path) -> Iterator[Archive]:
     """Open an archive and verify that each member is present, known and unchanged.
 
     Raises:
@@ -145,20 +153,20 @@ def is_archive(path: Path) -> bool:
 
 def _read_manifest(file: ZipFile, name: str) -> Manifest:
     try:
-        with file.open(NAME) as member:
+        with file.open(MANIFEST_NAME) as member:
             data = member.read(_MAX_MANIFEST)
     except (KeyError, *_DAMAGE) as error:
-        msg = f"{name} is not a CrabPath archive: it has no readable {NAME}"
+        msg = f"{name} is not a CrabPath archive: it has no readable {MANIFEST_NAME}"
         raise InvalidInputError(msg) from error
     return Manifest.from_bytes(data, name)
 
 
 def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
     """Refuse members that are unknown, duplicate or missing."""
-    known = tables()
+    known = list_tables()
     possible = {f"{table}.{kind}" for table in known for kind in ("jsonl", "npy")}
-    listed, there = {*manifest.members, NAME}, file.namelist()
-    odd = sorted({*there, *listed} - possible - {NAME})
+    listed, there = {*manifest.members, MANIFEST_NAME}, file.namelist()
+    odd = sorted({*there, *listed} - possible - {MANIFEST_NAME})
     if odd:
         msg = f"{name} contains {odd[0]!r}, which does not belong in an archive: nothing was read"
         raise InvalidInputError(msg)
@@ -178,10 +186,10 @@ def _require_members(file: ZipFile, manifest: Manifest, name: str) -> None:
 
 def _require_columns(table: sa.Table, member: Member, name: str, manifest: Manifest) -> None:
     """Refuse rows without a column of their table."""
-    local = set() if manifest.namespace is None else LOCAL
+    local = set() if manifest.namespace is None else LOCAL_COLUMNS
     missing = set(table.c.keys()) - local - set(member.columns)
     if missing and member.rows:
-        short = table.name.removeprefix(PREFIX)
+        short = table.name.removeprefix(TABLE_PREFIX)
         msg = f"{name} lacks the column {min(missing)!r} of {short}: export again"
         raise InvalidInputError(msg)
 
@@ -207,7 +215,7 @@ def _require_unchanged(file: ZipFile, member: str, described: Member, name: str)
 def _require_vectors(file: ZipFile, member: str, described: Member) -> None:
     with file.open(member) as stream:
         count, size = _read_shape(stream)
-        if described.size != stream.tell() + count * size * NUMBER.itemsize:
+        if described.size != stream.tell() + count * size * VECTOR_DTYPE.itemsize:
             raise ValueError
 
 

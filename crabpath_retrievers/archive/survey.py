@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from crabpath_retrievers.changes.archive import Block, Renames, Row
+from crabpath_retrievers.changes.archive import Block, IdRenames, Row
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.portable import needed
-from crabpath_retrievers.storage.taken import Whose
-from crabpath_retrievers.text import question_id
+from crabpath_retrievers.storage.portable import find_required_nodes
+from crabpath_retrievers.storage.taken import IdConflicts
+from crabpath_retrievers.text import hash_question
 
 _AUTO = "auto:"  # prefix of the ids of automatic notes
 
 
 @dataclass(slots=True)
-class Survey:
+class ImportPlan:
     """Counts and id conflicts of an import.
 
     Attributes:
@@ -32,16 +32,16 @@ class Survey:
     taken: dict[str, set[str]] = field(default_factory=dict)
     episodes: dict[str, str] = field(default_factory=dict)
 
-    def make_renames(self, former: str, name: str) -> Renames:
+    def make_renames(self, former: str, name: str) -> IdRenames:
         """Return the renames that the import needs."""
         turns, feedback, notes = (
             {node: _make_id(node, name) for node in sorted(self.taken.get(table, ()))}
             for table in ("turns", "feedback", "nodes")
         )
-        return Renames(name, former, turns, feedback, notes, self.episodes)
+        return IdRenames(name, former, turns, feedback, notes, self.episodes)
 
 
-def surveyed(store: GraphStore, blocks: Iterable[Block], former: str, name: str) -> Survey:
+def plan_import(store: GraphStore, blocks: Iterable[Block], former: str, name: str) -> ImportPlan:
     """Plan the import of a namespace.
 
     Args:
@@ -50,15 +50,15 @@ def surveyed(store: GraphStore, blocks: Iterable[Block], former: str, name: str)
         former: Name of the namespace in the archive.
         name: Name of the namespace in the store; its own rows there are no conflict.
     """
-    survey, notes = Survey(), set[str]()
-    with store.reading() as connection:
-        conflicts = Whose(connection, name)
+    survey, notes = ImportPlan(), set[str]()
+    with store.open_reader() as connection:
+        conflicts = IdConflicts(connection, name)
         for table, rows in blocks:
             survey.rows[table] += len(rows)
             if table == "nodes":
                 notes |= {row["id"] for row in rows}
             if table in {"nodes", "turns", "feedback"}:
-                taken = conflicts.taken(table, [row["id"] for row in rows])
+                taken = conflicts.find_conflicts(table, [row["id"] for row in rows])
                 survey.taken.setdefault(table, set()).update(taken)
             if table == "episodes" and former != name:
                 survey.episodes |= _rename_episodes(rows, former, name)
@@ -67,9 +67,9 @@ def surveyed(store: GraphStore, blocks: Iterable[Block], former: str, name: str)
 
 
 def _count_left_out(
-    survey: Survey, table: str, rows: Iterable[Row], notes: set[str], conflicts: Whose
+    survey: ImportPlan, table: str, rows: Iterable[Row], notes: set[str], conflicts: IdConflicts
 ) -> None:
-    of_rows = [needed(table, row) - notes for row in rows]
+    of_rows = [find_required_nodes(table, row) - notes for row in rows]
     asked = set().union(*of_rows)
     missing = asked - conflicts.documents(asked)
     survey.missing |= missing
@@ -80,9 +80,9 @@ def _count_left_out(
 def _rename_episodes(rows: Iterable[Row], former: str, name: str) -> Mapping[str, str]:
     """Return new ids of episodes whose id is derived from namespace and query."""
     return {
-        row["id"]: question_id(name, row["query"])
+        row["id"]: hash_question(name, row["query"])
         for row in rows
-        if row["id"] == question_id(former, row["query"])
+        if row["id"] == hash_question(former, row["query"])
     }
 
 

@@ -15,16 +15,16 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import numpy as np
 from pydantic_core import to_json
 
-from crabpath_retrievers.archive.checking import NUMBER, VECTORS
-from crabpath_retrievers.archive.manifest import NAME, Manifest, Member
+from crabpath_retrievers.archive.checking import VECTOR_COLUMN, VECTOR_DTYPE
+from crabpath_retrievers.archive.manifest import MANIFEST_NAME, Manifest, Member
 from crabpath_retrievers.changes.archive import Row
 from crabpath_retrievers.errors import InvalidInputError, StoreError
 
-Table = tuple[str, Iterable[Sequence[Row]]]
+ArchiveTable = tuple[str, Iterable[Sequence[Row]]]
 """Name of a table, and its rows block by block."""
 
 
-def write_archive(path: Path, manifest: Manifest, tables: Iterable[Table]) -> Manifest:
+def write_archive(path: Path, manifest: Manifest, tables: Iterable[ArchiveTable]) -> Manifest:
     """Write an archive to a temporary file, and rename it when it is complete.
 
     Args:
@@ -44,7 +44,7 @@ def write_archive(path: Path, manifest: Manifest, tables: Iterable[Table]) -> Ma
         for name, blocks in tables:
             writer.table(name, blocks)
         complete = replace(manifest, members=writer.members)
-        with archive.open(_make_entry(NAME, ZIP_DEFLATED), "w") as member:
+        with archive.open(_make_entry(MANIFEST_NAME, ZIP_DEFLATED), "w") as member:
             member.write(complete.to_bytes())
     return complete
 
@@ -145,8 +145,8 @@ class _VectorBuffer:
 
     def write_to(self, member: _HashedMember) -> None:
         """Write the vectors as a numpy array of shape ``[count, dimension]``."""
-        shape = (self.count, self._bytes // NUMBER.itemsize)
-        header = {"descr": NUMBER.str, "fortran_order": False, "shape": shape}
+        shape = (self.count, self._bytes // VECTOR_DTYPE.itemsize)
+        header = {"descr": VECTOR_DTYPE.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(member, header)
         self._file.seek(0)
         copyfileobj(self._file, member)
@@ -156,7 +156,7 @@ class _VectorBuffer:
 def _to_plain(row: Row, vectors: _VectorBuffer) -> dict[str, Any]:
     """Convert a row to JSON values: a vector to its index, other bytes to base64."""
     return {
-        name: (vectors.add(value) if name == VECTORS else b64encode(value).decode())
+        name: (vectors.add(value) if name == VECTOR_COLUMN else b64encode(value).decode())
         if isinstance(value, bytes)
         else value
         for name, value in row.items()

@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from crabpath_retrievers.autotune.deciding import tune
-from crabpath_retrievers.autotune.past import BRAKE, Adjustment, Past
+from crabpath_retrievers.autotune.deciding import decide_adjustments
+from crabpath_retrievers.autotune.past import BRAKE, Adjustment, TuningHistory
 from crabpath_retrievers.changes import Change
 from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.history import DeleteSnapshot, RestoreSnapshot, TakeSnapshot
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.autotune import Knobs
 from crabpath_retrievers.errors import CrabPathError
-from crabpath_retrievers.health.checkup import checkup, foreseen, past_reports
+from crabpath_retrievers.health.checkup import (
+    load_past_reports,
+    measure_health,
+    project_dormant_share,
+)
 from crabpath_retrievers.health.report import HealthReport
-from crabpath_retrievers.knobs import knobs_of, stored
+from crabpath_retrievers.knobs import dump_knobs, load_knobs
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
@@ -72,7 +76,7 @@ class Autotuner:
         Raises:
             StoreError: The stored knobs are damaged.
         """
-        return knobs_of(self.store.learned.tuning(namespace)[0], self.settings)
+        return load_knobs(self.store.learned.get_tuning(namespace)[0], self.settings)
 
     def set_knobs(self, namespace: str, values: Mapping[str, Any]) -> str:
         """Set knobs by hand, and return the id for undoing the change.
@@ -81,16 +85,14 @@ class Autotuner:
             InvalidInputError: A knob does not exist, or a value is out of its limits.
             StoreError: The stored knobs are damaged.
         """
-        known = self.store.learned.tuning(namespace)
+        known = self.store.learned.get_tuning(namespace)
         checked = self.settings.autotune.validate_knobs(values)
-        knobs = knobs_of(known[0], self.settings).replace(**checked)
-        return self._write(namespace, stored(knobs, self.settings), known[1], known)
-
-    set = set_knobs  # until every caller uses the new name
+        knobs = load_knobs(known[0], self.settings).replace(**checked)
+        return self._write(namespace, dump_knobs(knobs, self.settings), known[1], known)
 
     def reset(self, namespace: str) -> str:
         """Reset the knobs to the settings, and delete the tuning history."""
-        return self._write(namespace, None, None, self.store.learned.tuning(namespace))
+        return self._write(namespace, None, None, self.store.learned.get_tuning(namespace))
 
     def _write(
         self,
@@ -128,18 +130,20 @@ class Autotuner:
             ConflictError: Another process changed the knobs meanwhile.
         """
         self.settings.autotune.validate_knobs(self.settings.knobs.to_dict())
-        known = self.store.learned.tuning(namespace)
-        knobs, past = knobs_of(known[0], self.settings), Past.from_json(known[1])
+        known = self.store.learned.get_tuning(namespace)
+        knobs, past = load_knobs(known[0], self.settings), TuningHistory.from_json(known[1])
         if note := self._find_skip_reason(namespace, past, asked=asked):
             return TuneReport(namespace, "", dry_run, (), knobs, note=note)
         rules, reports = (
             self.settings.autotune,
             self._collect_reports(namespace, record and not dry_run),
         )
-        lessons = self.store.learned.learned(namespace).version
+        lessons = self.store.learned.get_state(namespace).version
         past = past.score_pending(reports[-1], rules)
-        ahead = foreseen(self.store, namespace, self.settings, reports[-1], rules.every_feedbacks)
-        adjusted = tuple(tune([*reports[:-1], ahead], knobs, past, rules))
+        ahead = project_dormant_share(
+            self.store, namespace, self.settings, reports[-1], rules.every_feedbacks
+        )
+        adjusted = tuple(decide_adjustments([*reports[:-1], ahead], knobs, past, rules))
         turned: dict[str, Any] = {one.knob: one.after for one in adjusted}
         after = knobs.replace(**turned)
         left = past.after(reports[-1], knobs, adjusted, lessons, rules)
@@ -147,12 +151,10 @@ class Autotuner:
         if dry_run:
             return found
         found = replace(found, run=(run or uuid.uuid4().hex) if adjusted else "")
-        own, why = stored(after, self.settings), tuple(asdict(one) for one in adjusted)
+        own, why = dump_knobs(after, self.settings), tuple(asdict(one) for one in adjusted)
         change = SetKnobs(found.run, namespace, own, left.to_json(), known, why)
         self.store.apply([change, *self._make_snapshot_changes(found, past, left)])
         return found
-
-    look = run  # until every caller uses the new name
 
     def run_if_due(self, namespace: str, lessons: int) -> None:
         """Run after a lesson: every ``autotune.every`` lessons, where autotuning is enabled.
@@ -171,10 +173,13 @@ class Autotuner:
         except CrabPathError as error:
             _log.warning("the knobs of %r were not tuned: %s", namespace, error)
 
-    def _find_skip_reason(self, namespace: str, past: Past, *, asked: bool) -> str:
+    def _find_skip_reason(self, namespace: str, past: TuningHistory, *, asked: bool) -> str:
         """Return the reason to skip the run; empty for none."""
-        self.store.settle()
-        learned, turn = self.store.learned.learned(namespace), self.store.walk.clock(namespace).turn
+        self.store.flush()
+        learned, turn = (
+            self.store.learned.get_state(namespace),
+            self.store.walk.get_clock(namespace).turn,
+        )
         if learned.frozen:
             return "the namespace is frozen"
         if (learned.version, turn) in {(0, 0), (past.learned, past.turn)}:
@@ -188,10 +193,10 @@ class Autotuner:
 
     def _collect_reports(self, namespace: str, record: bool) -> list[HealthReport]:  # noqa: FBT001
         """Load the latest health reports, and append a new one."""
-        before = past_reports(self.store, namespace, self.settings.autotune.window_reports)
-        return [*before, checkup(self.store, namespace, self.settings, record=record)]
+        before = load_past_reports(self.store, namespace, self.settings.autotune.window_reports)
+        return [*before, measure_health(self.store, namespace, self.settings, record=record)]
 
-    def _with_snapshot(self, report: TuneReport, past: Past) -> TuneReport:
+    def _with_snapshot(self, report: TuneReport, past: TuningHistory) -> TuneReport:
         """Add the snapshot of the last good state to a report with the brake applied."""
         if not report.brake_applied or past.good is None:
             return report
@@ -201,7 +206,9 @@ class Autotuner:
             return report
         return replace(report, snapshot=then[0], restored=self.settings.autotune.restore_snapshot)
 
-    def _make_snapshot_changes(self, report: TuneReport, past: Past, left: Past) -> list[Change]:
+    def _make_snapshot_changes(
+        self, report: TuneReport, past: TuningHistory, left: TuningHistory
+    ) -> list[Change]:
         """Make the changes that keep or restore the snapshot of the last good state."""
         namespace = report.namespace
         if not self.settings.autotune.restore_snapshot:

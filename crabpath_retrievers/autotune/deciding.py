@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.autotune.past import BRAKE, Adjustment, Past, fallen, side
-from crabpath_retrievers.autotune.signs import SIGNS, Turn
+from crabpath_retrievers.autotune.past import (
+    BRAKE,
+    Adjustment,
+    TuningHistory,
+    count_lost_metrics,
+    find_side,
+)
+from crabpath_retrievers.autotune.signs import KNOB_TURNS, KnobTurn
 from crabpath_retrievers.config.autotune import KNOBS, AutotuneSettings, Knobs
 from crabpath_retrievers.health.report import HealthReport, Metric
 
@@ -17,12 +23,12 @@ class _Wish(NamedTuple):
     doubt: float
     place: int
     number: int
-    turn: Turn
+    turn: KnobTurn
     metric: Metric
 
 
-def tune(
-    reports: Sequence[HealthReport], knobs: Knobs, past: Past, settings: AutotuneSettings
+def decide_adjustments(
+    reports: Sequence[HealthReport], knobs: Knobs, past: TuningHistory, settings: AutotuneSettings
 ) -> list[Adjustment]:
     """Decide which knobs to change, at most ``settings.max_changes``; none if all metrics are well.
 
@@ -35,16 +41,16 @@ def tune(
     if not reports or past.rest:
         return []
     now, before = reports[-1], reports[-1 - settings.window_reports : -1]
-    return brake(now, before, knobs, past, settings) or _choose_adjustments(
+    return decide_rollback(now, before, knobs, past, settings) or _choose_adjustments(
         now, knobs, past, settings
     )
 
 
-def brake(
+def decide_rollback(
     now: HealthReport,
     before: Sequence[HealthReport],
     knobs: Knobs,
-    past: Past,
+    past: TuningHistory,
     settings: AutotuneSettings,
 ) -> list[Adjustment]:
     """Go back to the last good knobs, if health got much worse and that may help.
@@ -56,7 +62,7 @@ def brake(
         past: Tuning history with the last good state.
         settings: Limits, and how much worse health must be.
     """
-    dormant, lost = now["dormant_pct"], fallen(before, now)
+    dormant, lost = now["dormant_pct"], count_lost_metrics(before, now)
     dead = dormant.in_range is False and (dormant.value or 0.0) >= settings.brake_dormant_share
     if past.good is None or not (dead or lost >= settings.brake_metrics):
         return []
@@ -76,7 +82,7 @@ def brake(
 
 
 def _choose_adjustments(
-    now: HealthReport, knobs: Knobs, past: Past, settings: AutotuneSettings
+    now: HealthReport, knobs: Knobs, past: TuningHistory, settings: AutotuneSettings
 ) -> list[Adjustment]:
     """Choose the most promising changes, at most one per knob."""
     found: dict[str, Adjustment] = {}
@@ -85,25 +91,25 @@ def _choose_adjustments(
         if len(found) == settings.max_changes or 1.0 - wish.doubt < settings.min_success_chance:
             break
         value = getattr(knobs, knob)
-        after = stepped(knob, direction, value, settings)
+        after = step_knob(knob, direction, value, settings)
         if knob not in found and after is not None:
             why = _explain(wish.metric)
             found[knob] = Adjustment(wish.metric.name, knob, direction, value, after, why)
     return list(found.values())
 
 
-def _rank_wishes(metrics: Sequence[Metric], past: Past) -> list[_Wish]:
+def _rank_wishes(metrics: Sequence[Metric], past: TuningHistory) -> list[_Wish]:
     """Rank changes for metrics out of range: those that helped before, then the most direct."""
     wishes = [
         _Wish(1.0 - past.help_probability((metric.name, *turn)), place, number, turn, metric)
         for number, metric in enumerate(metrics)
         if metric.in_range is False
-        for place, turn in enumerate(SIGNS.get((metric.name, side(metric)), ()))
+        for place, turn in enumerate(KNOB_TURNS.get((metric.name, find_side(metric)), ()))
     ]
     return sorted(wishes, key=lambda wish: wish[:3])
 
 
-def stepped(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
+def step_knob(knob: str, direction: int, value: float, settings: AutotuneSettings) -> float | None:
     """Return the value of a knob after one step, within its limits; None if it cannot move.
 
     Args:
@@ -131,6 +137,6 @@ def _step_size(knob: str, direction: int, value: float, settings: AutotuneSettin
 
 
 def _explain(metric: Metric) -> str:
-    low = side(metric) == "low"
+    low = find_side(metric) == "low"
     bound = metric.low if low else metric.high
     return f"{metric.name} is {metric.value:g}, {'below' if low else 'above'} {bound:g}"

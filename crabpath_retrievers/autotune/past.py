@@ -42,7 +42,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True, slots=True)
-class Good:
+class GoodState:
     """The last good state of a namespace.
 
     Attributes:
@@ -57,7 +57,7 @@ class Good:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class TuningHistory:
     """Tuning history of a namespace.
 
     Attributes:
@@ -74,7 +74,7 @@ class Past:
     ill: int = 0
     turn: int = -1
     learned: int = -1
-    good: Good | None = None
+    good: GoodState | None = None
     rest: int = 0
 
     def help_probability(self, triple: Triple) -> float:
@@ -82,7 +82,7 @@ class Past:
         successes, failures = self.evidence.get(triple, (0.0, 0.0))
         return (1.0 + successes) / (2.0 + successes + failures)
 
-    def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "Past":
+    def score_pending(self, report: HealthReport, settings: AutotuneSettings) -> "TuningHistory":
         """Return the history with the changes of the last run scored by a new report.
 
         A change is a success if its metric is nearer to its range and no more metrics are out of
@@ -93,12 +93,12 @@ class Past:
             t: (s * settings.evidence_decay, f * settings.evidence_decay)
             for t, (s, f) in self.evidence.items()
         }
-        worse = len(ill(report)) > self.ill
+        worse = len(find_out_of_range(report)) > self.ill
         for triple, distance in self.pending:
             metric = report[triple[0]]
             if metric.in_range is None:
                 continue
-            gained = distance - outside(metric)
+            gained = distance - measure_distance(metric)
             success = float(gained > _SAME and not worse)
             failure = 1.0 - success if worse or gained < -_SAME else (1.0 - success) / 2
             successes, failures = kept.get(triple, (0.0, 0.0))
@@ -112,7 +112,7 @@ class Past:
         adjusted: Sequence[Adjustment],
         learned: int,
         settings: AutotuneSettings,
-    ) -> "Past":
+    ) -> "TuningHistory":
         """Return the history after a run.
 
         Args:
@@ -122,18 +122,18 @@ class Past:
             learned: Number of lessons that the namespace has learned.
             settings: How many runs to rest after a brake.
         """
-        number, good = len(ill(report)), self.good
+        number, good = len(find_out_of_range(report)), self.good
         braked = any(one.metric == BRAKE for one in adjusted)
         dormant = report["dormant_pct"]
-        dead = dormant.in_range is False and side(dormant) == "high"
+        dead = dormant.in_range is False and find_side(dormant) == "high"
         if good is not None and dead and knobs == good.knobs and not self.rest:
             good = None  # the good state did not last
         if not dead and report.judged_count and (good is None or number <= good.ill):
-            good = Good(knobs, number, learned)
+            good = GoodState(knobs, number, learned)
         return replace(
             self,
             pending=tuple(
-                (one.triple, outside(report[one.metric])) for one in adjusted if not braked
+                (one.triple, measure_distance(report[one.metric])) for one in adjusted if not braked
             ),
             ill=number,
             turn=report.turn,
@@ -154,7 +154,7 @@ class Past:
         return json.dumps(parts)
 
     @classmethod
-    def from_json(cls, text: str | None) -> "Past":
+    def from_json(cls, text: str | None) -> "TuningHistory":
         """The inverse of :meth:`to_json`; an empty history if the text cannot be read."""
         if text is None:
             return cls()
@@ -167,31 +167,31 @@ class Past:
                 known,
                 turn,
                 learned,
-                data["good"] and Good(Knobs(**data["good"][0]), *data["good"][1:]),
+                data["good"] and GoodState(Knobs(**data["good"][0]), *data["good"][1:]),
                 rest,
             )
         except (ValueError, TypeError, KeyError):
             return cls()
 
 
-def ill(report: HealthReport) -> list[str]:
+def find_out_of_range(report: HealthReport) -> list[str]:
     """Return the names of metrics out of range; metrics that are not judged do not count."""
     return [metric.name for metric in report.metrics if metric.in_range is False]
 
 
-def outside(metric: Metric) -> float:
+def measure_distance(metric: Metric) -> float:
     """Return the distance of a metric from its range, at least 0."""
     value = metric.value
     return 0.0 if value is None else max(0.0, metric.low - value, value - metric.high)
 
 
-def side(metric: Metric) -> Side:
+def find_side(metric: Metric) -> Side:
     """Return the end at which a metric has left its range."""
     return "low" if metric.value is not None and metric.value < metric.low else "high"
 
 
-def fallen(reports: Iterable[HealthReport], now: HealthReport) -> int:
+def count_lost_metrics(reports: Iterable[HealthReport], now: HealthReport) -> int:
     """Count metrics in range in the best earlier report and out of range now."""
-    out = set(ill(now))
+    out = set(find_out_of_range(now))
     known = ({m.name for m in one.metrics if m.in_range} & out for one in reports)
     return max(map(len, known), default=0)

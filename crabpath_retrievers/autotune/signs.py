@@ -10,19 +10,19 @@ Side = Literal["low", "high"]
 """The end at which a metric has left its range."""
 
 
-class Turn(NamedTuple):
+class KnobTurn(NamedTuple):
     """A knob and a direction: 1 for up, -1 for down."""
 
     knob: str
     direction: int
 
 
-_LONGER, _SHORTER = Turn("half_life", 1), Turn("half_life", -1)
-_EASIER, _HARDER = Turn("promotion_threshold", -1), Turn("promotion_threshold", 1)
-_STRONGER, _WEAKER = Turn("hebbian_rate", 1), Turn("hebbian_rate", -1)
-_EARLIER, _LATER = Turn("reflex", -1), Turn("reflex", 1)
+_LONGER, _SHORTER = KnobTurn("half_life", 1), KnobTurn("half_life", -1)
+_EASIER, _HARDER = KnobTurn("promotion_threshold", -1), KnobTurn("promotion_threshold", 1)
+_STRONGER, _WEAKER = KnobTurn("hebbian_rate", 1), KnobTurn("hebbian_rate", -1)
+_EARLIER, _LATER = KnobTurn("reflex", -1), KnobTurn("reflex", 1)
 
-SIGNS: Mapping[tuple[str, Side], tuple[Turn, ...]] = {
+KNOB_TURNS: Mapping[tuple[str, Side], tuple[KnobTurn, ...]] = {
     # Edges are followed when they are strong enough: slow their decay, strengthen learning.
     ("avg_nodes_fired_per_query", "low"): (_LONGER, _STRONGER, _EASIER, _EARLIER),
     ("avg_nodes_fired_per_query", "high"): (_LATER, _WEAKER, _SHORTER, _HARDER),

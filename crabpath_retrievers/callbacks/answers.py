@@ -31,7 +31,7 @@ _NESTED = ("structured_response", "answer", "output", "result", "response")
 _MAX_DEPTH = 4
 
 
-class Answered(NamedTuple):
+class ParsedOutput(NamedTuple):
     """Answer and citations of an output.
 
     Attributes:
@@ -43,7 +43,7 @@ class Answered(NamedTuple):
     cited: tuple[str | int, ...] = ()
 
 
-def read(output: Any, depth: int = 0) -> Answered:
+def parse_output(output: Any, depth: int = 0) -> ParsedOutput:
     """Find answer and citations in the output of a chain, graph, agent or model.
 
     Understands texts, messages, lists of messages, mappings (``create_retrieval_chain``, states
@@ -54,9 +54,9 @@ def read(output: Any, depth: int = 0) -> Answered:
         depth: Depth of ``output`` in the whole output, at least 0.
     """
     if isinstance(output, str):
-        return Answered(output.strip() or None)
+        return ParsedOutput(output.strip() or None)
     if depth > _MAX_DEPTH or output is None:
-        return Answered()
+        return ParsedOutput()
     if hasattr(output, "generations"):
         return _parse_model_result(output.generations, depth)
     if _get_role(output) is not None:
@@ -64,32 +64,38 @@ def read(output: Any, depth: int = 0) -> Answered:
     fields = _to_fields(output)
     if fields is not None:
         return _parse_fields(fields, depth)
-    return _parse_messages(output) if isinstance(output, (list, tuple)) else Answered()
+    return _parse_messages(output) if isinstance(output, (list, tuple)) else ParsedOutput()
 
 
-def _parse_model_result(generations: Any, depth: int) -> Answered:
+def _parse_model_result(generations: Any, depth: int) -> ParsedOutput:
     """Parse the first generation of a model result."""
     while isinstance(generations, (list, tuple)) and generations:
         generations = generations[0]
     message = getattr(generations, "message", None)
-    return read(getattr(generations, "text", None) if message is None else message, depth + 1)
+    return parse_output(
+        getattr(generations, "text", None) if message is None else message, depth + 1
+    )
 
 
-def _parse_messages(messages: Sequence[Any]) -> Answered:
+def _parse_messages(messages: Sequence[Any]) -> ParsedOutput:
     """Return the text of the last message, if it is from the model and calls no tool."""
     last = messages[-1] if messages else None
     if _get_role(last) not in {"ai", "AIMessageChunk", "assistant"} or _has_tool_calls(last):
-        return Answered()
-    return Answered(_get_text(last) or None)
+        return ParsedOutput()
+    return ParsedOutput(_get_text(last) or None)
 
 
-def _parse_fields(fields: Mapping[str, Any], depth: int) -> Answered:
+def _parse_fields(fields: Mapping[str, Any], depth: int) -> ParsedOutput:
     cited = next((ids for name in _CITATIONS if (ids := _parse_ids(fields.get(name)))), ())
     text = None
     for name in (*_NESTED, *_ANSWERS, "messages"):
-        found = read(fields[name], depth + 1) if fields.get(name) is not None else Answered()
+        found = (
+            parse_output(fields[name], depth + 1)
+            if fields.get(name) is not None
+            else ParsedOutput()
+        )
         text, cited = text or found.text, cited or found.cited
-    return Answered(text, cited)
+    return ParsedOutput(text, cited)
 
 
 def _to_fields(output: Any) -> Mapping[str, Any] | None:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crabpath_retrievers.metadata import block_of
+from crabpath_retrievers.metadata import read_answer_block
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RetrievedTurn:
     """A turn, as recorded in the metadata of its documents.
 
     Attributes:
@@ -57,12 +57,12 @@ class Found:
         return []
 
 
-def found(documents: Any, run_id: str, place: str) -> list[Found]:
+def find_turns(documents: Any, run_id: str, place: str) -> list[RetrievedTurn]:
     """Find the turns of retrieved documents; none if another retriever returned them."""
     turns: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for document in documents if isinstance(documents, (list, tuple)) else ():
         metadata = getattr(document, "metadata", None) or {}
-        block = block_of(metadata)
+        block = read_answer_block(metadata)
         if block is not None:
             names = (
                 block["id"],
@@ -73,17 +73,20 @@ def found(documents: Any, run_id: str, place: str) -> list[Found]:
             key = (str(block["turn_id"]), str(block["namespace"]))
             turns.setdefault(key, []).append(tuple(str(name) for name in names if name))
     return [
-        Found(turn, space, run_id, place, tuple(names)) for (turn, space), names in turns.items()
+        RetrievedTurn(turn, space, run_id, place, tuple(names))
+        for (turn, space), names in turns.items()
     ]
 
 
-def found_in(state: Any) -> list[Found]:
+def find_turns_in_state(state: Any) -> list[RetrievedTurn]:
     """Find the turns of documents in the state of a graph, or in its messages."""
     if not isinstance(state, Mapping):
         return []
     lists = [value for value in state.values() if isinstance(value, list)]
     artifacts = [getattr(item, "artifact", None) for value in lists for item in value]
-    turns = {turn.turn_id: turn for given in (*artifacts, *lists) for turn in found(given, "", "")}
+    turns = {
+        turn.turn_id: turn for given in (*artifacts, *lists) for turn in find_turns(given, "", "")
+    }
     return list(turns.values())
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
-from crabpath_retrievers.callbacks.listener import Listener, Read
-from crabpath_retrievers.callbacks.recording import Scribe, Told, memory_of
-from crabpath_retrievers.callbacks.runs import Runs
+from crabpath_retrievers.callbacks.listener import AnswerParser, ChainListener
+from crabpath_retrievers.callbacks.recording import FeedbackRecorder, OnReceipt, require_memory
+from crabpath_retrievers.callbacks.runs import ChainTracker
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy
@@ -26,8 +26,8 @@ class _Handler:
         source: Any,
         policy: OutcomePolicy | None = None,
         *,
-        answer: Read | None = None,
-        on_receipt: Told | None = None,
+        answer: AnswerParser | None = None,
+        on_receipt: OnReceipt | None = None,
         most_runs: int = MOST_RUNS,
         keep_seconds: float = KEEP_SECONDS,
     ) -> None:
@@ -45,10 +45,10 @@ class _Handler:
             InvalidInputError: An argument is not valid.
         """
         super().__init__()
-        recorder = Scribe(memory_of(source), on_receipt)
-        runs = Runs(most_runs, keep_seconds)
+        recorder = FeedbackRecorder(require_memory(source), on_receipt)
+        runs = ChainTracker(most_runs, keep_seconds)
         self.policy = policy or OutcomePolicy()
-        self._listener = Listener(recorder, self.policy, runs, answer)
+        self._listener = ChainListener(recorder, self.policy, runs, answer)
 
     def correct(
         self,
@@ -157,26 +157,28 @@ class CrabPathCallbackHandler(_Handler, BaseCallbackHandler):
     :class:`OutcomePolicy` defines which events count.
     """
 
-    on_chain_start = on_tool_start = _make_handler(Listener.on_start)
-    on_retriever_start = on_llm_start = on_chat_model_start = _make_handler(Listener.on_start)
-    on_chain_end = on_tool_end = _make_handler(Listener.on_end)
-    on_retriever_end = _make_handler(Listener.on_retriever_end)
-    on_llm_end = _make_handler(Listener.on_llm_end)
-    on_chain_error = on_retriever_error = on_llm_error = _make_handler(Listener.on_error)
-    on_tool_error = _make_handler(Listener.on_tool_error)
-    on_custom_event = _make_handler(Listener.on_custom_event)
+    on_chain_start = on_tool_start = _make_handler(ChainListener.on_start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _make_handler(ChainListener.on_start)
+    on_chain_end = on_tool_end = _make_handler(ChainListener.on_end)
+    on_retriever_end = _make_handler(ChainListener.on_retriever_end)
+    on_llm_end = _make_handler(ChainListener.on_llm_end)
+    on_chain_error = on_retriever_error = on_llm_error = _make_handler(ChainListener.on_error)
+    on_tool_error = _make_handler(ChainListener.on_tool_error)
+    on_custom_event = _make_handler(ChainListener.on_custom_event)
 
 
 class AsyncCrabPathCallbackHandler(_Handler, AsyncCallbackHandler):
     """As :class:`CrabPathCallbackHandler`, for async chains only, without a thread per event."""
 
-    on_chain_start = on_tool_start = _make_async_handler(Listener.on_start)
-    on_retriever_start = on_llm_start = on_chat_model_start = _make_async_handler(Listener.on_start)
-    on_chain_end = on_tool_end = _make_async_handler(Listener.on_end)
-    on_retriever_end = _make_async_handler(Listener.on_retriever_end)
-    on_llm_end = _make_async_handler(Listener.on_llm_end)
-    on_chain_error = on_retriever_error = on_llm_error = _make_async_handler(Listener.on_error)
-    on_tool_error = _make_async_handler(Listener.on_tool_error)
+    on_chain_start = on_tool_start = _make_async_handler(ChainListener.on_start)
+    on_retriever_start = on_llm_start = on_chat_model_start = _make_async_handler(
+        ChainListener.on_start
+    )
+    on_chain_end = on_tool_end = _make_async_handler(ChainListener.on_end)
+    on_retriever_end = _make_async_handler(ChainListener.on_retriever_end)
+    on_llm_end = _make_async_handler(ChainListener.on_llm_end)
+    on_chain_error = on_retriever_error = on_llm_error = _make_async_handler(ChainListener.on_error)
+    on_tool_error = _make_async_handler(ChainListener.on_tool_error)
 
     async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         """Handle feedback that a chain sends for itself or, after a look-up, for another run."""

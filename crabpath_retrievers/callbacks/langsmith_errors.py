@@ -14,7 +14,7 @@ _MAX_CHARS = 300
 
 
 @contextmanager
-def translated(project: str | None = None) -> Iterator[None]:
+def translate_errors(project: str | None = None) -> Iterator[None]:
     """Translate errors of LangSmith's client to errors of this library.
 
     Args:

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crabpath_retrievers.callbacks.langsmith_errors import translated
-from crabpath_retrievers.callbacks.langsmith_said import about_turn, is_ours, outcome_of
-from crabpath_retrievers.callbacks.recording import Scribe
+from crabpath_retrievers.callbacks.langsmith_errors import translate_errors
+from crabpath_retrievers.callbacks.langsmith_said import (
+    find_outcome,
+    is_own_feedback,
+    make_turn_feedback,
+)
+from crabpath_retrievers.callbacks.recording import FeedbackRecorder
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.precedence import Learns
+from crabpath_retrievers.feedback.precedence import FeedbackSink
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.outcome_policy import OutcomePolicy
 from crabpath_retrievers.query import text_of
-from crabpath_retrievers.text import printable, shown
+from crabpath_retrievers.text import format_value, to_printable
 from crabpath_retrievers.trajectory import Turn
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Pulled(NamedTuple):
+class PullReport(NamedTuple):
     """Result of a pull: numbers of feedback records.
 
     Attributes:
@@ -43,13 +47,13 @@ class Pulled(NamedTuple):
 
 def pull(
     client: "Client",
-    memory: Learns,
+    memory: FeedbackSink,
     project: str,
     *,
     since: datetime | None = None,
     policy: OutcomePolicy | None = None,
     namespace: str | None = None,
-) -> Pulled:
+) -> PullReport:
     """Record the feedback of a LangSmith project; feedback pulled before changes nothing.
 
     Feedback counts for the turn of its run, else for all turns of its trace. Feedback that
@@ -74,7 +78,7 @@ def pull(
     return pulling.run(project, since)
 
 
-def connected() -> "Client":
+def make_client() -> "Client":
     """Make a LangSmith client for reading, from LANGSMITH_ENDPOINT and LANGSMITH_API_KEY."""
     import warnings
 
@@ -89,44 +93,44 @@ class _Pull:
     """One pull."""
 
     def __init__(
-        self, client: "Client", memory: Learns, policy: OutcomePolicy, namespace: str | None
+        self, client: "Client", memory: FeedbackSink, policy: OutcomePolicy, namespace: str | None
     ) -> None:
         self._client, self._policy, self._namespace = client, policy, namespace
-        self._store, self._recorder = memory.store, Scribe(memory)
+        self._store, self._recorder = memory.store, FeedbackRecorder(memory)
         self._traces: dict[str, list[Turn]] = {}
 
-    def run(self, project: str, since: datetime | None) -> Pulled:
+    def run(self, project: str, since: datetime | None) -> PullReport:
         """Pull the feedback of a project."""
         if not self._policy.langsmith.on:
-            return Pulled()
-        with translated(project):
+            return PullReport()
+        with translate_errors(project):
             self._project = str(self._client.read_project(project_name=project).id)
         found: list[str] = []
         for given in self._list_feedback(_to_utc(since)):
             found += self._learn(given)
-        return Pulled(*(found.count(name) for name in Pulled._fields))
+        return PullReport(*(found.count(name) for name in PullReport._fields))
 
     def _list_feedback(self, since: datetime | None) -> Iterator[Any]:
         """Yield the feedback of the project that counts, oldest first."""
         about: dict[str, Any] = {"session": [self._project]}
         if since is not None:
             about["min_created_at"] = since.isoformat()
-        with translated():
+        with translate_errors():
             # List everything first: learning may take longer than a page token is valid.
             keys = [*self._policy.feedback_keys]
             listed = list(self._client.list_feedback(feedback_key=keys, **about))
         for given in sorted(listed, key=lambda item: str(_to_utc(item.created_at))):
             late = since is None or given.created_at is None or _to_utc(given.created_at) >= since
-            if late and _is_counted(given.key, self._policy) and not is_ours(given):
+            if late and _is_counted(given.key, self._policy) and not is_own_feedback(given):
                 yield given
 
     def _learn(self, given: Any) -> list[str]:
-        """Record one feedback, and return a field name of :class:`Pulled` for each of its turns."""
+        """Record one feedback, and return a field name of :class:`PullReport` for each of its turns."""
         try:
-            outcome = outcome_of(given, self._policy)
+            outcome = find_outcome(given, self._policy)
             about = [] if outcome is None else self._make_feedback(given, outcome)
         except InvalidInputError as error:
-            name, why = shown(given.id), printable(str(error))
+            name, why = format_value(given.id), to_printable(str(error))
             _log.warning("LangSmith feedback %s with key %r: %s", name, given.key, why)
             outcome = None
         if outcome is None:
@@ -140,7 +144,7 @@ class _Pull:
         return [
             (
                 turn,
-                about_turn(
+                make_turn_feedback(
                     given,
                     turn.id,
                     [item.node for item in turn.returned],
@@ -160,7 +164,7 @@ class _Pull:
             return []
         name = text_of("trace_id", trace)
         if name not in self._traces:
-            with translated():
+            with translate_errors():
                 runs = list(self._list_retriever_runs(name))
             logged = (self._store.turns.find(run) for run in runs)
             self._traces[name] = [found.turn for found in logged if found is not None]
@@ -190,7 +194,7 @@ class _Pull:
                 "%s is not feedback for namespace %r", feedback.feedback_id, self._namespace
             )
             return "refused"
-        if self._store.history.feedback(feedback.feedback_id) is not None:
+        if self._store.history.get_feedback_state(feedback.feedback_id) is not None:
             return "known"
         (receipt,) = self._recorder.record([feedback])
         return "refused" if receipt.status == "refused" else "learned"

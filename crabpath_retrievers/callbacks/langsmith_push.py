@@ -5,10 +5,10 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from crabpath_retrievers.callbacks.langsmith_errors import translated
-from crabpath_retrievers.callbacks.langsmith_said import KEY, MARK
+from crabpath_retrievers.callbacks.langsmith_errors import translate_errors
+from crabpath_retrievers.callbacks.langsmith_said import OUTCOME_KEY, OWN_MARK
 from crabpath_retrievers.errors import CrabPathError, NotFoundError
-from crabpath_retrievers.feedback.precedence import Learns, kind_of
+from crabpath_retrievers.feedback.precedence import FeedbackSink, parse_event_kind
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
 
@@ -25,7 +25,7 @@ class LangSmithPush:
     A separate thread sends it, so that no chain waits; errors are logged.
     """
 
-    def __init__(self, client: "Client", memory: Learns, project: str | None = None) -> None:
+    def __init__(self, client: "Client", memory: FeedbackSink, project: str | None = None) -> None:
         """Push feedback of ``memory`` with ``client``.
 
         Args:
@@ -54,20 +54,20 @@ class LangSmithPush:
             ConfigurationError: LangSmith refuses the key.
             ServiceError: LangSmith failed or cannot be reached.
         """
-        if kind_of(feedback.feedback_id) == "langsmith":
+        if parse_event_kind(feedback.feedback_id) == "langsmith":
             return None
         turn = self._memory.store.turns.get(str(feedback.turn_id), namespace=feedback.namespace)
         if turn.run_id is None:
             msg = f"turn {turn.id!r} has no LangChain run: there is no run to attach feedback to"
             raise NotFoundError(msg)
         pushed = uuid.uuid5(uuid.NAMESPACE_URL, f"crabpath:{feedback.feedback_id}")
-        about: dict[str, Any] = {MARK: feedback.feedback_id, "source": feedback.source}
+        about: dict[str, Any] = {OWN_MARK: feedback.feedback_id, "source": feedback.source}
         if feedback.used is not None:
             about["used"] = list(feedback.used)
-        with translated(self._project):
+        with translate_errors(self._project):
             self._client.create_feedback(
                 turn.run_id,
-                KEY,
+                OUTCOME_KEY,
                 score=(feedback.outcome + 1.0) / 2.0,
                 feedback_id=pushed,
                 source_info=about,

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from crabpath_retrievers.outcome import Feedback, RewardSource
 from crabpath_retrievers.outcome_policy import OutcomePolicy
 
-KEY = "crabpath_outcome"
+OUTCOME_KEY = "crabpath_outcome"
 """Key of the feedback that CrabPath pushes to LangSmith."""
 
-MARK = "crabpath"
+OWN_MARK = "crabpath"
 """Key in the source metadata of such feedback."""
 
 _DOCUMENTS = ("document_ids", "documents", "ids", "used")
@@ -17,7 +17,7 @@ _TEXTS = ("correction", "text", "answer", "output", "value")
 _MODELS = {"model", "auto_eval"}
 
 
-class Right(NamedTuple):
+class RightAnswer(NamedTuple):
     """The right answer in a correction.
 
     Attributes:
@@ -29,19 +29,19 @@ class Right(NamedTuple):
     documents: tuple[str, ...] = ()
 
 
-def right(correction: object) -> Right:
+def parse_correction(correction: object) -> RightAnswer:
     """Parse a correction: a text, or a mapping with a text or with ids of documents."""
     if isinstance(correction, str):
-        return Right(correction.strip() or None)
+        return RightAnswer(correction.strip() or None)
     if not isinstance(correction, Mapping):
-        return Right()
+        return RightAnswer()
     texts = (correction.get(name) for name in _TEXTS)
     text = next((t.strip() for t in texts if isinstance(t, str) and t.strip()), None)
     named = next((correction[name] for name in _DOCUMENTS if correction.get(name)), ())
-    return Right(text, _parse_ids(named))
+    return RightAnswer(text, _parse_ids(named))
 
 
-def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
+def find_outcome(given: Any, policy: OutcomePolicy) -> float | None:
     """Return the outcome of a feedback, in [-1, 1]; None without a score or correction.
 
     Raises:
@@ -49,16 +49,16 @@ def outcome_of(given: Any, policy: OutcomePolicy) -> float | None:
     """
     if given.score is not None:
         return policy.langsmith.convert_score(given.score)
-    return policy.correction.outcome if any(right(given.correction)) else None
+    return policy.correction.outcome if any(parse_correction(given.correction)) else None
 
 
-def is_ours(given: Any) -> bool:
+def is_own_feedback(given: Any) -> bool:
     """Whether CrabPath pushed the feedback."""
     metadata = getattr(given.feedback_source, "metadata", None)
-    return given.key == KEY or (isinstance(metadata, Mapping) and MARK in metadata)
+    return given.key == OUTCOME_KEY or (isinstance(metadata, Mapping) and OWN_MARK in metadata)
 
 
-def about_turn(
+def make_turn_feedback(
     given: Any,
     turn_id: str,
     returned: Sequence[str],
@@ -77,9 +77,9 @@ def about_turn(
         returned: Ids of the documents that the turn returned.
         outcome: Outcome of the score, in [-1, 1].
         policy: Reward sources and outcomes.
-        fields: ``feedback_id`` and ``namespace``.
+        fields: ``make_feedback_id`` and ``namespace``.
     """
-    said = right(given.correction)
+    said = parse_correction(given.correction)
     used = [node for node in returned if node in said.documents]
     if said.documents:
         outcome = abs(policy.langsmith.outcome) if used else policy.correction.outcome

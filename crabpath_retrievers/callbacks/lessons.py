@@ -2,23 +2,25 @@
 
 from collections.abc import Iterable, Sequence
 
-from crabpath_retrievers.callbacks.found import Found
-from crabpath_retrievers.callbacks.runs import Root
-from crabpath_retrievers.callbacks.signals import Signal
+from crabpath_retrievers.callbacks.found import RetrievedTurn
+from crabpath_retrievers.callbacks.runs import ChainRun
+from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.outcome_policy import rank
+from crabpath_retrievers.outcome_policy import rank_kind
 
 
-def most_specific(signals: Iterable[Signal]) -> Signal | None:
+def select_most_specific(signals: Iterable[FeedbackSignal]) -> FeedbackSignal | None:
     """Return the most specific signal, the last one of several; None without signals."""
     found = None
     for signal in signals:
-        if found is None or rank(signal.kind) <= rank(found.kind):
+        if found is None or rank_kind(signal.kind) <= rank_kind(found.kind):
             found = signal
     return found
 
 
-def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[Feedback]:
+def make_feedback(
+    root: ChainRun, signal: FeedbackSignal | None, only: str | None = None
+) -> list[Feedback]:
     """Make feedback about every turn of a chain.
 
     A correction becomes a note of the latest turn; the other turns get the outcome only.
@@ -35,7 +37,7 @@ def lessons(root: Root, signal: Signal | None, only: str | None = None) -> list[
 
 
 def _make_turn_feedback(
-    turn: Found, turns: Sequence[Found], signal: Signal, root: Root
+    turn: RetrievedTurn, turns: Sequence[RetrievedTurn], signal: FeedbackSignal, root: ChainRun
 ) -> Feedback:
     alone = len(turns) == 1
     used, answer = signal.used, signal.answer

@@ -5,30 +5,44 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from crabpath_retrievers.callbacks.answers import Answered, read
-from crabpath_retrievers.callbacks.found import found_in
-from crabpath_retrievers.callbacks.lessons import lessons, most_specific
-from crabpath_retrievers.callbacks.recording import Scribe
-from crabpath_retrievers.callbacks.runs import Root, Runs
-from crabpath_retrievers.callbacks.signals import ABOUT, EVENT, said, seen
+from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
+from crabpath_retrievers.callbacks.found import find_turns_in_state
+from crabpath_retrievers.callbacks.lessons import make_feedback, select_most_specific
+from crabpath_retrievers.callbacks.recording import FeedbackRecorder
+from crabpath_retrievers.callbacks.runs import ChainRun, ChainTracker
+from crabpath_retrievers.callbacks.signals import (
+    FEEDBACK_EVENT,
+    TARGET_FIELDS,
+    make_observed_signals,
+    parse_signals,
+)
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.outcome_policy import PAUSES, Kind, OutcomePolicy, names_of
+from crabpath_retrievers.outcome_policy import (
+    PAUSE_EXCEPTIONS,
+    EventKind,
+    OutcomePolicy,
+    collect_exception_names,
+)
 
 _log = logging.getLogger(__name__)
 _MAX_ANSWER = 20_000  # characters of an answer; attribution reads fewer
-Read = Callable[[Any], str | None]
+AnswerParser = Callable[[Any], str | None]
 
 
-class Listener:
+class ChainListener:
     """Follows chains, and returns the feedback to record.
 
     Methods ``on_*`` take the arguments of LangChain's events. Only ``on_custom_event`` and
-    ``feedback_about`` may read the store, and so block.
+    ``make_response_feedback`` may read the store, and so block.
     """
 
     def __init__(
-        self, recorder: Scribe, policy: OutcomePolicy, runs: Runs, answer: Read | None
+        self,
+        recorder: FeedbackRecorder,
+        policy: OutcomePolicy,
+        runs: ChainTracker,
+        answer: AnswerParser | None,
     ) -> None:
         """Count events by ``policy``; ``answer`` finds the answer in an unusual output."""
         self.recorder, self.policy, self.runs = recorder, policy, runs
@@ -77,11 +91,11 @@ class Listener:
             InvalidInputError: The data is not valid feedback.
             NotFoundError: The run is not known.
         """
-        if name != EVENT:
+        if name != FEEDBACK_EVENT:
             return []
-        if isinstance(data, Mapping) and any(data.get(name) for name in ABOUT):
+        if isinstance(data, Mapping) and any(data.get(name) for name in TARGET_FIELDS):
             return self.feedback_about(data)
-        for signal in said(data, self.policy):
+        for signal in parse_signals(data, self.policy):
             if not self.runs.add_signals(str(run_id), signal):
                 raise self._make_not_found(str(run_id))
         return []
@@ -93,8 +107,8 @@ class Listener:
             InvalidInputError: The data is not valid feedback, or names no single run.
             NotFoundError: The named run, thread or turn is not known.
         """
-        signal = most_specific(said(data, self.policy))
-        named = {name: str(data[name]) for name in ABOUT if data.get(name) is not None}
+        signal = select_most_specific(parse_signals(data, self.policy))
+        named = {name: str(data[name]) for name in TARGET_FIELDS if data.get(name) is not None}
         if len(named) != 1:
             msg = "say which run is meant: give exactly one of run_id, thread_id and turn_id"
             raise InvalidInputError(msg)
@@ -103,9 +117,9 @@ class Listener:
         if root is None or not root.turns:
             raise self._make_not_found(name)
         one = name if by == "turn_id" else None
-        return lessons(root, signal, one)
+        return make_feedback(root, signal, one)
 
-    def _find_chain(self, name: str) -> Root | None:
+    def _find_chain(self, name: str) -> ChainRun | None:
         return (
             self.runs.find_ended(name)
             or self.runs.find_open(name)
@@ -119,32 +133,32 @@ class Listener:
         root.answered = self._parse_output(output)
         if not root.turns and (root.resumed or any(s.explicit for s in root.signals)):
             # Another process may have retrieved: the state of the graph has the documents.
-            root.turns = {turn.turn_id: turn for turn in found_in(output)}
+            root.turns = {turn.turn_id: turn for turn in find_turns_in_state(output)}
         if root.answered.text:
-            root.signals += seen("silent_success", self.policy)
+            root.signals += make_observed_signals("silent_success", self.policy)
         return self._collect_feedback(root, counts=root.complete)
 
-    def _fail(self, run_id: str, error: BaseException, kind: Kind) -> list[Feedback]:
-        names = names_of(type(error))
-        if names & PAUSES:
+    def _fail(self, run_id: str, error: BaseException, kind: EventKind) -> list[Feedback]:
+        names = collect_exception_names(type(error))
+        if names & PAUSE_EXCEPTIONS:
             self.runs.pause(run_id)
         counts = self.policy.is_about_documents(names)
         if counts and kind == "tool_error":
-            self.runs.add_signals(run_id, *seen(kind, self.policy))
+            self.runs.add_signals(run_id, *make_observed_signals(kind, self.policy))
         root = self.runs.end(run_id)
         if root is None:
             return []
         if counts and kind == "chain_error":
-            root.signals += seen(kind, self.policy)
+            root.signals += make_observed_signals(kind, self.policy)
         return self._collect_feedback(root, counts=counts)
 
-    def _collect_feedback(self, root: Root, *, counts: bool) -> list[Feedback]:
+    def _collect_feedback(self, root: ChainRun, *, counts: bool) -> list[Feedback]:
         """Make the feedback for a chain that ended.
 
         Explicit signals always count, observed ones only if the chain is complete.
         """
         explicit = [signal for signal in root.signals if signal.explicit]
-        chosen = most_specific(root.signals if counts and not root.paused else explicit)
+        chosen = select_most_specific(root.signals if counts and not root.paused else explicit)
         goes_on = root.paused and chosen is None
         root.signals = [s for s in root.signals if goes_on and s.kind == "tool_error"]
         about = root
@@ -153,10 +167,10 @@ class Listener:
             if not about.turns:
                 _log.warning("run %s retrieved nothing: its feedback is dropped", root.id)
         self.runs.keep(root)
-        return lessons(about, chosen)
+        return make_feedback(about, chosen)
 
-    def _parse_output(self, output: Any) -> Answered:
-        found = read(output)
+    def _parse_output(self, output: Any) -> ParsedOutput:
+        found = parse_output(output)
         text = found.text if self._answer is None else self._answer(output)
         return found._replace(text=text and str(text)[:_MAX_ANSWER])
 

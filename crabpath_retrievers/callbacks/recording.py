@@ -3,23 +3,23 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from crabpath_retrievers.callbacks.found import Found
-from crabpath_retrievers.callbacks.runs import Root
+from crabpath_retrievers.callbacks.found import RetrievedTurn
+from crabpath_retrievers.callbacks.runs import ChainRun
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.precedence import Learns, record_over
+from crabpath_retrievers.feedback.precedence import FeedbackSink, record_superseding
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import to_storable
 
 _log = logging.getLogger(__name__)
-Told = Callable[[Feedback, Receipt], object]
+OnReceipt = Callable[[Feedback, Receipt], object]
 
 
-class Scribe:
+class FeedbackRecorder:
     """Records the feedback of chains. Every method may block."""
 
-    def __init__(self, memory: Learns, on_receipt: Told | None = None) -> None:
+    def __init__(self, memory: FeedbackSink, on_receipt: OnReceipt | None = None) -> None:
         """Record in ``memory``, and call ``on_receipt`` with every feedback and receipt."""
         self.memory, self._on_receipt = memory, on_receipt
 
@@ -31,18 +31,18 @@ class Scribe:
         """
         return [self._record_one(feedback) for feedback in given]
 
-    def find_stored_turn(self, name: str) -> Root | None:
+    def find_stored_turn(self, name: str) -> ChainRun | None:
         """Find a turn in the store by its id or its retriever run; None if there is none."""
-        logged = self.memory.store.turns.find(storable(name))
+        logged = self.memory.store.turns.find(to_storable(name))
         if logged is None:
             return None
         turn = logged.turn
         names = tuple((item.node,) for item in turn.returned)
-        known = Found(turn.id, turn.namespace, turn.run_id or "", "", names)
-        return Root(turn.id, None, 0.0, turns={turn.id: known})
+        known = RetrievedTurn(turn.id, turn.namespace, turn.run_id or "", "", names)
+        return ChainRun(turn.id, None, 0.0, turns={turn.id: known})
 
     def _record_one(self, feedback: Feedback) -> Receipt:
-        receipt = record_over(self.memory, feedback)
+        receipt = record_superseding(self.memory, feedback)
         self._notify(feedback, receipt)
         return receipt
 
@@ -56,7 +56,7 @@ class Scribe:
             _log.exception("on_receipt failed for feedback %r", receipt.feedback_id)
 
 
-def memory_of(source: object) -> CrabPath:
+def require_memory(source: object) -> CrabPath:
     """Return the memory of a retriever, or the memory itself.
 
     Raises:

@@ -7,25 +7,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crabpath_retrievers.callbacks.answers import Answered
-from crabpath_retrievers.callbacks.found import Found, found
-from crabpath_retrievers.callbacks.signals import Signal
+from crabpath_retrievers.callbacks.answers import ParsedOutput
+from crabpath_retrievers.callbacks.found import RetrievedTurn, find_turns
+from crabpath_retrievers.callbacks.signals import FeedbackSignal
 from crabpath_retrievers.errors import InvalidInputError
 
 _THREADS = ("thread_id", "session_id", "conversation_id")  # LangSmith groups runs by these too
 _PLACE = "langgraph_checkpoint_ns"
 
 
-class Run(NamedTuple):
+class OpenRun(NamedTuple):
     """A run that has started: its chain, its LangGraph task, and whether its output streams."""
 
-    root: "Root"
+    root: "ChainRun"
     place: str
     streams: bool
 
 
 @dataclass(slots=True)
-class Root:
+class ChainRun:
     """A run of a chain, with all runs below it.
 
     Attributes:
@@ -46,14 +46,14 @@ class Root:
     id: str
     thread: str | None
     since: float
-    turns: dict[str, Found] = field(default_factory=dict)
-    signals: list[Signal] = field(default_factory=list)
+    turns: dict[str, RetrievedTurn] = field(default_factory=dict)
+    signals: list[FeedbackSignal] = field(default_factory=list)
     open: set[str] = field(default_factory=set)
     streams: bool = False
     streamed: bool = False
     paused: bool = False
     resumed: bool = False
-    answered: Answered = field(default_factory=Answered)
+    answered: ParsedOutput = field(default_factory=ParsedOutput)
     aliases: tuple[str, ...] = ()
 
     @property
@@ -62,7 +62,7 @@ class Root:
         return not self.open and (self.streamed or not self.streams)
 
 
-class Runs:
+class ChainTracker:
     """Open chains and the last ones that ended. Safe to use from several threads.
 
     At most ``most`` chains of either kind are kept, each for at most ``seconds``.
@@ -79,11 +79,11 @@ class Runs:
             raise InvalidInputError(msg)
         self._most, self._seconds = most, seconds
         self._lock = threading.Lock()
-        self._runs: dict[str, Run] = {}
-        self._going: OrderedDict[str, Root] = OrderedDict()
-        self._ended: OrderedDict[str, Root] = OrderedDict()
-        self._by_name: dict[str, Root] = {}  # ended chains by run ids and turn ids
-        self._threads: dict[str, Root] = {}  # last ended chain of each thread
+        self._runs: dict[str, OpenRun] = {}
+        self._going: OrderedDict[str, ChainRun] = OrderedDict()
+        self._ended: OrderedDict[str, ChainRun] = OrderedDict()
+        self._by_name: dict[str, ChainRun] = {}  # ended chains by run ids and turn ids
+        self._threads: dict[str, ChainRun] = {}  # last ended chain of each thread
 
     def start(
         self, run_id: str, parent: str | None, metadata: Mapping[str, Any] | None, given: Any
@@ -101,17 +101,17 @@ class Runs:
             if root.thread is None:
                 root.thread = _find_thread(about)
             root.open.add(run_id)
-            self._runs[run_id] = Run(root, place, streams)
+            self._runs[run_id] = OpenRun(root, place, streams)
 
     def add_documents(self, run_id: str, documents: Any) -> None:
         """Add the turns of the documents that a retriever run returned."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is not None:
-                for turn in found(documents, run_id, run.place):
+                for turn in find_turns(documents, run_id, run.place):
                     run.root.turns.setdefault(turn.turn_id, turn)
 
-    def add_signals(self, run_id: str, *signals: Signal) -> bool:
+    def add_signals(self, run_id: str, *signals: FeedbackSignal) -> bool:
         """Add signals to the chain of an open run; False if the run is not known."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -126,7 +126,7 @@ class Runs:
             if run is not None:
                 run.root.paused = True
 
-    def end(self, run_id: str, *, streamed: bool = False) -> Root | None:
+    def end(self, run_id: str, *, streamed: bool = False) -> ChainRun | None:
         """End a run; return its chain, which the caller may change, if it ends with the run."""
         with self._lock:
             run = self._runs.pop(run_id, None)
@@ -140,7 +140,7 @@ class Runs:
             self._forget_runs(root)
             return root
 
-    def keep(self, root: Root) -> None:
+    def keep(self, root: ChainRun) -> None:
         """Keep an ended chain for later feedback."""
         with self._lock:
             if root.turns:
@@ -150,17 +150,17 @@ class Runs:
                 self._by_name.update(dict.fromkeys(_collect_names(root), root))
             self._expire(self._ended, self._forget_ended)
 
-    def find_ended(self, name: str) -> Root | None:
+    def find_ended(self, name: str) -> ChainRun | None:
         """Find an ended chain by its run id, a retriever's run id or a turn id."""
         with self._lock:
             return self._by_name.get(name)
 
-    def find_last(self, thread: str) -> Root | None:
+    def find_last(self, thread: str) -> ChainRun | None:
         """Find the last ended chain of a thread."""
         with self._lock:
             return self._threads.get(thread)
 
-    def find_open(self, run_id: str) -> Root | None:
+    def find_open(self, run_id: str) -> ChainRun | None:
         """Find the chain of an open run."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -178,8 +178,8 @@ class Runs:
 
     def _start_chain(
         self, run_id: str, about: Mapping[str, Any], given: Any, *, streams: bool
-    ) -> Root:
-        root = Root(run_id, _find_thread(about), time.monotonic(), streams=streams)
+    ) -> ChainRun:
+        root = ChainRun(run_id, _find_thread(about), time.monotonic(), streams=streams)
         root.resumed = root.thread is not None and _is_resuming(given)
         before = self._threads.get(root.thread or "") if root.resumed else None
         if before is not None and before.paused:
@@ -190,7 +190,7 @@ class Runs:
         self._expire(self._going, self._forget_runs)
         return root
 
-    def _expire(self, kept: OrderedDict[str, Root], forget: Callable[[Root], None]) -> None:
+    def _expire(self, kept: OrderedDict[str, ChainRun], forget: Callable[[ChainRun], None]) -> None:
         now = time.monotonic()
         while len(kept) > 1:  # the newest stays
             oldest = next(iter(kept.values()))
@@ -199,12 +199,12 @@ class Runs:
             kept.pop(oldest.id)
             forget(oldest)
 
-    def _forget_runs(self, root: Root) -> None:
+    def _forget_runs(self, root: ChainRun) -> None:
         self._going.pop(root.id, None)
         for run_id in root.open:
             self._runs.pop(run_id, None)
 
-    def _forget_ended(self, root: Root) -> None:
+    def _forget_ended(self, root: ChainRun) -> None:
         for name in _collect_names(root):
             if self._by_name.get(name) is root:
                 del self._by_name[name]
@@ -212,7 +212,7 @@ class Runs:
             del self._threads[root.thread]
 
 
-def _collect_names(root: Root) -> list[str]:
+def _collect_names(root: ChainRun) -> list[str]:
     turns = root.turns.values()
     return [root.id, *root.aliases, *root.turns, *(turn.run_id for turn in turns)]
 

@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.precedence import event_id
-from crabpath_retrievers.outcome import RewardSource, learnable
-from crabpath_retrievers.outcome_policy import SEEN, Kind, OutcomePolicy
+from crabpath_retrievers.feedback.precedence import make_event_id
+from crabpath_retrievers.outcome import RewardSource, validate_outcome
+from crabpath_retrievers.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy
 
-EVENT = "crabpath_feedback"
+FEEDBACK_EVENT = "crabpath_feedback"
 """Name of the custom event by which a chain sends feedback."""
 
-ABOUT = ("run_id", "thread_id", "turn_id")
+TARGET_FIELDS = ("run_id", "thread_id", "turn_id")
 _FIELDS = ("used", "unused", "answer", "source", "namespace", "user")
-_ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *ABOUT}
+_ALL_FIELDS = {"correction", "score", "outcome", "key", *_FIELDS, *TARGET_FIELDS}
 
 
 @dataclass(frozen=True, slots=True)
-class Signal:
+class FeedbackSignal:
     """A signal about a chain.
 
     Attributes:
@@ -30,7 +30,7 @@ class Signal:
             :class:`~crabpath_retrievers.outcome.Feedback`.
     """
 
-    kind: Kind
+    kind: EventKind
     outcome: float
     source: RewardSource
     key: str = ""
@@ -44,7 +44,7 @@ class Signal:
     @property
     def explicit(self) -> bool:
         """Whether a person or program stated it; otherwise it was observed."""
-        return self.kind not in SEEN
+        return self.kind not in OBSERVED_KINDS
 
     def feedback_id(self, turn_id: str, owner: str) -> str:
         """Return the id of the feedback: equal for the same signal about the same turn.
@@ -53,16 +53,18 @@ class Signal:
         turn: so nobody can occupy the id of feedback for another namespace.
         """
         other = self.namespace is not None and self.namespace != owner
-        return event_id(self.kind, turn_id, f"{self.key}\0{self.namespace}" if other else self.key)
+        return make_event_id(
+            self.kind, turn_id, f"{self.key}\0{self.namespace}" if other else self.key
+        )
 
 
-def seen(kind: Kind, policy: OutcomePolicy) -> list[Signal]:
+def make_observed_signals(kind: EventKind, policy: OutcomePolicy) -> list[FeedbackSignal]:
     """Make the signal of an observed event; none if the policy does not count it."""
     rule = policy.rule(kind)
-    return [Signal(kind, rule.outcome, rule.source)] if rule.on else []
+    return [FeedbackSignal(kind, rule.outcome, rule.source)] if rule.on else []
 
 
-def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
+def parse_signals(data: Any, policy: OutcomePolicy) -> list[FeedbackSignal]:
     """Parse feedback of a host about a chain; no signal if the policy does not count it.
 
     Args:
@@ -85,18 +87,20 @@ def said(data: Any, policy: OutcomePolicy) -> list[Signal]:
     if correction is not None and not (isinstance(correction, str) and correction.strip()):
         msg = f"a correction must be a text with the right answer, not {correction!r}"
         raise InvalidInputError(msg)
-    kind: Kind = "score" if correction is None else "correction"
+    kind: EventKind = "score" if correction is None else "correction"
     if not policy.rule(kind).on:
         return []
     fields = {name: data[name] for name in _FIELDS if data.get(name) is not None}
     fields.setdefault("source", policy.rule(kind).source)
     key = str(data.get("key", "score")) if correction is None else correction.strip()
-    return [Signal(kind, _parse_outcome(data, policy), key=key, correction=correction, **fields)]
+    return [
+        FeedbackSignal(kind, _parse_outcome(data, policy), key=key, correction=correction, **fields)
+    ]
 
 
 def _parse_outcome(data: Mapping[str, Any], policy: OutcomePolicy) -> float:
     if data.get("outcome") is not None:
-        return learnable(data["outcome"])
+        return validate_outcome(data["outcome"])
     if data.get("score") is not None:
         return policy.score.convert_score(data["score"])
     return policy.correction.outcome

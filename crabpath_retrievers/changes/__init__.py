@@ -8,14 +8,14 @@ from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.changes.archive import ArchiveChange
 from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.changes.corpus import (
-    EmptyTrash,
+    ConfirmIndexDeletions,
     MoveNodes,
+    NodeSplit,
     PublishStaged,
     PutEdges,
     PutMeta,
     RemoveEdges,
     RemoveNodes,
-    Split,
     StageNodes,
 )
 from crabpath_retrievers.changes.health import RecordHealth
@@ -27,24 +27,24 @@ from crabpath_retrievers.changes.history import (
     UndoFeedback,
 )
 from crabpath_retrievers.changes.learned import (
+    AddPairCounts,
+    AddUsage,
     AdjustWeights,
     AdvanceClock,
+    AnnotateFeedback,
     ConsumeFeedback,
-    CountTogether,
-    CountUse,
-    EpisodesIndexed,
     ForgetNamespace,
-    Freeze,
     KeepEpisode,
     KeepFeedback,
-    NoteFeedback,
+    MarkEpisodesIndexed,
     RecordTurn,
     RefuseFeedback,
+    SetFrozen,
     WeightDelta,
 )
 from crabpath_retrievers.changes.maintenance import MaintenanceChange
 from crabpath_retrievers.changes.notes import NoteChange
-from crabpath_retrievers.changes.regions import CountSteps
+from crabpath_retrievers.changes.regions import AddTransitions
 
 Change = (
     StageNodes
@@ -53,7 +53,7 @@ Change = (
     | RemoveNodes
     | PutEdges
     | RemoveEdges
-    | EmptyTrash
+    | ConfirmIndexDeletions
     | AdjustWeights
     | AdvanceClock
     | RecordTurn
@@ -62,19 +62,19 @@ Change = (
     | KeepFeedback
     | ConsumeFeedback
     | RefuseFeedback
-    | NoteFeedback
-    | CountUse
-    | CountTogether
+    | AnnotateFeedback
+    | AddUsage
+    | AddPairCounts
     | KeepEpisode
-    | EpisodesIndexed
-    | Freeze
+    | MarkEpisodesIndexed
+    | SetFrozen
     | UndoFeedback
     | CancelFeedback
     | TakeSnapshot
     | RestoreSnapshot
     | DeleteSnapshot
     | NoteChange
-    | CountSteps
+    | AddTransitions
     | RecordHealth
     | KeepTrial
     | SetKnobs
@@ -83,20 +83,20 @@ Change = (
 )
 
 __all__ = [
+    "AddPairCounts",
+    "AddUsage",
     "AdjustWeights",
     "AdvanceClock",
+    "AnnotateFeedback",
     "Change",
+    "ConfirmIndexDeletions",
     "ConsumeFeedback",
-    "CountTogether",
-    "CountUse",
-    "EmptyTrash",
-    "EpisodesIndexed",
     "ForgetNamespace",
-    "Freeze",
     "KeepEpisode",
     "KeepFeedback",
+    "MarkEpisodesIndexed",
     "MoveNodes",
-    "NoteFeedback",
+    "NodeSplit",
     "PublishStaged",
     "PutEdges",
     "PutMeta",
@@ -104,7 +104,7 @@ __all__ = [
     "RefuseFeedback",
     "RemoveEdges",
     "RemoveNodes",
-    "Split",
+    "SetFrozen",
     "StageNodes",
     "WeightDelta",
 ]

@@ -29,7 +29,7 @@ class FillStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Renames:
+class IdRenames:
     """New names of an imported namespace and of its records.
 
     Attributes:
@@ -65,11 +65,11 @@ class FillNamespace:
     """
 
     blocks: Iterable[Block]
-    renames: Renames
+    renames: IdRenames
 
 
 @dataclass(frozen=True, slots=True)
-class IndexAgain:
+class QueueReindex:
     """Queue vectors for the index, which is new or has lost them.
 
     All episodes and notes are queued.
@@ -82,11 +82,11 @@ class IndexAgain:
 
 
 @dataclass(frozen=True, slots=True)
-class NodesIndexed:
+class MarkNodesIndexed:
     """Record that the vector index holds the vectors of these nodes."""
 
     ids: tuple[str, ...]
 
 
-ArchiveChange = FillStore | FillNamespace | IndexAgain | NodesIndexed
+ArchiveChange = FillStore | FillNamespace | QueueReindex | MarkNodesIndexed
 """Changes that import data or fill the vector index."""

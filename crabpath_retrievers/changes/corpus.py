@@ -6,7 +6,7 @@ from typing import NamedTuple
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
 
 
-class Split(NamedTuple):
+class NodeSplit(NamedTuple):
     """A node that maintenance splits: its id, the ids of its parts in order, and the run id."""
 
     whole: str
@@ -31,7 +31,7 @@ class StageNodes:
     removed: tuple[str, ...] = ()
     retired: tuple[str, ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
-    splits: tuple[Split, ...] = ()
+    splits: tuple[NodeSplit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RemoveEdges:
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyTrash:
+class ConfirmIndexDeletions:
     """Take vectors off the deletion queue: the index no longer holds them."""
 
     ids: tuple[str, ...]

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.graph import EdgeKind
 
 
 @dataclass(frozen=True, slots=True)
-class TaughtEpisode:
+class EpisodeEffect:
     """What one feedback added to an episode.
 
     Attributes:
         turns: Turns added.
-        told: How many of them have the used documents named by the host.
+        labelled_turns: How many of them have the used documents named by the host.
         documents: Credit added by node id; below 0 for credit that the limit dropped.
         clock: Turn in which the episode was last changed before; None for a new episode.
         user: Id of the user who gave the feedback; None if unknown.
@@ -21,39 +21,39 @@ class TaughtEpisode:
 
     id: str
     turns: float
-    told: float
+    labelled_turns: float
     documents: Mapping[str, float]
     clock: int | None = None
     user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class FeedbackEffects:
     """What one feedback added to learned state beside its weight changes; stored for undo.
 
     Attributes:
-        usage: Tuples ``(key, wins, losses, decay)``, as in ``CountUse``.
+        usage: Tuples ``(key, wins, losses, decay)``, as in ``AddUsage``.
         together: Tuples ``(source, target, kind, count)`` of keys: actual changes of the counts.
         episodes: Additions to episodes.
         outcomes: Outcomes that entered the baseline, in order, in [-1, 1].
         count: Number of outcomes in the baseline before.
         spoken: Reliability counts ``(used, total)`` added, by feature.
         ranker: What the posterior of the ranker gained, encoded; None if nothing.
-        told: Notes that it created or repeated, as ``(id, query)``; see ``UndoNotes``.
+        notes: Notes that it created or repeated, as ``(id, query)``; see ``UndoNotes``.
         used: Ids of the nodes that its answers used, notes among them.
         steps: Transition counts that it added.
     """
 
     usage: tuple[tuple[int, float, float, float], ...] = ()
     together: tuple[tuple[int, int, EdgeKind, float], ...] = ()
-    episodes: tuple[TaughtEpisode, ...] = ()
+    episodes: tuple[EpisodeEffect, ...] = ()
     outcomes: tuple[float, ...] = ()
     count: int = 0
     spoken: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     ranker: bytes | None = None
-    told: tuple[tuple[str, str | None], ...] = ()
+    notes: tuple[tuple[str, str | None], ...] = ()
     used: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TransitionCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.changes.history import (
-    Taught,
+    FeedbackEffects,
 )
 from crabpath_retrievers.graph import EdgeKind, Vector
 from crabpath_retrievers.outcome import Feedback
@@ -89,7 +89,7 @@ class ConsumeFeedback:
     version: int
     mind: str
     exponent: float = 0.0
-    taught: Taught = field(default_factory=Taught)
+    taught: FeedbackEffects = field(default_factory=FeedbackEffects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class RefuseFeedback:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteFeedback:
+class AnnotateFeedback:
     """Attach a note to applied feedback, such as which parts of it were ignored."""
 
     feedback_id: str
@@ -109,7 +109,7 @@ class NoteFeedback:
 
 
 @dataclass(frozen=True, slots=True)
-class CountUse:
+class AddUsage:
     """Add to the usage counts of documents.
 
     Attributes:
@@ -122,7 +122,7 @@ class CountUse:
 
 
 @dataclass(frozen=True, slots=True)
-class CountTogether:
+class AddPairCounts:
     """Add to the evidence for edges that do not exist yet.
 
     Attributes:
@@ -142,7 +142,7 @@ class KeepEpisode:
         query: The query text.
         vector: Unit vector of the query, shape ``[d]``.
         turns: Turns to add; negative for undo.
-        told: How many of them have the used documents named by the host.
+        labelled_turns: How many of them have the used documents named by the host.
         documents: Credit to add by node id; negative credit counts against a document.
         clock: Turn to record as its last; None for the current turn of the namespace.
         user: Id of the user who gave the feedback; None if unknown.
@@ -153,21 +153,21 @@ class KeepEpisode:
     query: str
     vector: Vector
     turns: float
-    told: float = 0.0
+    labelled_turns: float = 0.0
     documents: Mapping[str, float] = field(default_factory=dict)
     clock: int | None = None
     user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodesIndexed:
+class MarkEpisodesIndexed:
     """Record that the vector index holds the vectors of these episodes."""
 
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze:
+class SetFrozen:
     """Stop or resume learning in a namespace."""
 
     namespace: str

@@ -6,17 +6,17 @@ from typing import NamedTuple
 from crabpath_retrievers.graph import Edge
 
 
-class Dropped(NamedTuple):
+class DroppedWeight(NamedTuple):
     """A learned weight to delete: keys of both ends, number of the edge kind.
 
     Attributes:
-        mark: Its ``decay_at`` as it was read; the weight is kept if that changed since.
+        decay_at: Its ``decay_at`` as it was read; the weight is kept if that changed since.
     """
 
     source: int
     target: int
     kind: int
-    mark: float
+    decay_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DropWeights:
 
     run: str
     namespace: str
-    edges: tuple[Dropped, ...]
+    edges: tuple[DroppedWeight, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ConnectNodes:
     edges: tuple[Edge, ...]
 
 
-class Merged(NamedTuple):
+class MergePair(NamedTuple):
     """Keys of two near-duplicates: the one that is hidden, and the one that is kept."""
 
     absorbed: int
@@ -56,7 +56,7 @@ class MergeNodes:
     """
 
     run: str
-    pairs: tuple[Merged, ...]
+    pairs: tuple[MergePair, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,18 +72,18 @@ class UndoNotes:
     A note that only this feedback created is deleted.
 
     Attributes:
-        told: Notes that it created or repeated, as ``(id, query)``; the query is that of the
+        notes: Notes that it created or repeated, as ``(id, query)``; the query is that of the
             episode that it added, if any.
         used: Ids of the nodes that its answers used, once per turn.
     """
 
     namespace: str
-    told: tuple[tuple[str, str | None], ...] = ()
+    notes: tuple[tuple[str, str | None], ...] = ()
     used: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class NotesIndexed:
+class MarkNotesIndexed:
     """Record that the vector index holds the vectors of the notes with these keys."""
 
     keys: tuple[int, ...]
@@ -104,5 +104,5 @@ class SetAuthority:
     authority: Authority
 
 
-NoteChange = KeepNote | UseNotes | UndoNotes | NotesIndexed | RemoveNotes | SetAuthority
+NoteChange = KeepNote | UseNotes | UndoNotes | MarkNotesIndexed | RemoveNotes | SetAuthority
 """Changes of notes and of authority."""

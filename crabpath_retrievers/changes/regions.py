@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-Place = tuple[int, int]
+RegionKey = tuple[int, int]
 """A region: its level and the key of its hub; (0, 0) stands for all regions together."""
 
 
-class Step(NamedTuple):
+class TransitionCount(NamedTuple):
     """Counts of one transition, to be added; negative counts undo.
 
     Attributes:
@@ -44,8 +44,8 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CountSteps:
+class AddTransitions:
     """Add to the transition counts of a namespace; no count falls below 0."""
 
     namespace: str
-    steps: tuple[Step, ...]
+    steps: tuple[TransitionCount, ...]

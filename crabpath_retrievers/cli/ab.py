@@ -15,8 +15,8 @@ from crabpath_retrievers.cli.options import (
     AsJson,
     Store,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 
 _COLOURS = {"promote": "green", "roll back": "red"}
@@ -28,7 +28,7 @@ TrialName = Annotated[str, typer.Argument(help="Name of the trial.")]
 
 
 @ab.command("list")
-@handled
+@report_errors
 def list_trials(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """List the trials of a memory, with their status."""
     with existing_store(store) as opened:
@@ -43,7 +43,7 @@ def list_trials(store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
 
 
 @ab.command("report")
-@handled
+@report_errors
 def show_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Compare the two arms of a trial, and say what follows."""
     with existing_store(store) as opened:
@@ -51,7 +51,7 @@ def show_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = 
 
 
 @ab.command("checkpoint")
-@handled
+@report_errors
 def check_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Check a trial for harm, and end it if the treatment is worse."""
     with existing_store(store) as opened:
@@ -61,7 +61,7 @@ def check_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson =
 
 
 @ab.command("promote")
-@handled
+@report_errors
 def promote_treatment(
     name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -73,7 +73,7 @@ def promote_treatment(
 
 
 @ab.command("roll-back")
-@handled
+@report_errors
 def roll_back_trial(name: TrialName, store: Store = DEFAULT_STORE, as_json: AsJson = False) -> None:
     """Give all sessions the control."""
     with existing_store(store) as opened:

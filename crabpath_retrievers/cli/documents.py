@@ -18,11 +18,11 @@ from crabpath_retrievers.cli.options import (
     Vectors,
     errors,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.files import documents_in
+from crabpath_retrievers.files import read_documents
 from crabpath_retrievers.ingest.pipeline import IngestReport
 from crabpath_retrievers.ingest.sync_plan import Section, SyncPlan
 from crabpath_retrievers.opening import describe, place_of, wrapped_store
@@ -33,7 +33,7 @@ from crabpath_retrievers.storage import GraphStore
 _SHOWN = 50  # rows of a sync that are printed, unless only a plan was asked for
 
 
-@handled
+@report_errors
 def run_add(
     paths: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
     store: Store = DEFAULT_STORE,
@@ -41,7 +41,7 @@ def run_add(
     as_json: AsJson = False,
 ) -> None:
     """Add files, or update what the memory holds of them."""
-    documents, skipped = documents_in(paths)
+    documents, skipped = read_documents(paths)
     with CrabPath.open(store, vectors=vectors) as memory:
         report = _add_documents(memory, documents)
     numbers = {
@@ -89,7 +89,7 @@ def _add_documents(memory: CrabPath, documents: list[Document]) -> IngestReport:
         raise typer.Exit(130) from None
 
 
-@handled
+@report_errors
 def run_sync(
     sources: Annotated[list[Path], typer.Argument(help="Text files, or directories of them.")],
     dry_run: Annotated[
@@ -138,7 +138,7 @@ def _source_change(section: Section) -> str:
     return f"{section.was.source} → {source}"
 
 
-@handled
+@report_errors
 def run_forget(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of chunks or documents.")] = None,
     source: Annotated[str | None, typer.Option(help="Every chunk of this source.")] = None,
@@ -158,7 +158,7 @@ def run_forget(
         out.print(f"{removed} chunks deleted" if namespace is None else f"{namespace} forgotten")
 
 
-@handled
+@report_errors
 def run_info(
     store: Store = DEFAULT_STORE, vectors: Vectors = None, as_json: AsJson = False
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.markup import escape
 
+from crabpath_retrievers.autotune import Autotuner
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -20,13 +21,16 @@ from crabpath_retrievers.cli.options import (
     Within,
     errors,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.feedback.inbox import AfterLesson
+from crabpath_retrievers.feedback.outside import StandaloneLearner
 from crabpath_retrievers.outcome import Feedback
+from crabpath_retrievers.storage import GraphStore
 
 _LONGEST_POLL = 3600  # seconds
 
@@ -41,7 +45,7 @@ Title = Annotated[str, typer.Option(help="Title of the note.")]
 NoteId = Annotated[str | None, typer.Option("--id", help="Its id; the same one replaces it.")]
 
 
-@handled
+@report_errors
 def run_feedback(  # noqa: PLR0913  each is an option of the command
     turn: Annotated[
         str | None,
@@ -75,7 +79,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         turn, outcome, used=used or None, unused=unused or None, namespace=namespace, **fields
     )
     with existing_store(store) as opened:
-        receipt = Outside(opened).record(feedback)
+        receipt = StandaloneLearner(opened, tune_after_lesson).record(feedback)
     if as_json:
         typer.echo(json.dumps(receipt._asdict()))
     elif receipt.status != "refused":
@@ -85,7 +89,7 @@ def run_feedback(  # noqa: PLR0913  each is an option of the command
         raise typer.Exit(2)
 
 
-@handled
+@report_errors
 def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="The note: something that the documents do not say.")],
     query: Annotated[str | None, typer.Option(help="A question that it answers.")] = None,
@@ -113,7 +117,7 @@ def run_teach(  # noqa: PLR0913, PLR0917  each is an option of the command
     _show_note(note, as_json)
 
 
-@handled
+@report_errors
 def run_correct(  # noqa: PLR0913, PLR0917  each is an option of the command
     text: Annotated[str, typer.Argument(help="What is right.")],
     turn: Annotated[str | None, typer.Option(help="Turn id, or run id, that was wrong.")] = None,
@@ -158,7 +162,7 @@ def _show_note(note: str, as_json: bool) -> None:
         out.print(f"Kept as {escape(note)}")
 
 
-@handled
+@report_errors
 def run_undo(
     feedback_id: Annotated[str | None, typer.Argument(help="Id of the feedback.")] = None,
     *,
@@ -181,7 +185,7 @@ def run_undo(
         _undo_all(user, source, namespace, store, as_json=as_json)
         return
     with existing_store(store) as opened:
-        receipt = Outside(opened).undoing.undo(feedback_id, turn, namespace)
+        receipt = StandaloneLearner(opened).undoing.undo(feedback_id, turn, namespace)
     if as_json:
         typer.echo(json.dumps(receipt._asdict()))
     elif receipt.status == "undone":
@@ -195,7 +199,7 @@ def _undo_all(
     user: str | None, source: str | None, namespace: str | None, store: str, *, as_json: bool
 ) -> None:
     with existing_store(store) as opened:
-        receipts = Outside(opened).undoing.undo_all(user, source, namespace)
+        receipts = StandaloneLearner(opened).undoing.undo_all(user, source, namespace)
     left = [receipt for receipt in receipts if receipt.status != "undone"]
     if as_json:
         typer.echo(json.dumps([receipt._asdict() for receipt in receipts]))
@@ -208,7 +212,7 @@ def _undo_all(
         raise typer.Exit(2)
 
 
-@handled
+@report_errors
 def run_learn(
     worker: Annotated[
         bool, typer.Option("--worker", help="Go on with new feedback, until SIGTERM or Ctrl-C.")
@@ -242,15 +246,15 @@ def run_learn(
         raise InvalidInputError(msg)
     langsmith = None
     with existing_store(store) as opened, _catch_signals() as end:
-        outside = Outside(opened)
+        outside = StandaloneLearner(opened, tune_after_lesson)
         if from_langsmith is not None:
             langsmith = _pull_langsmith(outside, from_langsmith, _parse_time(since), key, namespace)
         if worker:
             errors.print(f"Learning for {escape(opened.name)}; Ctrl-C ends it", style="dim")
             tally = outside.serve(poll, end.is_asked)
         else:
-            tally = outside.inbox.learn_waiting(ended=end.is_asked)
-        waiting = opened.learned.tally()["waiting"]
+            tally = outside.queue.learn_waiting(should_stop=end.is_asked)
+        waiting = opened.learned.count_feedback()["waiting"]
     if as_json:
         more = {} if langsmith is None else {"langsmith": langsmith}
         typer.echo(json.dumps({**tally._asdict(), "waiting": waiting, **more}))
@@ -265,18 +269,18 @@ def run_learn(
 
 
 def _pull_langsmith(
-    outside: Outside,
+    outside: StandaloneLearner,
     project: str,
     since: datetime | None,
     keys: list[str] | None,
     namespace: str | None,
 ) -> dict[str, int]:
     """Record the feedback of a LangSmith project; counts by result."""
-    from crabpath_retrievers.callbacks.langsmith_pull import connected, pull
+    from crabpath_retrievers.callbacks.langsmith_pull import make_client, pull
     from crabpath_retrievers.outcome_policy import OutcomePolicy
 
     policy = OutcomePolicy(feedback_keys=tuple(keys)) if keys else OutcomePolicy()
-    client = connected()
+    client = make_client()
     pulled = pull(client, outside, project, since=since, policy=policy, namespace=namespace)
     return pulled._asdict()
 
@@ -320,7 +324,7 @@ def _catch_signals() -> Iterator[_End]:
             signal.signal(number, handler)
 
 
-@handled
+@report_errors
 def run_replay(
     path: Memory,
     sessions: Annotated[Path, typer.Argument(help="File of JSON lines, one per question.")],
@@ -350,3 +354,8 @@ def run_replay(
         f"{done.asked} asked, {done.learned} learned from, {done.waiting} waiting, "
         f"{done.before} replayed before"
     )
+
+
+def tune_after_lesson(store: GraphStore, settings: Settings) -> AfterLesson:
+    """Run the autotuner when it is due, with the settings that the memory published."""
+    return Autotuner(store, settings).run_if_due

@@ -26,20 +26,20 @@ from crabpath_retrievers.cli.options import (
     Vectors,
     errors,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.doctor import Diagnosis, examine
-from crabpath_retrievers.doctor.vectors import known_vectors
+from crabpath_retrievers.doctor.vectors import load_collections
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, StoreLockedError
-from crabpath_retrievers.feedback.published import published, settings_of
-from crabpath_retrievers.health.checkup import checkup, past_reports
+from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
+from crabpath_retrievers.health.checkup import load_past_reports, measure_health
 from crabpath_retrievers.health.report import HealthReport, Metric
-from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
+from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
 from crabpath_retrievers.opening import place_of
 from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.seeds.index import Held
+from crabpath_retrievers.seeds.index import FindExisting
 from crabpath_retrievers.storage import GraphStore
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -50,7 +50,7 @@ _PRIORITY = 10  # of 19, the lowest
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@handled
+@report_errors
 def run_health(
     path: Place = None,
     *,
@@ -63,10 +63,10 @@ def run_health(
     """Measure eight health metrics of a namespace, with their ranges and history."""
     name, place = namespace_of(namespace), path or store
     with existing_store(place) as opened:
-        settings = settings_of(published(opened))
+        settings = parse_settings(read_published_settings(opened))
         held = _held_ids(place_of(place), vectors)
-        past = past_reports(opened, name, _COLUMNS - 1)
-        report = checkup(opened, name, settings, held, record=record)
+        past = load_past_reports(opened, name, _COLUMNS - 1)
+        report = measure_health(opened, name, settings, held, record=record)
     if as_json:
         history = [one.to_dict() for one in past]
         typer.echo(json.dumps({**report.to_dict(), "history": history}))
@@ -74,7 +74,7 @@ def run_health(
     _show_report(report, [*past, report])
 
 
-@handled
+@report_errors
 def run_doctor(
     path: Place = None,
     *,
@@ -92,12 +92,12 @@ def run_doctor(
         raise typer.Exit(1)
 
 
-def _held_ids(place: str, vectors: str | None) -> Held | None:
+def _held_ids(place: str, vectors: str | None) -> FindExisting | None:
     """A lookup of ids in the files of the vectors, or on their server; None where unreachable."""
     reason = "a URL does not say where the vectors are: give --vectors"
     if vectors is not None or "://" not in place:
         try:
-            known, name = known_vectors(Path(place) / "vectors" if vectors is None else vectors)
+            known, name = load_collections(Path(place) / "vectors" if vectors is None else vectors)
         except CrabPathError as error:
             reason = str(error)
         else:
@@ -118,7 +118,7 @@ def _show_report(report: HealthReport, reports: Sequence[HealthReport]) -> None:
             sparkline([one[metric.name].value for one in reports]),
             str(metric.sampled),
         )
-    table.title = f"{escape(report.namespace)}: {report.healthy} of {report.judged} in range"
+    table.title = f"{escape(report.namespace)}: {report.healthy} of {report.judged_count} in range"
     out.print(table)
     for metric in report.metrics:
         if not metric.in_range:
@@ -154,10 +154,10 @@ def _show_diagnosis(diagnosis: Diagnosis) -> None:
     out.print(f"{escape(diagnosis.place)}: {count} found in {checks} checks")
 
 
-@handled
+@report_errors
 def run_maintain(
     step: Annotated[
-        list[str] | None, typer.Option(help=f"Only this step: {', '.join(STEPS)}.")
+        list[str] | None, typer.Option(help=f"Only this step: {', '.join(MAINTENANCE_STEPS)}.")
     ] = None,
     *,
     dry_run: Annotated[
@@ -183,7 +183,8 @@ def run_maintain(
             return
         if pause is None:
             _show_maintenance(
-                _run_in_background(runner, step or STEPS, dry_run=dry_run), as_json=as_json
+                _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run),
+                as_json=as_json,
             )
             return
         ended = threading.Event()
@@ -191,7 +192,8 @@ def run_maintain(
         while not ended.is_set():
             try:
                 _show_maintenance(
-                    _run_in_background(runner, step or STEPS, dry_run=dry_run), as_json=as_json
+                    _run_in_background(runner, step or MAINTENANCE_STEPS, dry_run=dry_run),
+                    as_json=as_json,
                 )
             except StoreLockedError as error:  # the next time will do
                 errors.print(f"[yellow]Later:[/yellow] {escape(str(error))}")
@@ -199,18 +201,22 @@ def run_maintain(
 
 
 @contextmanager
-def _open_runner(store: str, vectors: str | None, *, embedding: bool) -> Iterator[Upkeep]:
+def _open_runner(
+    store: str, vectors: str | None, *, embedding: bool
+) -> Iterator[MaintenanceRunner]:
     """A maintenance runner: over the graph store alone, or with ``embedding`` the whole memory."""
     with existing_store(store) as opened:
-        settings = settings_of(published(opened))
+        settings = parse_settings(read_published_settings(opened))
         if not embedding:
-            yield Upkeep(opened, settings)
+            yield MaintenanceRunner(opened, settings)
             return
     with CrabPath.open(store, vectors=vectors, settings=settings, create=False) as memory:
         yield memory.maintenance.runner()
 
 
-def _run_in_background(runner: Upkeep, steps: Sequence[str], *, dry_run: bool) -> MaintenanceReport:
+def _run_in_background(
+    runner: MaintenanceRunner, steps: Sequence[str], *, dry_run: bool
+) -> MaintenanceReport:
     """Run in a thread of low priority, so that queries on the same processors go first."""
     with ThreadPoolExecutor(1, initializer=_lower_priority) as thread:
         return thread.submit(runner.run, steps, dry_run=dry_run).result()
@@ -244,7 +250,7 @@ def _show_maintenance(report: MaintenanceReport, *, as_json: bool) -> None:
         out.print(f"[dim]undo it with: crabpath maintain --undo {report.run}[/dim]")
 
 
-@handled
+@report_errors
 def run_reindex(
     path: Place = None,
     *,
@@ -266,7 +272,7 @@ tune = typer.Typer(no_args_is_help=True)
 
 
 @tune.command("run")
-@handled
+@report_errors
 def run_tune(
     *,
     namespace: OneNamespace = "default",
@@ -279,12 +285,12 @@ def run_tune(
     """Measure the health of a namespace, and move its knobs where that may improve it."""
     name = namespace_of(namespace)
     with existing_store(store) as opened:
-        report = _tuner(opened).look(name, dry_run=dry_run)
+        report = _tuner(opened).run(name, dry_run=dry_run)
     _show_tuning(report, as_json=as_json)
 
 
 @tune.command("show")
-@handled
+@report_errors
 def show_knobs(
     namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -299,7 +305,7 @@ def show_knobs(
 
 
 @tune.command("set")
-@handled
+@report_errors
 def run_set_knobs(
     values: Annotated[list[str], typer.Argument(metavar="KNOB=NUMBER...", help="New values.")],
     namespace: OneNamespace = "default",
@@ -310,12 +316,12 @@ def run_set_knobs(
     numbers, name = dict(map(_parse_knob, values)), namespace_of(namespace)
     with existing_store(store) as opened:
         tuner = _tuner(opened)
-        run, knobs = tuner.set(name, numbers), tuner.knobs(name).to_dict()
+        run, knobs = tuner.set_knobs(name, numbers), tuner.knobs(name).to_dict()
     _show_knob_change(run, knobs, as_json=as_json)
 
 
 @tune.command("reset")
-@handled
+@report_errors
 def run_reset_knobs(
     namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -328,7 +334,7 @@ def run_reset_knobs(
 
 
 def _tuner(store: GraphStore) -> Autotuner:
-    return Autotuner(store, settings_of(published(store)))
+    return Autotuner(store, parse_settings(read_published_settings(store)))
 
 
 def _show_knob_change(run: str, knobs: dict[str, float], *, as_json: bool) -> None:

@@ -10,10 +10,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from crabpath_retrievers.archive.exporting import export as export_store
-from crabpath_retrievers.archive.importing import Imported
-from crabpath_retrievers.archive.reading import opened
-from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.archive.exporting import export_archive as export_store
+from crabpath_retrievers.archive.importing import ImportResult
+from crabpath_retrievers.archive.reading import open_archive
+from crabpath_retrievers.changes import SetFrozen
 from crabpath_retrievers.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -24,11 +24,11 @@ from crabpath_retrievers.cli.options import (
     Within,
     errors,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
-from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.feedback.outside import StandaloneLearner
 from crabpath_retrievers.query import namespace_of
 
 SnapshotName = Annotated[
@@ -44,7 +44,7 @@ transfer = typer.Typer(no_args_is_help=True)
 
 
 @history.command("snapshot")
-@handled
+@report_errors
 def take_snapshot(
     name: Annotated[str | None, typer.Argument(help="A name to find it by.")] = None,
     *,
@@ -54,7 +54,7 @@ def take_snapshot(
 ) -> None:
     """Save all that a namespace has learned up to now."""
     with existing_store(store) as graph_store:
-        identity = Outside(graph_store).undoing.snapshot(namespace, name)
+        identity = StandaloneLearner(graph_store).undoing.snapshot(namespace, name)
     if as_json:
         typer.echo(json.dumps({"snapshot": identity}))
     else:
@@ -62,7 +62,7 @@ def take_snapshot(
 
 
 @history.command("delete")
-@handled
+@report_errors
 def delete_snapshot(
     snapshot: SnapshotName,
     namespace: OneNamespace = "default",
@@ -71,7 +71,7 @@ def delete_snapshot(
 ) -> None:
     """Delete a snapshot."""
     with existing_store(store) as graph_store:
-        identity = Outside(graph_store).undoing.delete(snapshot, namespace)
+        identity = StandaloneLearner(graph_store).undoing.delete(snapshot, namespace)
     if as_json:
         typer.echo(json.dumps({"deleted": identity}))
     else:
@@ -79,7 +79,7 @@ def delete_snapshot(
 
 
 @history.command("list")
-@handled
+@report_errors
 def list_snapshots(
     namespace: Within = None, store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -105,7 +105,7 @@ def list_snapshots(
 
 
 @history.command("restore")
-@handled
+@report_errors
 def restore_snapshot(
     snapshot: SnapshotName,
     namespace: Within = None,
@@ -114,7 +114,7 @@ def restore_snapshot(
 ) -> None:
     """Reset what a namespace has learned to what it was at a snapshot."""
     with existing_store(store) as graph_store:
-        restored = Outside(graph_store).undoing.restore(snapshot, namespace)
+        restored = StandaloneLearner(graph_store).undoing.restore(snapshot, namespace)
     if as_json:
         typer.echo(json.dumps(restored._asdict()))
     else:
@@ -123,7 +123,7 @@ def restore_snapshot(
 
 
 @history.command("freeze")
-@handled
+@report_errors
 def freeze_namespace(
     namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -132,7 +132,7 @@ def freeze_namespace(
 
 
 @history.command("unfreeze")
-@handled
+@report_errors
 def unfreeze_namespace(
     namespace: OneNamespace = "default", store: Store = DEFAULT_STORE, as_json: AsJson = False
 ) -> None:
@@ -143,7 +143,7 @@ def unfreeze_namespace(
 def _set_frozen(store: str, namespace: str, *, frozen: bool, as_json: bool) -> None:
     space = namespace_of(namespace)
     with existing_store(store) as graph_store:
-        graph_store.apply([Freeze(space, frozen=frozen)])
+        graph_store.apply([SetFrozen(space, frozen=frozen)])
     if as_json:
         typer.echo(json.dumps({"namespace": space, "frozen": frozen}))
     else:
@@ -151,7 +151,7 @@ def _set_frozen(store: str, namespace: str, *, frozen: bool, as_json: bool) -> N
 
 
 @transfer.command("export")
-@handled
+@report_errors
 def export_archive(
     path: Memory,
     archive: ArchiveFile,
@@ -172,7 +172,7 @@ def export_archive(
 
 
 @transfer.command("import")
-@handled
+@report_errors
 def import_archive(
     archive: ArchiveFile,
     path: Memory,
@@ -187,7 +187,7 @@ def import_archive(
     as_json: AsJson = False,
 ) -> None:
     """Import an archive: a whole memory into an empty place, or what a namespace learned."""
-    with opened(archive.expanduser()) as checked:  # before anything is created at the path
+    with open_archive(archive.expanduser()) as checked:  # before anything is created at the path
         whole = namespace is None and checked.manifest.namespace is None
     with CrabPath.open(path, vectors=vectors, create=whole) as memory:
         done = memory.transfer.import_archive(
@@ -197,7 +197,7 @@ def import_archive(
 
 
 @transfer.command("migrate")
-@handled
+@report_errors
 def migrate_memory(
     source: Annotated[str, typer.Argument(help="Directory or database URL.")],
     destination: Annotated[
@@ -212,7 +212,7 @@ def migrate_memory(
     _show_import(copy(source, destination, vectors=vectors), destination, as_json=as_json)
 
 
-def _show_import(done: Imported, path: str, *, as_json: bool) -> None:
+def _show_import(done: ImportResult, path: str, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(done._asdict()))
         return

@@ -14,7 +14,7 @@ from rich.text import Text
 from crabpath_retrievers.errors import CrabPathError, InvalidInputError, NotFoundError
 from crabpath_retrievers.opening import place_of, require_existing
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import printable
+from crabpath_retrievers.text import to_printable
 
 
 class Terminal(Console):
@@ -22,7 +22,7 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Lay out a text, in tables too, without its control characters."""
-        return super().render_str(printable(text), **options)
+        return super().render_str(to_printable(text), **options)
 
 
 class _Warnings(logging.Handler):
@@ -68,7 +68,7 @@ def existing_store(store: str) -> Iterator[GraphStore]:
         yield opened
 
 
-def handled(command: Callable[..., None]) -> Callable[..., None]:
+def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     """A command that prints errors of the library as one sentence, and exits with a code."""
 
     @wraps(command)

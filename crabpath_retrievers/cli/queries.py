@@ -15,15 +15,15 @@ from crabpath_retrievers.cli.options import (
     Vectors,
     errors,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.explanation import explain_turn
 from crabpath_retrievers.rerank.ranker import Ranker
 
 
-@handled
+@report_errors
 def run_query(
     text: Annotated[str, typer.Argument(help="The question.")],
     k: Annotated[int, typer.Option("-k", help="Documents to return.")] = 4,
@@ -60,7 +60,7 @@ def run_query(
     out.print(f"\nWhy: crabpath explain {answer.turn.id}", style="dim")
 
 
-@handled
+@report_errors
 def run_explain(
     turn: Annotated[str, typer.Argument(help="Turn id, or run id of the host framework.")],
     store: Store = DEFAULT_STORE,
@@ -78,7 +78,7 @@ def run_explain(
     out.print(explanation_table(explanation))
 
 
-@handled
+@report_errors
 def show_demo_result(as_json: AsJson = False) -> None:
     """Index real passages and answer questions with plain Chroma and with CrabPath."""
     from crabpath_retrievers.demo import as_json as to_json

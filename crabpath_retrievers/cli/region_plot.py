@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.regions.hubs import Hubs
-from crabpath_retrievers.regions.overview import Overview
+from crabpath_retrievers.regions.overview import RegionOverview
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ _AXES = 2
 _ARROW = {"arrowstyle": "-|>", "color": "0.45", "shrinkA": 5, "shrinkB": 5}
 
 
-def write_plot(found: Overview, sizes: Mapping[str, int] | None, file: Path) -> None:
+def write_plot(found: RegionOverview, sizes: Mapping[str, int] | None, file: Path) -> None:
     """Draw regions by the first two principal components of the hubs of their level.
 
     Markers are as large as the regions, or as the number of turns where sizes are not known; their
@@ -56,7 +56,7 @@ def write_plot(found: Overview, sizes: Mapping[str, int] | None, file: Path) -> 
 
 
 def _draw_map(
-    figure: "Figure", axes: "Axes", found: Overview, sizes: Mapping[str, int] | None
+    figure: "Figure", axes: "Axes", found: RegionOverview, sizes: Mapping[str, int] | None
 ) -> None:
     points = dict(zip(found.hubs.ids, project_hubs(found.hubs), strict=True))
     every = np.array(list(points.values()))
@@ -98,7 +98,9 @@ def _draw_map(
     axes.set_ylabel("second")
 
 
-def _draw_arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.float64]]) -> None:
+def _draw_arrows(
+    axes: "Axes", found: RegionOverview, points: Mapping[str, NDArray[np.float64]]
+) -> None:
     for row in found.rows:
         for lead in row.next_regions:
             if lead.share >= _LIKELY and lead.region != row.region:
@@ -107,7 +109,7 @@ def _draw_arrows(axes: "Axes", found: Overview, points: Mapping[str, NDArray[np.
                 axes.annotate("", tip, tail, arrowprops=style, zorder=2)
 
 
-def _draw_actions(axes: "Axes", found: Overview) -> None:
+def _draw_actions(axes: "Axes", found: RegionOverview) -> None:
     shown = found.actions[:_ACTIONS]
     places = range(len(shown))
     bars = axes.barh(places, [score.success for score in shown], color="tab:blue")

@@ -16,22 +16,22 @@ from crabpath_retrievers.cli.options import (
     Namespace,
     Store,
     existing_store,
-    handled,
     out,
+    report_errors,
 )
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
 from crabpath_retrievers.evaluation.requirements import require_eval_extra
-from crabpath_retrievers.feedback.published import published, settings_of
+from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
 from crabpath_retrievers.query import label_of, namespace_of
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.regions.models import Models
-from crabpath_retrievers.regions.overview import Overview, RegionRow, overview
+from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.regions.overview import RegionOverview, RegionSummary, summarise_regions
 
 _BEST = 3  # actions of a region that a table shows
 _TITLE = 40
 
 
-@handled
+@report_errors
 def show_regions(
     level: Annotated[
         int | None, typer.Option(help="Level of the regions; none: the finest with experience.")
@@ -54,15 +54,15 @@ def show_regions(
     if plot is not None:
         require_eval_extra()
     with existing_store(store) as opened:
-        settings = settings_of(published(opened)).region
-        models = Models(opened, Regions(opened, settings), settings)
+        settings = parse_settings(read_published_settings(opened)).region
+        models = RegionModels(opened, Regions(opened, settings), settings)
         if not models.regions.levels():
             msg = (
                 "this memory has no regions yet: they need two hubs, "
                 "and about one document in sixteen becomes one"
             )
             raise NotFoundError(msg)
-        summary = overview(models, namespace_of(namespace), level, wanted, most)
+        summary = summarise_regions(models, namespace_of(namespace), level, wanted, most)
         if summary is None:
             msg = (
                 f"namespace {namespace!r:.250} has no experience yet: record the outcomes of its "
@@ -82,7 +82,7 @@ def show_regions(
         out.print(f"Drawn: {escape(str(plot))}", style="dim")
 
 
-def _show(summary: Overview, sizes: Mapping[str, int] | None) -> None:
+def _show(summary: RegionOverview, sizes: Mapping[str, int] | None) -> None:
     titles = dict(zip(summary.hubs.ids, summary.hubs.titles, strict=True))
     columns = ("region", *(() if sizes is None else ("size",)), "quality", "visits")
     table = Table(*columns, "best actions: success (share)", "leads to")
@@ -108,7 +108,7 @@ def _show(summary: Overview, sizes: Mapping[str, int] | None) -> None:
     out.print(everywhere)
 
 
-def _next_region(row: RegionRow, titles: Mapping[str, str]) -> str:
+def _next_region(row: RegionSummary, titles: Mapping[str, str]) -> str:
     if not row.next_regions:
         return "-"
     lead = row.next_regions[0]
@@ -122,7 +122,7 @@ def _shorten(text: str) -> str:
 
 
 def _as_json(
-    summary: Overview, sizes: Mapping[str, int] | None, namespace: str, task: str | None
+    summary: RegionOverview, sizes: Mapping[str, int] | None, namespace: str, task: str | None
 ) -> dict[str, Any]:
     return {
         "level": summary.hubs.level,

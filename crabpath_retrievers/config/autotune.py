@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator
 
 from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 Rail = tuple[float, float]
 """Least and greatest value of a knob."""
@@ -47,7 +47,7 @@ WIDEST: Mapping[str, Rail] = {
 
 
 def _no_knob(name: Any) -> str:
-    return f"there is no knob {shown(name)}: use {', '.join(KNOBS)}"
+    return f"there is no knob {format_value(name)}: use {', '.join(KNOBS)}"
 
 
 def _check_rail(name: str, value: Any) -> Rail:
@@ -60,7 +60,7 @@ def _check_rail(name: str, value: Any) -> Rail:
     if not sound:
         msg = (
             f"the rails of {name} must be two numbers from {least:g} to {greatest:g}, "
-            f"the least one first, not {shown(value)}"
+            f"the least one first, not {format_value(value)}"
         )
         raise InvalidInputError(msg)
     return low, high
@@ -172,7 +172,7 @@ class AutotuneSettings(ValidatedSettings):
             return cls()
         if name == "paper":
             return cls(rails=PAPER, half_life_factor=4 / 3)
-        msg = f"unknown preset {shown(name)} of autotune: use 'default' or 'paper'"
+        msg = f"unknown preset {format_value(name)} of autotune: use 'default' or 'paper'"
         raise InvalidInputError(msg)
 
     def validate_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class AutotuneSettings(ValidatedSettings):
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not low <= value <= high or (whole and value != int(value)):
                 kind = "whole number" if whole else "number"
-                msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {shown(value)}"
+                msg = f"{name} must be a {kind} from {low:g} to {high:g}, not {format_value(value)}"
                 raise InvalidInputError(msg)
             found[name] = int(value) if whole else float(value)
         return found

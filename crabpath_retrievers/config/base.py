@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 _KINDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
 _BOUNDS = {"ge": "of at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -83,11 +83,11 @@ def complete_ranges(
 
     def complete(given: Any) -> Mapping[str, tuple[float, float]]:
         if not isinstance(given, Mapping):
-            msg = f"ranges must map names to two numbers, not {shown(given)}"
+            msg = f"ranges must map names to two numbers, not {format_value(given)}"
             raise InvalidInputError(msg)
         for name in given:
             if name not in defaults:
-                msg = f"there is no {what} {shown(name)}: use {', '.join(defaults)}"
+                msg = f"there is no {what} {format_value(name)}: use {', '.join(defaults)}"
                 raise InvalidInputError(msg)
         checked = {name: check(name, value) for name, value in given.items()}
         return MappingProxyType({**defaults, **checked})
@@ -107,9 +107,9 @@ def _explain_refusal(
     field = kind.model_fields.get(name)
     if field is None:
         known = get_close_matches(name, kind.model_fields, n=1) or list(kind.model_fields)
-        return f"{kind.__name__} has no setting {shown(name)}: use {', '.join(known)}"
+        return f"{kind.__name__} has no setting {format_value(name)}: use {', '.join(known)}"
     expected = describe_values(field)
-    return f"{kind.__name__}.{name} must be {expected}, not {shown(values.get(name))}"
+    return f"{kind.__name__}.{name} must be {expected}, not {format_value(values.get(name))}"
 
 
 def describe_values(field: FieldInfo) -> str:

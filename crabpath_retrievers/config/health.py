@@ -9,7 +9,7 @@ from pydantic import Field, PlainValidator
 
 from crabpath_retrievers.config.base import ValidatedSettings, complete_ranges
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 Range = tuple[float, float]
 """Least and greatest healthy value of a metric."""
@@ -56,7 +56,7 @@ def _check_range(name: str, value: Any) -> Range:
     except (TypeError, ValueError):
         low, high = math.nan, math.nan
     if not -math.inf < low <= high < math.inf:
-        msg = f"the range of {name} must be two numbers, the least one first, not {shown(value)}"
+        msg = f"the range of {name} must be two numbers, the least one first, not {format_value(value)}"
         raise InvalidInputError(msg)
     return low, high
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from crabpath_retrievers.config.base import Texts, ValidatedSettings, to_tuple
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 _SOURCES: Mapping[str, float] = MappingProxyType(
     {"human": 1.0, "self": 0.6, "harvested": 0.3, "teacher": 0.1}
@@ -122,7 +122,7 @@ class RegionSettings(ValidatedSettings):
 def _complete_sources(given: Mapping[str, float]) -> Mapping[str, float]:
     for name in given:
         if name not in _SOURCES:
-            msg = f"there is no source of feedback {shown(name)}: use {', '.join(_SOURCES)}"
+            msg = f"there is no source of feedback {format_value(name)}: use {', '.join(_SOURCES)}"
             raise InvalidInputError(msg)
     return MappingProxyType({**_SOURCES, **given})
 

@@ -19,8 +19,8 @@ from crabpath_retrievers.config.learning import (
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind, Tier
-from crabpath_retrievers.text import shown
-from crabpath_retrievers.time_limit import TIME_LIMIT
+from crabpath_retrievers.text import format_value
+from crabpath_retrievers.time_limit import DEFAULT_TIME_LIMIT
 
 _PRIORS: Mapping[EdgeKind, float] = MappingProxyType(
     {
@@ -326,7 +326,7 @@ class Settings(ValidatedSettings):
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     autotune: AutotuneSettings = Field(default_factory=AutotuneSettings)
     time_limit: float = Field(
-        default=TIME_LIMIT,
+        default=DEFAULT_TIME_LIMIT,
         gt=0,
         le=86_400,
         description="Seconds that one query or feedback may wait for databases and servers in "
@@ -358,5 +358,5 @@ class Settings(ValidatedSettings):
             return cls()
         if name == "openclawbrain":
             return cls(tiers=TierSettings(reflex=0.6, habitual=0.2))
-        msg = f"unknown preset {shown(name)}: use 'crabpath' or 'openclawbrain'"
+        msg = f"unknown preset {format_value(name)}: use 'crabpath' or 'openclawbrain'"
         raise InvalidInputError(msg)

@@ -10,7 +10,7 @@ import numpy as np
 from crabpath_retrievers.doctor.finding import Finding
 from crabpath_retrievers.errors import CrabPathError, EmbeddingMismatchError
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.seeds.embedder import MODEL, Embedder, require_same
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL, Embedder, require_same_embedder
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
 _REBUILD = "add the documents again to a new directory, with one embedder"
@@ -21,7 +21,7 @@ class _StoredIdentity(NamedTuple):
     probe: Vector
 
 
-def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
+def check_embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
     """Check that the stored fingerprint fits the stored vectors and the embedder in use.
 
     Args:
@@ -37,18 +37,18 @@ def embedder(store: ReadOnlyStore, embeddings: Any = None) -> Iterator[Finding]:
         message = "the store does not record which embedder it was built with"
         yield Finding("embedder", "error", message, _REBUILD)
         return
-    if other := store.checks.other_sizes(identity.probe.size):
+    if other := store.checks.count_other_dimensions(identity.probe.size):
         message = (
             f"the dimension of {other} vectors is not {identity.probe.size}, that of "
             f"{identity.model!r}"
         )
         yield Finding("embedder", "error", message, _REBUILD)
-    if embeddings is None and identity.model != MODEL:
+    if embeddings is None and identity.model != DEFAULT_MODEL:
         yield Finding(
             "embedder",
             "warning",
             f"the store was built with {identity.model!r}; `crabpath add` and `crabpath query` "
-            f"use {MODEL!r} and refuse this store",
+            f"use {DEFAULT_MODEL!r} and refuse this store",
             "open it from Python: CrabPath.open(path, embeddings=...)",
         )
         return
@@ -63,7 +63,7 @@ def _parse_identity(text: str) -> _StoredIdentity:
 
 def _compare(identity: _StoredIdentity, at_hand: Embedder) -> Iterator[Finding]:
     try:
-        require_same(
+        require_same_embedder(
             identity.probe,
             at_hand.fingerprint(),
             stored_model=identity.model,

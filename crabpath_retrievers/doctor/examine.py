@@ -8,9 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.doctor import graph, place
-from crabpath_retrievers.doctor.embedder import embedder
+from crabpath_retrievers.doctor.embedder import check_embedder
 from crabpath_retrievers.doctor.finding import Diagnosis, Finding
-from crabpath_retrievers.doctor.vectors import agreement, files, in_use, is_directory
+from crabpath_retrievers.doctor.vectors import (
+    check_agreement,
+    check_files,
+    check_lock,
+    is_directory,
+)
 from crabpath_retrievers.errors import (
     ConfigurationError,
     CrabPathError,
@@ -19,7 +24,7 @@ from crabpath_retrievers.errors import (
     StoreUnavailableError,
 )
 from crabpath_retrievers.opening import place_of, wrapped_store
-from crabpath_retrievers.storage.readonly import ReadOnlyStore, database_file
+from crabpath_retrievers.storage.readonly import ReadOnlyStore, find_database_file
 
 _BY_SEVERITY = ("error", "warning", "info")
 _FIXES = (
@@ -59,12 +64,12 @@ class _Examination:
 
     def run(self) -> Diagnosis:
         """Run every check that is possible."""
-        file, there = database_file(self._where), True
+        file, there = find_database_file(self._where), True
         if file is not None:
-            there = self._check("place", place.there, file, self._directory)
+            there = self._check("place", place.check_location, file, self._directory)
             if file.parent.is_dir():
-                self._check("permissions", place.permissions, file.parent)
-                self._check("disk", place.disk, file.parent)
+                self._check("permissions", place.check_permissions, file.parent)
+                self._check("disk", place.check_disk, file.parent)
         if there:
             self._look_inside()
         ranked = sorted(self._findings, key=lambda finding: _BY_SEVERITY.index(finding.severity))
@@ -77,14 +82,14 @@ class _Examination:
             self._findings.append(Finding("place", "error", str(error), "correct the URL"))
             return
         with closing(opened) as store:
-            if not self._check("schema", graph.version, store):
+            if not self._check("schema", graph.check_version, store):
                 return
-            if not self._check("integrity", graph.sound, store):
+            if not self._check("integrity", graph.check_integrity, store):
                 return
             for name, check in graph.CHECKS.items():
                 self._check(name, check, store)
             self._look_at_vectors(store)
-            self._check("embedder", embedder, store, self._embeddings)
+            self._check("embedder", check_embedder, store, self._embeddings)
 
     def _look_at_vectors(self, store: ReadOnlyStore) -> None:
         wrapped = wrapped_store(store.catalog.meta())
@@ -103,12 +108,12 @@ class _Examination:
             return
         whole = True
         if self._directory is not None:
-            self._check("in use", in_use, self._directory)
-            whole = self._check("files", files, self._directory, self._reindex_advice)
+            self._check("in use", check_lock, self._directory)
+            whole = self._check("files", check_files, self._directory, self._reindex_advice)
         if whole or not any(
             one.check == "vectors" and one.severity == "error" for one in self._findings
         ):
-            self._check("vectors", agreement, store, self._vectors, self._reindex_advice)
+            self._check("vectors", check_agreement, store, self._vectors, self._reindex_advice)
 
     @property
     def _directory(self) -> Path | None:

@@ -4,8 +4,8 @@ import time
 from collections.abc import Iterator
 
 from crabpath_retrievers.doctor.finding import Finding
-from crabpath_retrievers.levels import level_of
-from crabpath_retrievers.storage.migrations import VERSION, stored_version
+from crabpath_retrievers.levels import compute_hub_level
+from crabpath_retrievers.storage.migrations import SCHEMA_VERSION, read_schema_version
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
 _DAY = 86_400.0
@@ -13,10 +13,10 @@ _READD = "forget these documents and add them again (`crabpath forget`, `crabpat
 _REOPEN = "open the memory once, for example with `crabpath info`: it finishes the work"
 
 
-def version(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_version(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that this release can read the schema; if not, nothing else is checked."""
-    with store.reading() as connection:
-        found = stored_version(connection)
+    with store.open_reader() as connection:
+        found = read_schema_version(connection)
     if found is None:
         yield Finding(
             "schema",
@@ -24,14 +24,14 @@ def version(store: ReadOnlyStore) -> Iterator[Finding]:
             "the database contains no memory, or an incomplete one",
             "check the path or URL; if the first `crabpath add` was interrupted, run it again",
         )
-    elif found > VERSION:
+    elif found > SCHEMA_VERSION:
         yield Finding(
             "schema",
             "error",
-            f"the store has schema version {found}, but this release supports {VERSION}",
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}",
             "upgrade crabpath-retrievers",
         )
-    elif found < VERSION:
+    elif found < SCHEMA_VERSION:
         yield Finding(
             "schema",
             "error",
@@ -40,16 +40,16 @@ def version(store: ReadOnlyStore) -> Iterator[Finding]:
         )
 
 
-def sound(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_integrity(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that the database file is intact and has all tables."""
-    if damage := store.checks.damage():
+    if damage := store.checks.find_damage():
         yield Finding(
             "integrity",
             "error",
             f"the database file is damaged ({damage})",
             "restore it from a backup, or add the documents again to a new directory",
         )
-    if missing := store.checks.missing_tables():
+    if missing := store.checks.find_missing_tables():
         yield Finding(
             "integrity",
             "error",
@@ -58,26 +58,30 @@ def sound(store: ReadOnlyStore) -> Iterator[Finding]:
         )
 
 
-def references(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_references(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that no row refers to a missing node."""
-    for table, count in store.checks.dangling().items():
+    for table, count in store.checks.count_dangling_rows().items():
         yield Finding(
             "references", "error", f"{count} rows of {table} belong to no document", _READD
         )
 
 
-def unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_unfinished(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for an interrupted ingest."""
-    staged, trash = store.checks.staged(), store.catalog.trash()
+    staged, trash = store.checks.get_staged_ids(), store.catalog.get_index_deletions()
     count = sum(map(len, staged.values())) + len(trash)
     if count:
         message = f"an ingest was interrupted or is still running: {count} chunks are waiting"
         yield Finding("unfinished", "warning", message, _REOPEN)
 
 
-def drift(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_drift(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check that indexes and counters of the graph store agree with its documents."""
-    chunks, texts, meta = store.checks.chunks(), store.checks.texts(), store.checks.meta()
+    chunks, texts, meta = (
+        store.checks.chunks(),
+        store.checks.get_fulltext_keys(),
+        store.checks.meta(),
+    )
     if unread := sum(chunk.key not in texts for chunk in chunks):
         message = f"{unread} chunks are missing in the full-text index: no word finds them"
         yield Finding("full text", "error", message, _READD)
@@ -87,7 +91,7 @@ def drift(store: ReadOnlyStore) -> Iterator[Finding]:
             f"the counter says {counted} chunks, there are {len(chunks)}: BM25 weights are wrong"
         )
         yield Finding("statistics", "warning", message, _READD)
-    wrong = sum(level_of(chunk.id) != chunk.level for chunk in chunks)
+    wrong = sum(compute_hub_level(chunk.id) != chunk.level for chunk in chunks)
     if wrong:
         message = f"{wrong} chunks have a level that does not match their id: regions are wrong"
         yield Finding("regions", "warning", message, _READD)
@@ -97,9 +101,9 @@ def drift(store: ReadOnlyStore) -> Iterator[Finding]:
         yield Finding("regions", "warning", message, fix)
 
 
-def orphans(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_orphans(store: ReadOnlyStore) -> Iterator[Finding]:
     """List isolated chunks, which only search finds."""
-    if count := store.checks.isolated():
+    if count := store.checks.count_isolated_chunks():
         yield Finding(
             "orphans",
             "info",
@@ -108,9 +112,9 @@ def orphans(store: ReadOnlyStore) -> Iterator[Finding]:
         )
 
 
-def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
     """List frozen namespaces, which do not learn."""
-    frozen = store.checks.frozen()
+    frozen = store.checks.get_frozen_namespaces()
     if frozen:
         shown = ", ".join(frozen[:5]) + (" …" if frozen[5:] else "")
         yield Finding(
@@ -121,9 +125,9 @@ def namespaces(store: ReadOnlyStore) -> Iterator[Finding]:
         )
 
 
-def feedback(store: ReadOnlyStore) -> Iterator[Finding]:
+def check_feedback(store: ReadOnlyStore) -> Iterator[Finding]:
     """Check for feedback that is waiting or was refused."""
-    found = store.checks.feedback()
+    found = store.checks.count_open_feedback()
     if found.waiting:
         late = found.since is not None and time.time() - found.since > _DAY
         since = ", the oldest for more than a day" if late else ""
@@ -143,11 +147,11 @@ def feedback(store: ReadOnlyStore) -> Iterator[Finding]:
 
 
 CHECKS = {
-    "references": references,
-    "unfinished": unfinished,
-    "drift": drift,
-    "orphans": orphans,
-    "namespaces": namespaces,
-    "feedback": feedback,
+    "references": check_references,
+    "unfinished": check_unfinished,
+    "drift": check_drift,
+    "orphans": check_orphans,
+    "namespaces": check_namespaces,
+    "feedback": check_feedback,
 }
 """Checks by name; each needs an intact store of this release's schema."""

@@ -12,7 +12,7 @@ from crabpath_retrievers.opening import vectors_in
 _CRITICAL_SPACE, _LOW_SPACE = 10 * 2**20, 100 * 2**20  # bytes
 
 
-def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
+def check_location(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
     """Check that the file of the graph store exists and is accessible.
 
     Args:
@@ -52,7 +52,7 @@ def there(file: Path, vectors: Path | None = None) -> Iterator[Finding]:
             )
 
 
-def permissions(place: Path) -> Iterator[Finding]:
+def check_permissions(place: Path) -> Iterator[Finding]:
     """Check that only the owner can open the files."""
     exposed = sorted(_find_exposed(place))
     if exposed:
@@ -65,7 +65,7 @@ def permissions(place: Path) -> Iterator[Finding]:
         )
 
 
-def disk(place: Path) -> Iterator[Finding]:
+def check_disk(place: Path) -> Iterator[Finding]:
     """Check that there is enough disk space."""
     free = shutil.disk_usage(place).free
     if free < _LOW_SPACE:

@@ -6,13 +6,18 @@ from typing import Any
 
 from crabpath_retrievers.doctor.finding import Finding
 from crabpath_retrievers.errors import CrabPathError, StoreError
-from crabpath_retrievers.seeds.chroma import visiting
-from crabpath_retrievers.seeds.chroma_directory import COLLECTION
-from crabpath_retrievers.seeds.chroma_files import ASIDE, Vectors, collections, damage
+from crabpath_retrievers.seeds.chroma import open_server_client
+from crabpath_retrievers.seeds.chroma_directory import DEFAULT_COLLECTION
+from crabpath_retrievers.seeds.chroma_files import (
+    QUARANTINE_PREFIX,
+    CollectionContents,
+    find_damage,
+    read_collections,
+)
 from crabpath_retrievers.storage.readonly import ReadOnlyStore
 
 _MAX_SHOWN = 3
-_NO_VECTORS = Vectors(None, set())
+_NO_VECTORS = CollectionContents(None, set())
 
 
 def is_directory(vectors: Any) -> bool:
@@ -20,7 +25,7 @@ def is_directory(vectors: Any) -> bool:
     return isinstance(vectors, (str, Path)) and "://" not in str(vectors)
 
 
-def in_use(path: Path) -> Iterator[Finding]:
+def check_lock(path: Path) -> Iterator[Finding]:
     """Check whether a process has the directory of the vectors open."""
     lock = path / "crabpath.lock"
     taken = _is_locked(lock) if lock.is_file() else False
@@ -40,14 +45,14 @@ def in_use(path: Path) -> Iterator[Finding]:
         )
 
 
-def files(path: Path, advice: str) -> Iterator[Finding]:
+def check_files(path: Path, advice: str) -> Iterator[Finding]:
     """Check that Chroma can read the files of the vectors, and list files that were set aside.
 
     Args:
         path: Directory of the vectors.
         advice: The command that fills the index again.
     """
-    if why := damage(path, COLLECTION, whole=True):
+    if why := find_damage(path, DEFAULT_COLLECTION, whole=True):
         lock = path / "crabpath.lock"
         if lock.is_file() and _is_locked(lock):
             message = (
@@ -58,30 +63,30 @@ def files(path: Path, advice: str) -> Iterator[Finding]:
             message = f"the vectors in {path} cannot be read ({why})"
             fix = f"{advice}: they are set aside, and indexed again from the graph store"
             yield Finding("vectors", "error", message, fix)
-    for aside in sorted(path.glob(f"{ASIDE}*")):
+    for aside in sorted(path.glob(f"{QUARANTINE_PREFIX}*")):
         message = f"{aside} holds vectors that could not be read and were indexed again"
         yield Finding("vectors", "info", message, "delete it: nothing reads it")
 
 
-def known_vectors(vectors: Any) -> tuple[dict[str, Vectors], str]:
+def load_collections(vectors: Any) -> tuple[dict[str, CollectionContents], str]:
     """Load the collections of a directory, client or URL, and the name of the main collection.
 
     Raises:
         CrabPathError: They cannot be read.
     """
     if is_directory(vectors):
-        return collections(Path(vectors)), COLLECTION
+        return read_collections(Path(vectors)), DEFAULT_COLLECTION
     if isinstance(vectors, str):
-        with visiting(vectors) as (client, name):
+        with open_server_client(vectors) as (client, name):
             return _load_from_client(client, name), name
-    return _load_from_client(vectors, COLLECTION), COLLECTION
+    return _load_from_client(vectors, DEFAULT_COLLECTION), DEFAULT_COLLECTION
 
 
-def _load_from_client(client: Any, name: str) -> dict[str, Vectors]:
+def _load_from_client(client: Any, name: str) -> dict[str, CollectionContents]:
     try:
         known = [one.name for one in client.list_collections()]
         return {
-            one: Vectors(None, set(client.get_collection(one).get(include=[])["ids"]))
+            one: CollectionContents(None, set(client.get_collection(one).get(include=[])["ids"]))
             for one in known
             if one == name or one.startswith(f"{name}-")
         }
@@ -90,7 +95,7 @@ def _load_from_client(client: Any, name: str) -> dict[str, Vectors]:
         raise StoreError(msg) from error
 
 
-def agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
+def check_agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Finding]:
     """Check that graph store and vector index hold the same ids.
 
     Args:
@@ -99,7 +104,7 @@ def agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Findi
         advice: The command that fills the index again.
     """
     try:
-        known, name = known_vectors(vectors)
+        known, name = load_collections(vectors)
     except CrabPathError as error:
         if ids := store.checks.chunks():
             message = f"{error}: {len(ids)} chunks are found by full-text search alone"
@@ -119,10 +124,10 @@ def agreement(store: ReadOnlyStore, vectors: Any, advice: str) -> Iterator[Findi
 
 
 def _compare_documents(
-    store: ReadOnlyStore, found: Vectors, where: str, advice: str
+    store: ReadOnlyStore, found: CollectionContents, where: str, advice: str
 ) -> Iterator[Finding]:
     ids = {chunk.id for chunk in store.checks.chunks()}
-    staged, trash = store.checks.staged(), set(store.catalog.trash())
+    staged, trash = store.checks.get_staged_ids(), set(store.catalog.get_index_deletions())
     missing = sorted(ids - found.ids)
     surplus = sorted(found.ids - (ids | trash | set().union(*staged.values())))
     if ids and not ids & found.ids and surplus:
@@ -155,7 +160,7 @@ def _make_mismatch(message: str) -> Finding:
 def _compare_companions(
     store: ReadOnlyStore, known: Mapping[str, set[str]], advice: str
 ) -> Iterator[Finding]:
-    wanted, own = store.checks.beside(), store.checks.beside(waiting=True)
+    wanted, own = store.checks.get_companion_ids(), store.checks.get_companion_ids(waiting=True)
     for kind in ("episodes", "notes"):
         lost = sum(len(ids - known.get(name, set())) for name, ids in _select_kind(kind, wanted))
         if lost:

@@ -16,8 +16,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import ConfigDict
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.tokens import estimated
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.routing.tokens import estimate_tokens
+from crabpath_retrievers.text import tokenise
 
 SIMULATED = "simulated"
 _MIN_LETTERS = 5  # letters of a word that is looked for
@@ -52,8 +52,8 @@ def load_chat_model(name: str) -> BaseChatModel:
 
 def shares_long_words(question: str, title: str, text: str) -> bool:
     """Whether a candidate has two long words of the question: a router without understanding."""
-    asked = {word for word in tokens(question) if len(word) >= _MIN_LETTERS}
-    return len(asked.intersection(tokens(f"{title} {text}"))) >= _MIN_SHARED
+    asked = {word for word in tokenise(question) if len(word) >= _MIN_LETTERS}
+    return len(asked.intersection(tokenise(f"{title} {text}"))) >= _MIN_SHARED
 
 
 def _parse_share(text: str) -> float:
@@ -88,8 +88,8 @@ class SimulatedChatModel(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         shown = messages[-1].text
         text = json.dumps(self._route(shown))
-        given = sum(estimated(message.text) for message in messages)
-        taken = estimated(text)
+        given = sum(estimate_tokens(message.text) for message in messages)
+        taken = estimate_tokens(text)
         usage = {"input_tokens": given, "output_tokens": taken, "total_tokens": given + taken}
         message = AIMessage(text, usage_metadata=usage)
         return ChatResult(generations=[ChatGeneration(message=message)])

@@ -8,10 +8,10 @@ from langchain_core.stores import InMemoryByteStore
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.output import make_folder
-from crabpath_retrievers.seeds.embedder import MODEL, default_embeddings
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL, load_default_embeddings
 
 
-def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
+def cached_embedder(name: str = DEFAULT_MODEL, cache: Path | None = None) -> Embeddings:
     """Make an embedder that computes the vector of each text once.
 
     Args:
@@ -25,12 +25,14 @@ def cached_embedder(name: str = MODEL, cache: Path | None = None) -> Embeddings:
     from langchain_classic.storage import LocalFileStore
 
     stored: Embeddings = CacheBackedEmbeddings.from_bytes_store(
-        default_embeddings() if name == MODEL else _load_model(name),
+        load_default_embeddings() if name == DEFAULT_MODEL else _load_model(name),
         InMemoryByteStore()
         if cache is None
         else LocalFileStore(str(make_folder(cache, "keep embeddings"))),
         # The default shares its cache with fit-prior.
-        namespace="minilm" if name == MODEL else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
+        namespace="minilm"
+        if name == DEFAULT_MODEL
+        else re.sub(r"[^\w.-]", "_", name, flags=re.ASCII),
         query_embedding_cache=True,
         key_encoder="sha256",
     )

@@ -9,7 +9,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation import datasets
 from crabpath_retrievers.evaluation.datasets import Dataset
 from crabpath_retrievers.evaluation.streams.simulated_feedback import FEEDBACK_KINDS, FeedbackKind
-from crabpath_retrievers.seeds.embedder import MODEL
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
 
 DATASETS: Mapping[str, Callable[[Path], Dataset]] = MappingProxyType(
     {
@@ -56,7 +56,7 @@ class EvaluationPlan:
     ks: tuple[int, ...] = (2, 5, 10)
     limit: int | None = None
     seed: int | None = None
-    embedding: str = MODEL
+    embedding: str = DEFAULT_MODEL
     cache: Path | None = None
     setting: str = "pooled"
     level: str = "document"

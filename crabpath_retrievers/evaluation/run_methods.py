@@ -15,8 +15,8 @@ from crabpath_retrievers.evaluation.methods import (
 )
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.progress import bar
-from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.usage import ModelUsage
 
 _WARM_UP = 5  # questions asked before the clock runs
 
@@ -35,7 +35,7 @@ class MethodRun:
     found: dict[str, list[RetrievedChunk]]
     milliseconds: list[float]
     indexing_s: float
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def embed_questions(queries: Mapping[str, str], embeddings: Embeddings) -> dict[
     found = {}
     with bar(len(queries), description="embedding questions") as advance:
         for query, text in queries.items():
-            found[query] = unit(embeddings.embed_query(text))
+            found[query] = to_unit_vector(embeddings.embed_query(text))
             advance(1)
     return found
 
@@ -92,7 +92,7 @@ def run_method(
         depth: Chunks per question.
     """
     run = MethodRun({}, [], 0.0)
-    indexing, usage = 0.0, Usage()
+    indexing, usage = 0.0, ModelUsage()
     with bar(len(asked), description=f"{name}: asking") as advance:
         for task in given:
             begun = time.perf_counter()
@@ -110,9 +110,9 @@ def run_method(
     return MethodRun(run.found, run.milliseconds, indexing, usage)
 
 
-def _model_usage(rank: RankFunction) -> Usage:
+def _model_usage(rank: RankFunction) -> ModelUsage:
     """Usage of the chat model so far; zero for methods without one."""
-    used: Usage = getattr(rank, "usage", Usage())
+    used: ModelUsage = getattr(rank, "usage", ModelUsage())
     return used
 
 

@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from crabpath_retrievers.feedback.citations import cited
-from crabpath_retrievers.feedback.grounds import Flags, Grounds
+from crabpath_retrievers.feedback.citations import find_citations
+from crabpath_retrievers.feedback.grounds import BoolArray, EvidenceSet
 from crabpath_retrievers.feedback.passage import Passage
-from crabpath_retrievers.feedback.statement import Said, said
+from crabpath_retrievers.feedback.statement import AnswerTerms, extract_answer_terms
 from crabpath_retrievers.terms import Floats
-from crabpath_retrievers.text import name_key, names_of, tokens
+from crabpath_retrievers.text import list_mention_names, normalise_name, tokenise
 
-LONGEST = 5_000  # characters of an answer whose words count; citations count everywhere
+MAX_ANSWER_CHARS = 5_000  # characters of an answer whose words count; citations count everywhere
 _MAX_EXACT_WORDS = 12  # longest answer, in words, that is searched for as a phrase
 _MIN_ANSWER_SHARE = 0.3  # of the answer's weight, in a document that contains it
 _NAMED_PRECISION = 0.9  # P(relevant | named in the question), on yes-no training questions
 
 
-def supported(
+def attribute_answer(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> dict[str, float]:
     """Compute how far an answer rests on each document.
@@ -40,11 +40,11 @@ def supported(
     Returns:
         Support in [0, 1] by document id: of every document, or empty if nothing is known.
     """
-    named = cited(answer, documents)
+    named = find_citations(answer, documents)
     support = (
         [float(d.id in named) for d in documents]
         if named
-        else _attribute_words(answer[:LONGEST], query, documents, idf)
+        else _attribute_words(answer[:MAX_ANSWER_CHARS], query, documents, idf)
     )
     if not any(support):
         return {}
@@ -55,28 +55,28 @@ def _attribute_words(
     answer: str, query: str, documents: Sequence[Passage], idf: Mapping[str, float]
 ) -> Sequence[float]:
     """Compute support from the words of an answer that has no citations."""
-    key, query_words = name_key(answer), tokens(query)
+    key, query_words = normalise_name(answer), tokenise(query)
     if not key or not documents or not idf:
         return ()
     names = _find_named_documents(query, documents)
-    answer_terms = said(answer, frozenset(query_words), idf)
+    answer_terms = extract_answer_terms(answer, frozenset(query_words), idf)
     if not answer_terms.weights:
         return [_NAMED_PRECISION * name for name in names]
     answer_words = set(key.split())
-    texts = [tokens(document.text) for document in documents]
+    texts = [tokenise(document.text) for document in documents]
     words, answered, anchors = _find_answer_words(key, answer_terms, texts)
     if not anchors.any():
         return ()
     rest = {word: idf[word] for word in query_words if word in idf and word not in answer_words}
     contains = np.hstack([answered, _find_words(rest, texts)])
     shares = np.concatenate([_normalise(words), _normalise(np.array(list(rest.values())))])
-    evidence = Grounds(contains, shares, anchors, names, _find_links(documents))
+    evidence = EvidenceSet(contains, shares, anchors, names, _find_links(documents))
     return [float(value) for value in evidence.compute_support()]
 
 
 def _find_answer_words(
-    key: str, answer_terms: Said, texts: Sequence[Sequence[str]]
-) -> tuple[Floats, Flags, Flags]:
+    key: str, answer_terms: AnswerTerms, texts: Sequence[Sequence[str]]
+) -> tuple[Floats, BoolArray, BoolArray]:
     """Find where the answer stands.
 
     Returns:
@@ -98,7 +98,7 @@ def _find_answer_words(
     return nats * contains.any(axis=0), contains, enough
 
 
-def _find_words(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> Flags:
+def _find_words(words: Mapping[str, float], texts: Sequence[Sequence[str]]) -> BoolArray:
     """Return whether each text contains each word, shape ``[n, W]``."""
     vocabularies = [set(text) for text in texts]
     flags = [[word in present for word in words] for present in vocabularies]
@@ -109,14 +109,14 @@ def _normalise(nats: Floats) -> Floats:
     return nats / nats.sum() if nats.sum() > 0 else nats
 
 
-def _find_named_documents(query: str, documents: Sequence[Passage]) -> Flags:
+def _find_named_documents(query: str, documents: Sequence[Passage]) -> BoolArray:
     """Return whether the query names each document, shape ``[n]``."""
-    text = f" {name_key(query)} "
-    return np.array([any(f" {n} " in text for n in names_of(d.title)) for d in documents])
+    text = f" {normalise_name(query)} "
+    return np.array([any(f" {n} " in text for n in list_mention_names(d.title)) for d in documents])
 
 
-def _find_links(documents: Sequence[Passage]) -> Flags:
+def _find_links(documents: Sequence[Passage]) -> BoolArray:
     ids = [document.id for document in documents]
     leads = np.array([[other in d.linked for other in ids] for d in documents], dtype=bool)
-    links: Flags = leads | leads.T
+    links: BoolArray = leads | leads.T
     return links

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from crabpath_retrievers.feedback.passage import Passage
-from crabpath_retrievers.text import name_key
+from crabpath_retrievers.text import normalise_name
 
 _BRACKETS = re.compile(r"\[([^\[\]]{1,300})\]|【([^【】]{1,300})】")
 _SOURCES = re.compile(r"\b(?:sources?|references?|citations?)\s*:([^\n]{1,500})", re.IGNORECASE)
@@ -15,7 +15,7 @@ _MAX_CITATIONS = 2_000  # distinct citations that are read
 _MIN_BARE_ID_CHARS = 6  # shorter ids may be words; in brackets every id counts
 
 
-def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
+def find_citations(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
     """Find the ids of the documents that an answer cites.
 
     In brackets, or after "Sources:", numbers are positions in ``documents``, counted from 1, and a
@@ -27,7 +27,9 @@ def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
         documents: The documents in the order in which they were returned.
     """
     ids = {document.id for document in documents}
-    titles = {name_key(document.title): document.id for document in documents if document.title}
+    titles = {
+        normalise_name(document.title): document.id for document in documents if document.title
+    }
     titles.pop("", None)
     cited_ids = set(_find_bare_ids(answer, ids))
     for part in dict.fromkeys(_split_citations(answer)):
@@ -36,7 +38,7 @@ def cited(answer: str, documents: Sequence[Passage]) -> frozenset[str]:
             cited_ids.update(documents[position - 1].id for position in positions)
         elif part in ids:
             cited_ids.add(part)
-        elif titles and (document_id := titles.get(name_key(part))):
+        elif titles and (document_id := titles.get(normalise_name(part))):
             cited_ids.add(document_id)
     return frozenset(cited_ids)
 

@@ -6,7 +6,7 @@ from crabpath_retrievers.outcome import Credit, Feedback
 from crabpath_retrievers.trajectory import Turn
 
 
-def credit(
+def assign_credit(
     turn: Turn, feedback: Feedback, supported: Mapping[str, float] | None, weight: float
 ) -> Credit:
     """Assign credit to a turn and, if finer evidence exists, to its returned documents.

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 
-def shares(clocks: Sequence[int], delay: float) -> list[float]:
+def share_by_recency(clocks: Sequence[int], delay: float) -> list[float]:
     """Return the share of each turn, ``w_i = exp(-λ·Δ_i) / Σ_j exp(-λ·Δ_j)``.
 
     Args:

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.at_once import learn_at_once
-from crabpath_retrievers.feedback.names import keyed, named
+from crabpath_retrievers.feedback.at_once import learn_without_turn
+from crabpath_retrievers.feedback.names import map_deltas_to_keys, map_weights_to_ids
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.learning.steps import Taken, counted, success, summed
-from crabpath_retrievers.learning.typed import of_episode
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, learnable
+from crabpath_retrievers.learning.steps import ObservedStep, count_steps, sum_steps, to_success
+from crabpath_retrievers.learning.typed import learn_episode_edges
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback, validate_outcome
 from crabpath_retrievers.query import label_of, listed, namespace_of, text_of
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.posterior import Posterior
@@ -29,11 +29,11 @@ from crabpath_retrievers.storage import GraphStore
 
 _MAX_ID_CHARS = 200
 
-Classify = Callable[[Any], str]
+ActionClassifier = Callable[[Any], str]
 """Returns the type of an action, for example ``lambda call: call["name"]``."""
 
 
-class State(NamedTuple):
+class EpisodeState(NamedTuple):
     """A state of an episode.
 
     Attributes:
@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class AgentEpisode:
     """A sequence of states and actions with its reward.
 
     Attributes:
@@ -59,7 +59,7 @@ class Episode:
         id: Recording the same id again changes nothing.
     """
 
-    states: Sequence[State]
+    states: Sequence[EpisodeState]
     actions: Sequence[str]
     reward: float
     task_type: str | None = None
@@ -85,7 +85,7 @@ class Episode:
                 f"its last state ended it, not {len(self.actions)}"
             )
             raise InvalidInputError(msg)
-        set_(self, "reward", learnable(self.reward, name="reward"))
+        set_(self, "reward", validate_outcome(self.reward, name="reward"))
         set_(self, "actions", tuple(label_of("an action", action) for action in self.actions))
         set_(self, "namespace", namespace_of(self.namespace))
         name = text_of("episode_id", self.id)
@@ -99,11 +99,11 @@ class Episode:
     @property
     def success(self) -> float:
         """Success in [0, 1]."""
-        return success(self.reward)
+        return to_success(self.reward)
 
 
 @dataclass(frozen=True, slots=True)
-class Experience:
+class EpisodeLearner:
     """Learns from agent episodes."""
 
     store: GraphStore
@@ -121,7 +121,7 @@ class Experience:
             msg = "this memory is too small for regions: add documents first, some hundreds or more"
             raise NotFoundError(msg)
 
-    def learn(self, episode: Episode) -> Receipt:
+    def learn(self, episode: AgentEpisode) -> Receipt:
         """Count the transitions of an episode and learn its typed edges, in one transaction.
 
         The episode can be undone by its id.
@@ -137,13 +137,13 @@ class Experience:
             None, episode.reward, feedback_id=episode.id, namespace=episode.namespace
         )
 
-        def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
+        def compute_changes() -> tuple[Sequence[TransitionCount], Sequence[Change]]:
             edges = AdjustWeights(episode.namespace, self.compute_edge_changes(episode), episode.id)
             return self.count_transitions(episode), [edges]
 
-        return learn_at_once(self.store, self.prior, feedback, compute_changes)
+        return learn_without_turn(self.store, self.prior, feedback, compute_changes)
 
-    def compute_edge_changes(self, episode: Episode) -> tuple[WeightDelta, ...]:
+    def compute_edge_changes(self, episode: AgentEpisode) -> tuple[WeightDelta, ...]:
         """Compute the changes of typed edges between successive states and regions."""
         if not self.settings.typed:
             return ()
@@ -153,10 +153,14 @@ class Experience:
         homes = [hubs.names[key] for key in hubs.nearest(vectors)]
         keys = self.store.learned.keys(sorted({*homes, *(node for node in nodes if node)}))
         weights = self.store.learned.weights(episode.namespace, list(keys.values()))
-        weights_by_edge, rate = named(weights, keys), self.settings.typed_rate
-        return tuple(keyed(of_episode(nodes, homes, episode.reward, weights_by_edge, rate), keys))
+        weights_by_edge, rate = map_weights_to_ids(weights, keys), self.settings.typed_rate
+        return tuple(
+            map_deltas_to_keys(
+                learn_episode_edges(nodes, homes, episode.reward, weights_by_edge, rate), keys
+            )
+        )
 
-    def count_transitions(self, episode: Episode) -> list[Step]:
+    def count_transitions(self, episode: AgentEpisode) -> list[TransitionCount]:
         """Compute the transitions that an episode adds to the counts.
 
         Every action gets the success of the whole episode, the last one too.
@@ -165,24 +169,26 @@ class Experience:
         version = self.store.regions.version()  # read once for all states
         places = [self.regions.places(state.vector, version) for state in episode.states]
         visited = {place for state_places in places for place in state_places}
-        return summed(
+        return sum_steps(
             [
                 *(
-                    Step(*place, task, "", 0, 1.0, episode.success)
+                    TransitionCount(*place, task, "", 0, 1.0, episode.success)
                     for place in sorted(visited)
                     for task in tasks
                 ),
-                *counted(_observe_steps(episode, places), tasks),
+                *count_steps(_observe_steps(episode, places), tasks),
             ]
         )
 
 
 def _observe_steps(
-    episode: Episode, places: Sequence[Sequence[tuple[int, int]]]
-) -> Iterator[Taken]:
+    episode: AgentEpisode, places: Sequence[Sequence[tuple[int, int]]]
+) -> Iterator[ObservedStep]:
     last = len(episode.actions) - 1
     for number, action in enumerate(episode.actions):
         next_regions: Mapping[int, int] = {}
         if number + 1 < len(places):
             next_regions = {level: region for level, region in places[number + 1] if level}
-        yield Taken(places[number], action, next_regions, episode.success, is_last=number == last)
+        yield ObservedStep(
+            places[number], action, next_regions, episode.success, is_last=number == last
+        )

@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.terms import Floats
 
-Flags = NDArray[np.bool_]
+BoolArray = NDArray[np.bool_]
 
 # Fitted on training questions of HotpotQA and 2WikiMultihopQA, see docs/decisions.md.
-COST = 0.35
-NAMED = 0.1
-LINKED = 0.1
-HOLDS = 0.1
+DOCUMENT_COST = 0.35
+NAMED_BONUS = 0.1
+LINKED_BONUS = 0.1
+ANSWER_BONUS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class EvidenceSet:
     """Which document contains which part of a question and its answer.
 
     Attributes:
@@ -30,11 +30,11 @@ class Grounds:
             n]``.
     """
 
-    contains: Flags
+    contains: BoolArray
     weights: Floats
-    contains_answer: Flags
-    is_named: Flags
-    is_linked: Flags
+    contains_answer: BoolArray
+    is_named: BoolArray
+    is_linked: BoolArray
 
     def select_documents(self) -> list[int]:
         """Select documents greedily.
@@ -67,9 +67,10 @@ class Grounds:
         together = float(self.contains[documents].any(axis=0) @ self.weights)
         linked = self.is_linked[np.ix_(documents, documents)].any(axis=1).sum()
         bonuses = (
-            NAMED * self.is_named[documents].sum() + HOLDS * self.contains_answer[documents].sum()
+            NAMED_BONUS * self.is_named[documents].sum()
+            + ANSWER_BONUS * self.contains_answer[documents].sum()
         )
-        return together + float(bonuses + LINKED * linked) - COST * len(documents)
+        return together + float(bonuses + LINKED_BONUS * linked) - DOCUMENT_COST * len(documents)
 
     def compute_support(self) -> Floats:
         """Return the support of every document in [0, 1], shape ``[n]``.
@@ -81,6 +82,6 @@ class Grounds:
         chosen = self.select_documents()
         for i in chosen:
             others = [j for j in chosen if j != i]
-            marginal = self.compute_value(chosen) - self.compute_value(others) + COST
+            marginal = self.compute_value(chosen) - self.compute_value(others) + DOCUMENT_COST
             selected[i] = 1.0 if self.contains_answer[i] else min(1.0, marginal)
         return selected

@@ -4,25 +4,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crabpath_retrievers.changes import (
+    AddPairCounts,
+    AddUsage,
     AdjustWeights,
     Change,
-    CountTogether,
-    CountUse,
     KeepEpisode,
     WeightDelta,
 )
-from crabpath_retrievers.changes.history import Taught, TaughtEpisode
+from crabpath_retrievers.changes.history import EpisodeEffect, FeedbackEffects
 from crabpath_retrievers.changes.notes import KeepNote, UseNotes
-from crabpath_retrievers.changes.regions import CountSteps, Step
+from crabpath_retrievers.changes.regions import AddTransitions, TransitionCount
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.steps import summed
-from crabpath_retrievers.seeds.episodes import Remembered
-from crabpath_retrievers.storage.learned_queries import Episode, Triple
-from crabpath_retrievers.storage.learned_writer import credited
+from crabpath_retrievers.learning.steps import sum_steps
+from crabpath_retrievers.seeds.episodes import EpisodeUpdate
+from crabpath_retrievers.storage.learned_queries import EdgeTriple, StoredEpisode
+from crabpath_retrievers.storage.learned_writer import add_credit
 
 
 @dataclass(slots=True)
-class Harvest:
+class ChangeSet:
     """Changes of one feedback, merged by kind, with what each adds to the stored state.
 
     Attributes:
@@ -37,11 +37,11 @@ class Harvest:
 
     deltas: list[WeightDelta] = field(default_factory=list)
     uses: dict[int, tuple[float, float, float]] = field(default_factory=dict)
-    counts: dict[Triple, float] = field(default_factory=dict)
-    counts_before: dict[Triple, float] = field(default_factory=dict)
-    episodes: dict[str, tuple[KeepEpisode, Episode | None]] = field(default_factory=dict)
+    counts: dict[EdgeTriple, float] = field(default_factory=dict)
+    counts_before: dict[EdgeTriple, float] = field(default_factory=dict)
+    episodes: dict[str, tuple[KeepEpisode, StoredEpisode | None]] = field(default_factory=dict)
     note_changes: Sequence[Change] = ()
-    steps: list[Step] = field(default_factory=list)
+    steps: list[TransitionCount] = field(default_factory=list)
 
     def add_uses(self, uses: Iterable[tuple[int, float, float, float]]) -> None:
         """Add successes, passes and reward decay of nodes."""
@@ -51,7 +51,7 @@ class Harvest:
                 self.uses[key] = (won + wins, lost + losses, decayed + decay)
 
     def add_counts(
-        self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[Triple, float]
+        self, pairs: Iterable[tuple[int, int, EdgeKind, float]], known: Mapping[EdgeTriple, float]
     ) -> None:
         """Add to pair counts, none of which falls below 0."""
         for source, target, kind, count in pairs:
@@ -59,7 +59,7 @@ class Harvest:
             before = self.counts_before.setdefault(edge, known.get(edge, 0.0))
             self.counts[edge] = max(0.0, self.counts.get(edge, before) + count)
 
-    def add_episode(self, turn: Remembered) -> None:
+    def add_episode(self, turn: EpisodeUpdate) -> None:
         """Add a turn; an episode that several turns extend is merged."""
         change, known = turn
         if change.id in self.episodes:
@@ -67,21 +67,21 @@ class Harvest:
             documents = dict(first.documents)
             for node, credit in change.documents.items():
                 documents[node] = documents.get(node, 0.0) + credit
-            turns, told = first.turns + change.turns, first.told + change.told
-            change = replace(first, turns=turns, told=told, documents=documents)
+            turns, told = first.turns + change.turns, first.labelled_turns + change.labelled_turns
+            change = replace(first, turns=turns, labelled_turns=told, documents=documents)
         self.episodes[change.id] = (change, known)
 
     def to_changes(self, namespace: str, cause: str) -> list[Change]:
         """Return the changes to write."""
         changes: list[Change] = []
         if count_changes := self._list_counts():
-            changes.append(CountTogether(namespace, count_changes))
+            changes.append(AddPairCounts(namespace, count_changes))
         if self.deltas:
             changes.append(AdjustWeights(namespace, tuple(self.deltas), cause))
         if self.uses:
-            changes.append(CountUse(namespace, self._list_uses()))
+            changes.append(AddUsage(namespace, self._list_uses()))
         if self.steps:
-            changes.append(CountSteps(namespace, tuple(summed(self.steps))))
+            changes.append(AddTransitions(namespace, tuple(sum_steps(self.steps))))
         return [*changes, *(change for change, _ in self.episodes.values()), *self.note_changes]
 
     def to_effects(
@@ -90,7 +90,7 @@ class Harvest:
         count: int,
         spoken: Mapping[str, tuple[float, float]],
         ranker: bytes | None,
-    ) -> Taught:
+    ) -> FeedbackEffects:
         """Return what the changes add, as stored for an undo.
 
         Args:
@@ -100,7 +100,7 @@ class Harvest:
             ranker: Gain of the ranker's posterior, encoded.
         """
         episodes = tuple(_describe_episode(*item) for item in self.episodes.values())
-        return Taught(
+        return FeedbackEffects(
             self._list_uses(),
             self._list_counts(),
             episodes,
@@ -119,7 +119,7 @@ class Harvest:
                 if isinstance(change, UseNotes)
                 for n in change.used
             ),
-            tuple(summed(self.steps)),
+            tuple(sum_steps(self.steps)),
         )
 
     def _list_uses(self) -> tuple[tuple[int, float, float, float], ...]:
@@ -138,17 +138,17 @@ def _describe_note(change: KeepNote) -> tuple[str, str | None]:
     return change.node.id, change.query if change.query_vector is not None else None
 
 
-def _describe_episode(change: KeepEpisode, known: Episode | None) -> TaughtEpisode:
+def _describe_episode(change: KeepEpisode, known: StoredEpisode | None) -> EpisodeEffect:
     """Return what a turn adds to an episode, including credit that it displaces."""
     before = known.documents if known else {}
-    stored_credit = credited(before, change.documents)
+    stored_credit = add_credit(before, change.documents)
     nodes = dict.fromkeys((*before, *change.documents))
     added = {node: stored_credit.get(node, 0.0) - before.get(node, 0.0) for node in nodes}
     clock = known.clock if known else None
-    return TaughtEpisode(
+    return EpisodeEffect(
         change.id,
         change.turns,
-        change.told,
+        change.labelled_turns,
         {n: credit for n, credit in added.items() if credit},
         clock,
         change.user,

@@ -6,24 +6,23 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from crabpath_retrievers.autotune import Autotuner
-from crabpath_retrievers.changes import Change, ConsumeFeedback, NoteFeedback, RefuseFeedback
-from crabpath_retrievers.errors import CrabPathError, NotFoundError, StoreError
-from crabpath_retrievers.feedback.learner import Learner
-from crabpath_retrievers.feedback.meeting import repeated
-from crabpath_retrievers.feedback.noted import Noted
+from crabpath_retrievers.changes import AnnotateFeedback, Change, ConsumeFeedback, RefuseFeedback
+from crabpath_retrievers.errors import NotFoundError, StoreError
+from crabpath_retrievers.feedback.learner import FeedbackLearner
+from crabpath_retrievers.feedback.meeting import retry_on_conflict
+from crabpath_retrievers.feedback.noted import NoteLearner
 from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.feedback.verdict import Judge
+from crabpath_retrievers.feedback.verdict import CreditAssigner
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Kept, Unreadable
-from crabpath_retrievers.time_limit import limited
+from crabpath_retrievers.storage.learned_queries import StoredFeedback, UnreadableFeedback
+from crabpath_retrievers.time_limit import limit_waiting
 
 _log = logging.getLogger(__name__)
 _BATCH = 64
 
 
-class Tally(NamedTuple):
+class LearningTally(NamedTuple):
     """How many waiting feedbacks one pass applied, refused, or failed to apply."""
 
     applied: int = 0
@@ -31,23 +30,36 @@ class Tally(NamedTuple):
     failed: int = 0
 
 
-class Inbox:
+AfterLesson = Callable[[str, int], object]
+"""Receives a namespace that has learned, and how many feedbacks it has learned from in all."""
+
+
+class FeedbackQueue:
     """Feedback waiting in a store, and its application.
 
     Several processes may work on one store. If two write to one namespace at the same time, the
     store accepts one of them, and the other tries again.
     """
 
-    def __init__(self, store: GraphStore, learner: Learner) -> None:
-        """Apply the feedback waiting in ``store`` with ``learner``."""
+    def __init__(
+        self, store: GraphStore, learner: FeedbackLearner, after_lesson: AfterLesson | None = None
+    ) -> None:
+        """Apply the feedback waiting in ``store`` with ``learner``.
+
+        Args:
+            store: The store with turns and feedback.
+            learner: Computes the changes.
+            after_lesson: Called after each applied feedback.
+        """
+        self._after_lesson = after_lesson
         self._store, self._learner = store, learner
-        self._assigner = Judge(store, learner.settings.learning)
-        self._note_learner = Noted(store, learner.notes, learner.settings)
+        self._assigner = CreditAssigner(store, learner.settings.learning)
+        self._note_learner = NoteLearner(store, learner.notes, learner.settings)
         # Threads of one process wait here instead of conflicting in the store.
         self._lock = threading.Lock()
         self._failed: set[int] = set()
 
-    def learn(self, stored: Kept) -> Receipt:
+    def learn(self, stored: StoredFeedback) -> Receipt:
         """Apply one stored feedback, unless it was applied before.
 
         Raises:
@@ -57,53 +69,55 @@ class Inbox:
             return self._learn(stored)
 
     def learn_waiting(
-        self, limit: int | None = None, ended: Callable[[], bool] = lambda: False
-    ) -> Tally:
+        self, limit: int | None = None, should_stop: Callable[[], bool] = lambda: False
+    ) -> LearningTally:
         """Apply waiting feedback, oldest first.
 
         Args:
             limit: Most feedbacks to apply; None for all.
-            ended: Called before each feedback; True leaves the rest waiting.
+            should_stop: Called before each feedback; True leaves the rest waiting.
 
         Raises:
             StoreError: The store failed; the remaining feedback stays in the queue.
         """
         statuses: list[str] = []
         last = 0
-        while not ended():
+        while not should_stop():
             size = _BATCH if limit is None else min(_BATCH, limit - len(statuses))
-            batch = self._store.learned.waiting(size, after=last) if size else []
+            batch = self._store.learned.get_waiting_feedback(size, after=last) if size else []
             if not batch:
                 break
-            statuses += self._learn_batch(batch, ended)
+            statuses += self._learn_batch(batch, should_stop)
             last = batch[-1].sequence
-        return Tally(*(statuses.count(status) for status in ("applied", "refused", "waiting")))
+        return LearningTally(
+            *(statuses.count(status) for status in ("applied", "refused", "waiting"))
+        )
 
     def _learn_batch(
-        self, batch: list[Kept | Unreadable], should_stop: Callable[[], bool]
+        self, batch: list[StoredFeedback | UnreadableFeedback], should_stop: Callable[[], bool]
     ) -> list[str]:
         statuses: list[str] = []
         for stored in batch:
             if should_stop():
                 break
-            if isinstance(stored, Unreadable):
+            if isinstance(stored, UnreadableFeedback):
                 statuses.append(self._refuse(stored))
             elif stored.sequence not in self._failed:
                 with self._lock:
                     statuses.append(self._learn(stored).status)
         return statuses
 
-    def _refuse(self, stored: Unreadable) -> str:
+    def _refuse(self, stored: UnreadableFeedback) -> str:
         """Refuse feedback that cannot be read, so that no process reads it again."""
         _log.warning("feedback %r is refused: it %s", stored.id, stored.why)
         self._store.apply([RefuseFeedback(stored.id, f"it {stored.why}")])
         return "refused"
 
-    def _learn(self, stored: Kept) -> Receipt:
+    def _learn(self, stored: StoredFeedback) -> Receipt:
         """Apply one feedback; an unexpected error must not stop the others."""
         feedback_id = stored.feedback.feedback_id
         try:
-            with limited(self._learner.settings.time_limit):
+            with limit_waiting(self._learner.settings.time_limit):
                 return self._apply(stored)
         except StoreError:
             raise
@@ -115,10 +129,10 @@ class Inbox:
             _log.exception("feedback %r cannot be learned from", feedback_id)
             return Receipt(feedback_id, "waiting", f"it cannot be learned from: {error!r}")
 
-    @repeated
-    def _apply(self, stored: Kept) -> Receipt:
+    @retry_on_conflict
+    def _apply(self, stored: StoredFeedback) -> Receipt:
         feedback_id, started = stored.feedback.feedback_id, time.perf_counter()
-        with self._store.reading():
+        with self._store.open_reader():
             receipt = self._read_receipt(feedback_id)
             if receipt.status != "waiting":
                 return receipt
@@ -127,29 +141,19 @@ class Inbox:
         if receipt.status == "refused":
             # Another process may have applied this feedback in the meantime.
             return self._read_receipt(feedback_id)
-        self._tune_namespace(changes)
+        consumed = changes[0]
+        if self._after_lesson is not None and isinstance(consumed, ConsumeFeedback):
+            self._after_lesson(consumed.namespace, consumed.version + 1)
         if receipt.status == "applied":
             message = "learned from feedback %r: %d changes in %.1f ms"
             _log.info(message, feedback_id, len(changes), elapsed_ms(started))
         return receipt
 
     def _read_receipt(self, feedback_id: str) -> Receipt:
-        receipt = self._store.learned.feedback(feedback_id)
+        receipt = self._store.learned.get_feedback(feedback_id)
         return Receipt(feedback_id, receipt.status, receipt.note)
 
-    def _tune_namespace(self, changes: list[Change]) -> None:
-        """Run the autotuner, if enabled, after every ``autotune.every`` feedbacks."""
-        autotune, consumed = self._learner.settings.autotune, changes[0]
-        if not autotune.enabled or not isinstance(consumed, ConsumeFeedback):
-            return
-        if (consumed.version + 1) % autotune.every_feedbacks:
-            return
-        try:
-            Autotuner(self._store, self._learner.settings).look(consumed.namespace, asked=False)
-        except CrabPathError as error:  # the feedback stays applied; the next run tries again
-            _log.warning("knobs of %r are not tuned: %s", consumed.namespace, error)
-
-    def _compute_changes(self, stored: Kept) -> tuple[list[Change], Receipt]:
+    def _compute_changes(self, stored: StoredFeedback) -> tuple[list[Change], Receipt]:
         feedback_id = stored.feedback.feedback_id
         assignment = self._assigner.assign(stored)
         note = assignment.note
@@ -162,8 +166,8 @@ class Inbox:
             namespace, feedback_id, assignment.turns, note_changes, user
         )
         last = changes[-1]
-        if isinstance(last, NoteFeedback):
+        if isinstance(last, AnnotateFeedback):
             note = "; ".join(filter(None, (note, last.note)))
         if note is not None:
-            changes.append(NoteFeedback(feedback_id, note))
+            changes.append(AnnotateFeedback(feedback_id, note))
         return changes, Receipt(feedback_id, "applied", note)

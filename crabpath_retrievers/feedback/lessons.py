@@ -4,18 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import WeightDelta
-from crabpath_retrievers.feedback.names import keyed, named
+from crabpath_retrievers.feedback.names import map_deltas_to_keys, map_weights_to_ids
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta, Pair
-from crabpath_retrievers.learning.typed import Situation
+from crabpath_retrievers.learning.delta import EdgeId, LearnedDelta, NodePair
+from crabpath_retrievers.learning.typed import TypedEdgeContext
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Triple
+from crabpath_retrievers.storage.learned_queries import EdgeTriple
 from crabpath_retrievers.trajectory import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Lessons:
+class LearnedEdges:
     """Learned state around one turn, and the translation of changes from ids to store keys.
 
     Attributes:
@@ -27,10 +27,10 @@ class Lessons:
     """
 
     keys: Mapping[str, int]
-    weights: Mapping[EdgeName, float]
-    co_use_counts: Mapping[Pair, float]
-    inhibition_counts: Mapping[Pair, float]
-    counts: Mapping[Triple, float]
+    weights: Mapping[EdgeId, float]
+    co_use_counts: Mapping[NodePair, float]
+    inhibition_counts: Mapping[NodePair, float]
+    counts: Mapping[EdgeTriple, float]
 
     @classmethod
     def load(
@@ -39,10 +39,10 @@ class Lessons:
         namespace: str,
         turn: Turn,
         credit: Credit,
-        situation: Situation | None = None,
-    ) -> "Lessons":
+        situation: TypedEdgeContext | None = None,
+    ) -> "LearnedEdges":
         """Read the learned state around one credited turn and its typed-edge context."""
-        context = situation or Situation()
+        context = situation or TypedEdgeContext()
         context_nodes = {
             *context.used_before,
             *context.document_hubs.values(),
@@ -57,7 +57,7 @@ class Lessons:
         )
         if not sources:
             return cls(keys, {}, {}, {}, {})
-        weights = named(store.learned.weights(namespace, sources), keys)
+        weights = map_weights_to_ids(store.learned.weights(namespace, sources), keys)
         counts = store.learned.counts(namespace, sources) if is_informative else {}
         co_use_counts, inhibition_counts = (
             {
@@ -71,10 +71,10 @@ class Lessons:
 
     def to_weight_deltas(self, deltas: Iterable[LearnedDelta]) -> tuple[WeightDelta, ...]:
         """Return the changes whose nodes still exist, by store keys."""
-        return tuple(keyed(deltas, self.keys))
+        return tuple(map_deltas_to_keys(deltas, self.keys))
 
     def to_pair_counts(
-        self, together: Mapping[Pair, float], against: Mapping[Pair, float]
+        self, together: Mapping[NodePair, float], against: Mapping[NodePair, float]
     ) -> tuple[tuple[int, int, EdgeKind, float], ...]:
         """Return counts of joint use and of blame, by store keys."""
         return tuple(

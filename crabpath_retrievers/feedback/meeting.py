@@ -4,7 +4,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from crabpath_retrievers.errors import ConflictError
 
-repeated = retry(
+retry_on_conflict = retry(
     retry=retry_if_exception_type(ConflictError),
     wait=wait_random_exponential(multiplier=0.01, max=0.5),
     stop=stop_after_attempt(12),

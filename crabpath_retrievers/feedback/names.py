@@ -4,14 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from crabpath_retrievers.changes import WeightDelta
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
-from crabpath_retrievers.storage.learned_queries import Triple
+from crabpath_retrievers.learning.delta import EdgeId, LearnedDelta
+from crabpath_retrievers.storage.learned_queries import EdgeTriple
 
 _KINDS = {kind.label: kind for kind in EdgeKind}
 _STOP = 0  # key of STOP as a target
 
 
-def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[EdgeName, float]:
+def map_weights_to_ids(
+    weights: Mapping[EdgeTriple, float], keys: Mapping[str, int]
+) -> dict[EdgeId, float]:
     """Return weights by edge id: ids of both ends and label of the kind.
 
     Args:
@@ -26,7 +28,9 @@ def named(weights: Mapping[Triple, float], keys: Mapping[str, int]) -> dict[Edge
     }
 
 
-def keyed(deltas: Iterable[LearnedDelta], keys: Mapping[str, int]) -> Iterator[WeightDelta]:
+def map_deltas_to_keys(
+    deltas: Iterable[LearnedDelta], keys: Mapping[str, int]
+) -> Iterator[WeightDelta]:
     """Yield changes by store keys; changes at unknown nodes are dropped."""
     for delta in deltas:
         target = _STOP if delta.target is None else keys.get(delta.target)

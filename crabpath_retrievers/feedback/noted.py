@@ -5,30 +5,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes import Change, NoteFeedback
+from crabpath_retrievers.changes import AnnotateFeedback, Change
 from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, UseNotes
 from crabpath_retrievers.config import Settings
-from crabpath_retrievers.feedback.learner import Judged
+from crabpath_retrievers.feedback.learner import CreditedTurn
 from crabpath_retrievers.graph import EdgeKind, Vector
-from crabpath_retrievers.learning.neurogenesis import auto_id, auto_note, closed_gate
-from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, against, entries_of, note
-from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.learning.neurogenesis import (
+    build_auto_note,
+    find_closed_gate,
+    make_auto_note_id,
+)
+from crabpath_retrievers.learning.notes import (
+    MAX_NOTE_CHARS,
+    NoteContent,
+    NoteQuestion,
+    build_inhibitions,
+    build_note,
+    find_entries,
+)
+from crabpath_retrievers.seeds.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Kept
+from crabpath_retrievers.storage.learned_queries import StoredFeedback
 from crabpath_retrievers.trajectory import Turn
 
 _NO_VECTOR = "its correction is not kept as a note: neither it nor the question has a vector"
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NoteLearner:
     """Computes what feedback changes in the notes of a namespace; it writes nothing."""
 
     store: GraphStore
-    notes: Notes
+    notes: NoteMemory
     settings: Settings
 
-    def compute_changes(self, stored: Kept, credited: Sequence[Judged]) -> list[Change]:
+    def compute_changes(
+        self, stored: StoredFeedback, credited: Sequence[CreditedTurn]
+    ) -> list[Change]:
         """Compute changes for the transaction in which the feedback is applied.
 
         Feedback about several turns corrects, and answers, the latest of them.
@@ -43,30 +56,30 @@ class Noted:
             *self._note_answer(stored, credited),
         ]
 
-    def _count_note_uses(self, credited: Sequence[Judged]) -> Iterator[Change]:
+    def _count_note_uses(self, credited: Sequence[CreditedTurn]) -> Iterator[Change]:
         namespace = credited[0].turn.namespace
-        if not self.store.walk.clock(namespace).notes:
+        if not self.store.walk.get_clock(namespace).notes:
             return
         for item in credited:
             if item.credit.outcome > 0 and item.credit.used:
                 yield UseNotes(namespace, item.credit.used)
 
-    def _note_correction(self, stored: Kept, credited: Judged) -> Iterator[Change]:
-        text = (stored.feedback.correction or "").strip()[:LONGEST]
+    def _note_correction(self, stored: StoredFeedback, credited: CreditedTurn) -> Iterator[Change]:
+        text = (stored.feedback.correction or "").strip()[:MAX_NOTE_CHARS]
         if not text:
             return
         # Without an embedder a correction gets the vector of its question.
         vector = credited.vector if stored.vector is None else stored.vector
         if vector is None:
-            yield NoteFeedback(stored.feedback.feedback_id, _NO_VECTOR)
+            yield AnnotateFeedback(stored.feedback.feedback_id, _NO_VECTOR)
             return
         turn, wrong = credited.turn, _find_wrong_documents(credited)
-        content = Said(text, wrong=wrong)
+        content = NoteContent(text, wrong=wrong)
         query_vector = None if credited.vector is None else _to_float32(credited.vector)
-        question = Asked(turn.query, query_vector, turn.id)
-        inhibitions = entry_edges(self.store, turn, wrong)
+        question = NoteQuestion(turn.query, query_vector, turn.id)
+        inhibitions = build_entry_inhibitions(self.store, turn, wrong)
         feedback = stored.feedback.feedback_id
-        yield note(
+        yield build_note(
             turn.namespace,
             "correction",
             content,
@@ -76,7 +89,9 @@ class Noted:
             feedback=feedback,
         )
 
-    def _note_answer(self, stored: Kept, credited: Sequence[Judged]) -> Iterator[Change]:
+    def _note_answer(
+        self, stored: StoredFeedback, credited: Sequence[CreditedTurn]
+    ) -> Iterator[Change]:
         latest, answer = credited[0], stored.feedback.answer
         if not self.settings.learning.neurogenesis or not answer or latest.vector is None:
             return
@@ -86,22 +101,22 @@ class Noted:
                 yield change
 
     def _build_answer_note(
-        self, latest: Judged, answer: str, feedback: str
+        self, latest: CreditedTurn, answer: str, feedback: str
     ) -> KeepNote | UseNotes | None:
         assert latest.vector is not None  # noqa: S101
         turn, vector = latest.turn, _to_float32(latest.vector)
-        note = auto_id(turn.namespace, turn.query)
-        if self.store.notes.facts([note]):
-            novel = closed_gate(turn, self.settings.note) is None
+        note = make_auto_note_id(turn.namespace, turn.query)
+        if self.store.notes.get_facts([note]):
+            novel = find_closed_gate(turn, self.settings.note) is None
             return UseNotes(turn.namespace, seen=(note,)) if novel else None
-        cosines = self.notes.near(vector, self.store.walk.clock(turn.namespace))
+        cosines = self.notes.near(vector, self.store.walk.get_clock(turn.namespace))
         nearest = max(cosines.values(), default=-1.0)
-        return auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
+        return build_auto_note(turn, answer, vector, nearest, self.settings.note, feedback)
 
 
-def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[NoteEdge]:
+def build_entry_inhibitions(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents, from the nodes where the turn entered."""
-    entries = entries_of(turn, wrong)
+    entries = find_entries(turn, wrong)
     keys = store.learned.keys(sorted({*entries, *entries.values()}))
     ids = {key: node for node, key in keys.items()}
     weights = {
@@ -109,10 +124,10 @@ def entry_edges(store: GraphStore, turn: Turn, wrong: Sequence[str]) -> list[Not
         for (source, target, kind), weight in store.learned.weights(turn.namespace, [*ids]).items()
         if kind is EdgeKind.INHIBITS and target in ids
     }
-    return against(entries, weights)
+    return build_inhibitions(entries, weights)
 
 
-def _find_wrong_documents(credited: Judged) -> list[str]:
+def _find_wrong_documents(credited: CreditedTurn) -> list[str]:
     """Return the documents that a correction is about.
 
     The documents used in a failure, else the best document of a failed turn.

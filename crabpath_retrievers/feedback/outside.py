@@ -10,32 +10,42 @@ import logging
 import time
 from collections.abc import Callable
 
+from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.feedback.inbox import Inbox, Tally
-from crabpath_retrievers.feedback.learner import Learner
-from crabpath_retrievers.feedback.published import published, settings_of
+from crabpath_retrievers.feedback.inbox import AfterLesson, FeedbackQueue, LearningTally
+from crabpath_retrievers.feedback.learner import FeedbackLearner
+from crabpath_retrievers.feedback.published import parse_settings, read_published_settings
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.recorder import Recorder
-from crabpath_retrievers.feedback.undoing import Undoing
-from crabpath_retrievers.mind import Minds
+from crabpath_retrievers.feedback.undoing import LearningHistory
+from crabpath_retrievers.mind import NamespaceModels
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.seeds.episodes import Episodes
-from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.episodes import EpisodeMemory
+from crabpath_retrievers.seeds.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 
 _log = logging.getLogger(__name__)
 _SLEEP_STEP = 0.1  # seconds between two calls of should_stop
 
 
-class Outside:
+class StandaloneLearner:
     """Applies the feedback waiting in a store, with the published settings."""
 
-    def __init__(self, store: GraphStore) -> None:
-        """Work on ``store``."""
-        self._store = store
-        self._cached: tuple[str | None, Inbox] | None = None
+    def __init__(
+        self,
+        store: GraphStore,
+        after_lesson: Callable[[GraphStore, Settings], AfterLesson] | None = None,
+    ) -> None:
+        """Work on ``store``.
+
+        Args:
+            store: The store with turns and feedback.
+            after_lesson: Makes what is called after each applied feedback, for these settings.
+        """
+        self._store, self._after_lesson = store, after_lesson
+        self._cached: tuple[str | None, FeedbackQueue] | None = None
 
     @property
     def store(self) -> GraphStore:
@@ -43,11 +53,11 @@ class Outside:
         return self._store
 
     @property
-    def inbox(self) -> Inbox:
+    def queue(self) -> FeedbackQueue:
         """The queue of waiting feedback, with the settings published last."""
-        text = published(self._store)
+        text = read_published_settings(self._store)
         if self._cached is None or self._cached[0] != text:
-            self._cached = (text, Inbox(self._store, self._build_learner(text)))
+            self._cached = (text, self._build_queue(text))
         return self._cached[1]
 
     def record(self, feedback: Feedback) -> Receipt:
@@ -56,8 +66,8 @@ class Outside:
         Raises:
             StoreError: The feedback could not be stored.
         """
-        learner = self._build_learner(published(self._store))
-        return Recorder(self._store, learner).record(feedback)
+        learner = self._build_learner(read_published_settings(self._store))
+        return Recorder(self._store, learner, after_lesson=self._hook(learner)).record(feedback)
 
     def undo(self, feedback_id: str, *, namespace: str | None = None) -> Receipt:
         """Undo one feedback.
@@ -68,41 +78,49 @@ class Outside:
         return self.undoing.undo(feedback_id, None, namespace)
 
     @property
-    def undoing(self) -> Undoing:
+    def undoing(self) -> LearningHistory:
         """Undo and snapshots; the serving process indexes what a restore brings back."""
-        learner = self._build_learner(published(self._store))
-        return Undoing(self._store, None, None, learner.prior)
+        learner = self._build_learner(read_published_settings(self._store))
+        return LearningHistory(self._store, None, None, learner.prior)
 
-    def _build_learner(self, text: str | None) -> Learner:
-        settings = settings_of(text)
+    def _build_queue(self, text: str | None) -> FeedbackQueue:
+        learner = self._build_learner(text)
+        return FeedbackQueue(self._store, learner, self._hook(learner))
+
+    def _hook(self, learner: FeedbackLearner) -> AfterLesson | None:
+        make = self._after_lesson
+        return None if make is None else make(self._store, learner.settings)
+
+    def _build_learner(self, text: str | None) -> FeedbackLearner:
+        settings = parse_settings(text)
         settings = settings.replace(learning=settings.learning.replace(apply="inline"))
-        episodes = Episodes(self._store, None, settings.episode)
-        notes = Notes(self._store, None, settings.note)
+        episodes = EpisodeMemory(self._store, None, settings.episode)
+        notes = NoteMemory(self._store, None, settings.note)
         regions = Regions(self._store, settings.region)
-        minds = Minds(self._store, episodes, notes, regions, Ranker.load(), settings)
-        return Learner(self._store, episodes, notes, regions, minds.prior, settings)
+        minds = NamespaceModels(self._store, episodes, notes, regions, Ranker.load(), settings)
+        return FeedbackLearner(self._store, episodes, notes, regions, minds.prior, settings)
 
-    def serve(self, poll: float, should_stop: Callable[[], bool]) -> Tally:
+    def serve(self, poll: float, should_stop: Callable[[], bool]) -> LearningTally:
         """Apply waiting and arriving feedback until ``should_stop`` returns True.
 
         Args:
             poll: Seconds between two checks of an empty queue, above 0.
             should_stop: Whether to end; the feedback that is being applied is finished first.
         """
-        total = Tally()
+        total = LearningTally()
         while not should_stop():
             tally = self._learn_once(should_stop)
-            total = Tally(*map(sum, zip(total, tally, strict=True)))
+            total = LearningTally(*map(sum, zip(total, tally, strict=True)))
             if not any(tally):
                 _sleep(poll, should_stop)
         return total
 
-    def _learn_once(self, should_stop: Callable[[], bool]) -> Tally:
+    def _learn_once(self, should_stop: Callable[[], bool]) -> LearningTally:
         try:
-            return self.inbox.learn_waiting(ended=should_stop)
+            return self.queue.learn_waiting(should_stop=should_stop)
         except StoreError as error:  # the database may come back
             _log.warning("waiting feedback cannot be applied yet: %s", error)
-            return Tally()
+            return LearningTally()
 
 
 def _sleep(seconds: float, should_stop: Callable[[], bool]) -> None:

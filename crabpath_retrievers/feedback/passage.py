@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.text import titled
+from crabpath_retrievers.text import prepend_title
 from crabpath_retrievers.trajectory import Turn
 
 
@@ -27,10 +27,10 @@ class Passage:
     @property
     def text(self) -> str:
         """Title and content."""
-        return titled(self.title, self.content)
+        return prepend_title(self.title, self.content)
 
 
-def passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
+def to_passages(turn: Turn, nodes: Mapping[str, Node]) -> list[Passage]:
     """Return the documents of a turn in the order in which they were returned.
 
     Args:

@@ -7,11 +7,11 @@ from typing import Protocol, get_args
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.outcome_policy import SEEN, Kind, OutcomePolicy, rank
+from crabpath_retrievers.outcome_policy import OBSERVED_KINDS, EventKind, OutcomePolicy, rank_kind
 from crabpath_retrievers.storage import GraphStore
 
 
-class Learns(Protocol):
+class FeedbackSink(Protocol):
     """An object that takes feedback: a memory, or a learner in another process."""
 
     @property
@@ -25,7 +25,7 @@ class Learns(Protocol):
         """Undo one feedback."""
 
 
-def event_id(kind: Kind, turn_id: str, key: str = "") -> str:
+def make_event_id(kind: EventKind, turn_id: str, key: str = "") -> str:
     """Return the feedback id of an event: the same for the same event about the same turn.
 
     Args:
@@ -37,17 +37,17 @@ def event_id(kind: Kind, turn_id: str, key: str = "") -> str:
     return ":".join(["event", kind, *digest, turn_id])
 
 
-def kind_of(feedback_id: str) -> Kind | None:
+def parse_event_kind(feedback_id: str) -> EventKind | None:
     """Return the kind of event that a feedback id was made from; None if it was made from none."""
     prefix, _, rest = feedback_id.partition(":")
     if prefix == "langsmith":
         return "langsmith"
     kind = rest.partition(":")[0]
-    return next((k for k in get_args(Kind) if prefix == "event" and k == kind), None)
+    return next((k for k in get_args(EventKind) if prefix == "event" and k == kind), None)
 
 
-def seen_feedback(
-    kind: Kind,
+def make_event_feedback(
+    kind: EventKind,
     policy: OutcomePolicy,
     turn_id: str,
     *,
@@ -66,13 +66,13 @@ def seen_feedback(
         rule.outcome,
         answer=answer if kind == "silent_success" else None,
         source=rule.source,
-        feedback_id=event_id(kind, turn_id),
+        feedback_id=make_event_id(kind, turn_id),
         namespace=namespace,
         user=user,
     )
 
 
-def record_over(memory: Learns, feedback: Feedback) -> Receipt:
+def record_superseding(memory: FeedbackSink, feedback: Feedback) -> Receipt:
     """Record feedback, after undoing less specific feedback about the same turn.
 
     Feedback that comes from no event is a person's: a correction, or else a score.
@@ -84,19 +84,19 @@ def record_over(memory: Learns, feedback: Feedback) -> Receipt:
     return memory.record(feedback)
 
 
-def _undo_weaker(memory: Learns, feedback: Feedback) -> None:
-    stated: Kind = "score" if feedback.correction is None else "correction"
-    event_kind = kind_of(feedback.feedback_id) or stated
-    if event_kind in SEEN or feedback.turn_id is None:
+def _undo_weaker(memory: FeedbackSink, feedback: Feedback) -> None:
+    stated: EventKind = "score" if feedback.correction is None else "correction"
+    event_kind = parse_event_kind(feedback.feedback_id) or stated
+    if event_kind in OBSERVED_KINDS or feedback.turn_id is None:
         return
     stored = memory.store.turns.find(feedback.turn_id, namespace=feedback.namespace)
     if stored is None or stored.frozen:
         return
     superseded = {
-        event_id(kind, stored.turn.id) for kind in SEEN
+        make_event_id(kind, stored.turn.id) for kind in OBSERVED_KINDS
     }  # some of these may still be waiting
-    consumer = kind_of(stored.consumed or "")
-    if stored.consumed and consumer is not None and rank(consumer) > rank(event_kind):
+    consumer = parse_event_kind(stored.consumed or "")
+    if stored.consumed and consumer is not None and rank_kind(consumer) > rank_kind(event_kind):
         superseded.add(stored.consumed)
     for feedback_id in superseded:
         with suppress(NotFoundError):

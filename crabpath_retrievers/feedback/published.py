@@ -9,7 +9,7 @@ from crabpath_retrievers.config import Settings
 from crabpath_retrievers.config.base import ValidatedSettings
 from crabpath_retrievers.storage import GraphStore
 
-PUBLISHED = "learning"
+PUBLISHED_SETTINGS = "learning"
 """Key of the published settings in the store's metadata."""
 
 # Groups that learning, health, maintenance and autotuning read.
@@ -19,19 +19,19 @@ _GROUPS = (
 )
 
 
-def publish(store: GraphStore, settings: Settings) -> None:
+def publish_settings(store: GraphStore, settings: Settings) -> None:
     """Write the settings that learning needs to the store."""
     text = json.dumps({name: getattr(settings, name).to_dict() for name in _GROUPS})
-    if published(store) != text:
-        store.apply([PutMeta(((PUBLISHED, text),))])
+    if read_published_settings(store) != text:
+        store.apply([PutMeta(((PUBLISHED_SETTINGS, text),))])
 
 
-def published(store: GraphStore) -> str | None:
+def read_published_settings(store: GraphStore) -> str | None:
     """Read the published settings as JSON text; None if there are none."""
-    return store.catalog.meta().get(PUBLISHED)
+    return store.catalog.meta().get(PUBLISHED_SETTINGS)
 
 
-def settings_of(text: str | None) -> Settings:
+def parse_settings(text: str | None) -> Settings:
     """Parse published settings; missing fields get their defaults, unknown fields are dropped."""
     data = {} if text is None else json.loads(text)
     default = Settings()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from typing_extensions import TypedDict
 
-from crabpath_retrievers.outcome import RewardSource, Status
+from crabpath_retrievers.outcome import FeedbackStatus, RewardSource
 
 
 class Receipt(NamedTuple):
@@ -19,7 +19,7 @@ class Receipt(NamedTuple):
     """
 
     feedback_id: str
-    status: Status
+    status: FeedbackStatus
     note: str | None = None
 
 

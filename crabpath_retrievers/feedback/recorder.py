@@ -7,18 +7,18 @@ from contextlib import suppress
 
 from crabpath_retrievers.changes import KeepFeedback
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.feedback.inbox import Inbox, Tally
-from crabpath_retrievers.feedback.learner import Learner
-from crabpath_retrievers.feedback.precedence import kind_of
+from crabpath_retrievers.feedback.inbox import AfterLesson, FeedbackQueue, LearningTally
+from crabpath_retrievers.feedback.learner import FeedbackLearner
+from crabpath_retrievers.feedback.precedence import parse_event_kind
 from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.feedback.worker import Worker
+from crabpath_retrievers.feedback.worker import BackgroundWorker
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.learning.notes import LONGEST
+from crabpath_retrievers.learning.notes import MAX_NOTE_CHARS
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.outcome_policy import SEEN
+from crabpath_retrievers.outcome_policy import OBSERVED_KINDS
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Kept
-from crabpath_retrievers.time_limit import limited
+from crabpath_retrievers.storage.learned_queries import StoredFeedback
+from crabpath_retrievers.time_limit import limit_waiting
 
 _log = logging.getLogger(__name__)
 _MAX_AT_OPEN = 100  # feedbacks applied at open; more would keep the caller waiting
@@ -31,7 +31,13 @@ _DIFFERENT_CONTENT = "this id was recorded before with other content, which is k
 class Recorder:
     """Stores feedback durably, then has it applied as ``settings.learning.apply`` says."""
 
-    def __init__(self, store: GraphStore, learner: Learner, embed: Embed | None = None) -> None:
+    def __init__(
+        self,
+        store: GraphStore,
+        learner: FeedbackLearner,
+        embed: Embed | None = None,
+        after_lesson: AfterLesson | None = None,
+    ) -> None:
         """Store feedback in ``store`` and apply it with ``learner``.
 
         Args:
@@ -39,13 +45,14 @@ class Recorder:
             learner: Computes the changes.
             embed: Unit vector of a text, shape ``[d]``, for corrections: the process that applies
                 them may have no embedder. None if this process has none.
+            after_lesson: Called after each applied feedback.
         """
         self._store, self._apply = store, learner.settings.learning.apply
         self._episodes, self._notes = learner.episodes, learner.notes
         self._embed = embed
         self._time_limit = learner.settings.time_limit
-        self._queue = Inbox(store, learner)
-        self._worker = Worker(self._run_background, "crabpath-learning")
+        self._queue = FeedbackQueue(store, learner, after_lesson)
+        self._worker = BackgroundWorker(self._run_background, "crabpath-learning")
         self._checked_at = time.monotonic()
         self._has_backlog = False
 
@@ -56,7 +63,7 @@ class Recorder:
             StoreError: The feedback could not be stored.
         """
         self._store.apply([KeepFeedback(feedback, self._embed_correction(feedback))])
-        stored = self._store.learned.feedback(feedback.feedback_id)
+        stored = self._store.learned.get_feedback(feedback.feedback_id)
         receipt = Receipt(feedback.feedback_id, stored.status, stored.note)
         if receipt.status == "waiting":
             receipt = self._dispatch(stored)
@@ -76,21 +83,21 @@ class Recorder:
         if not text or self._embed is None:
             return None
         try:
-            return self._embed(text[:LONGEST])
+            return self._embed(text[:MAX_NOTE_CHARS])
         except Exception as error:
             _log.warning(
                 "a correction cannot be embedded and gets the vector of its question: %s", error
             )
             return None
 
-    def _dispatch(self, stored: Kept) -> Receipt:
+    def _dispatch(self, stored: StoredFeedback) -> Receipt:
         if self._apply == "inline":
             return self._learn(stored)
         if self._apply == "background":
             self._worker.wake()
         return Receipt(stored.feedback.feedback_id, "waiting")
 
-    def _learn(self, stored: Kept) -> Receipt:
+    def _learn(self, stored: StoredFeedback) -> Receipt:
         try:
             if self._has_backlog:
                 self._queue.learn_waiting(_MAX_AT_OPEN)
@@ -108,12 +115,12 @@ class Recorder:
             self._index_waiting(1)
             if self._apply == "inline":
                 self._queue.learn_waiting(_MAX_AT_OPEN)
-            elif self._apply == "background" and self._store.learned.waiting(1):
+            elif self._apply == "background" and self._store.learned.get_waiting_feedback(1):
                 self._worker.wake()
         except StoreError as error:
             _log.warning("waiting feedback cannot be applied yet: %s", error)
 
-    def learn_waiting(self) -> Tally:
+    def learn_waiting(self) -> LearningTally:
         """Apply all waiting feedback and index all episodes and notes that follow from it.
 
         Raises:
@@ -123,11 +130,11 @@ class Recorder:
         self._index_waiting(1)
         return tally
 
-    def overdue(self) -> bool:
+    def is_backlog_due(self) -> bool:
         """Whether the last check for episodes and notes to index is more than a second ago."""
         return time.monotonic() - self._checked_at > _CHECK_INTERVAL
 
-    def look(self) -> None:
+    def index_backlog(self) -> None:
         """Have the background thread index waiting episodes and notes, if they are enough."""
         self._checked_at = time.monotonic()
         self._worker.wake()
@@ -135,8 +142,8 @@ class Recorder:
     def close(self) -> None:
         """Wait for the background thread; with ``background`` no feedback is left waiting."""
         # Turns first: if the database does not answer, the thread times out meanwhile.
-        with limited(self._time_limit), suppress(StoreError):
-            self._store.settle()
+        with limit_waiting(self._time_limit), suppress(StoreError):
+            self._store.flush()
         self._worker.drain()
 
     def _run_background(self) -> None:
@@ -147,7 +154,7 @@ class Recorder:
 
     def _index_batch(self) -> None:
         # Closing the memory waits for this thread.
-        with limited(self._time_limit):
+        with limit_waiting(self._time_limit):
             self._index_waiting(_INDEX_BATCH)
 
     def _index_waiting(self, minimum: int) -> None:
@@ -160,6 +167,10 @@ def _log_receipt(receipt: Receipt, feedback: Feedback) -> None:
     if receipt.note is None:
         return
     # Feedback from observed events is often refused because better feedback came first.
-    level = logging.DEBUG if kind_of(feedback.feedback_id) in SEEN else logging.WARNING
+    level = (
+        logging.DEBUG
+        if parse_event_kind(feedback.feedback_id) in OBSERVED_KINDS
+        else logging.WARNING
+    )
     message = "feedback %r about turn %r is %s: %s"
     _log.log(level, message, receipt.feedback_id, feedback.turn_id, receipt.status, receipt.note)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.changes import AdjustWeights, Change, WeightDelta
-from crabpath_retrievers.changes.regions import Step
-from crabpath_retrievers.feedback.at_once import learn_at_once
+from crabpath_retrievers.changes.regions import TransitionCount
+from crabpath_retrievers.feedback.at_once import learn_without_turn
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.rerank.posterior import Posterior
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Triple
+from crabpath_retrievers.storage.learned_queries import EdgeTriple
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class EdgeSetter:
     store: GraphStore
     prior: Posterior
 
-    def put(self, feedback: Feedback, weights: Mapping[Triple, float]) -> Receipt:
+    def set_weights(self, feedback: Feedback, weights: Mapping[EdgeTriple, float]) -> Receipt:
         """Set the weights of edges, as changes relative to their current weights.
 
         Args:
@@ -31,7 +31,7 @@ class EdgeSetter:
             As :func:`learn_without_turn`.
         """
 
-        def compute_changes() -> tuple[Sequence[Step], Sequence[Change]]:
+        def compute_changes() -> tuple[Sequence[TransitionCount], Sequence[Change]]:
             namespace = str(feedback.namespace)
             current = self.store.learned.weights(namespace, sorted({edge[0] for edge in weights}))
             deltas = tuple(
@@ -40,4 +40,4 @@ class EdgeSetter:
             )
             return (), [AdjustWeights(namespace, deltas, feedback.feedback_id)]
 
-        return learn_at_once(self.store, self.prior, feedback, compute_changes)
+        return learn_without_turn(self.store, self.prior, feedback, compute_changes)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from crabpath_retrievers.text import Word, words
+from crabpath_retrievers.text import Word, split_words
 
 # English only; in other languages such an answer counts as an ordinary word.
-POLAR = frozenset({"yes", "no", "true", "false"})
+POLAR_WORDS = frozenset({"yes", "no", "true", "false"})
 _MIN_IDF = math.log(2) - 1e-9  # a word in more than half of all nodes
 # Weight of a word that the query contains too; results hardly differ between 0.1 and 0.5.
 _QUERY_WORD_WEIGHT = 0.25
@@ -18,7 +18,7 @@ _COMMON_WORD_WEIGHT = 0.2
 _SENTENCE_END = re.compile(r"[.!?:]\s|\n")
 
 
-class Said(NamedTuple):
+class AnswerTerms(NamedTuple):
     """Words of an answer.
 
     Attributes:
@@ -30,7 +30,9 @@ class Said(NamedTuple):
     names: frozenset[str]
 
 
-def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) -> Said:
+def extract_answer_terms(
+    answer: str, query_words: Collection[str], idf: Mapping[str, float]
+) -> AnswerTerms:
     """Extract the informative words of an answer.
 
     A word that is not in the corpus counts as the rarest. Polar words ("yes"), words in more than
@@ -46,7 +48,7 @@ def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) ->
     names: set[str] = set()
     for word, is_name in _flag_names(answer):
         nats = idf.get(word, rarest)
-        if nats < _MIN_IDF or word in POLAR or (len(word) == 1 and "a" <= word <= "z"):
+        if nats < _MIN_IDF or word in POLAR_WORDS or (len(word) == 1 and "a" <= word <= "z"):
             continue
         weight = (
             nats
@@ -56,12 +58,12 @@ def said(answer: str, query_words: Collection[str], idf: Mapping[str, float]) ->
         weights[word] = max(weight, weights.get(word, 0.0))
         if is_name and word not in query_words:
             names.add(word)
-    return Said(weights, frozenset(names))
+    return AnswerTerms(weights, frozenset(names))
 
 
 def _flag_names(answer: str) -> Iterator[tuple[str, bool]]:
     """Yield every word, and whether it looks like a name or a number in its place."""
-    tokens = list(words(answer))
+    tokens = list(split_words(answer))
     sentence_starts = [True, *(_ends_sentence(answer, *pair) for pair in pairwise(tokens)), True]
     for position, word in enumerate(tokens):
         # A capital that begins a sentence counts if the next word has one too: "Stephen King".

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crabpath_retrievers.changes.regions import Place
+from crabpath_retrievers.changes.regions import RegionKey
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.learning.fair import Standing
+from crabpath_retrievers.learning.fair import DocumentRecord
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.regions.chances import ANY_TASK, Chances
+from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 from crabpath_retrievers.trajectory import Turn
 
-TASKS = "task_type"
+TASK_TYPES_FIELD = "task_type"
 """Metadata field with the types of task a document is meant for: a text or a list of texts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TurnRegions:
     """Regions of a turn.
 
     Attributes:
@@ -33,9 +33,9 @@ class Surroundings:
         document_hubs: The same for the documents, by id.
     """
 
-    places: Sequence[Place]
+    places: Sequence[RegionKey]
     documents: Mapping[str, Mapping[int, int]]
-    chances: Chances
+    chances: SuccessModel
     query_hub: str | None = None
     document_hubs: Mapping[str, str] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyor:
+class TurnRegionReader:
     """Reads regions and document records for a namespace at ``clock``."""
 
     store: GraphStore
@@ -57,32 +57,32 @@ class Surveyor:
     settings: RegionSettings
     clock: Clock
 
-    def locate(self, turn: Turn, vector: Vector | None) -> Surroundings:
+    def locate(self, turn: Turn, vector: Vector | None) -> TurnRegions:
         """Find the regions of a turn with this unit query vector, shape ``[d]``."""
         clock = self.clock
         if vector is None or not clock.hubs:
-            return Surroundings((), {}, Chances((), (), self.settings.prior_trials))
+            return TurnRegions((), {}, SuccessModel((), (), self.settings.prior_trials))
         places = self.regions.places(np.asarray(vector, dtype=np.float32), clock.hubs)
-        steps = self.store.regions.steps(clock.key, places) if clock.key else []
-        chances = Chances(places, steps, self.settings.prior_trials)
+        steps = self.store.regions.get_transitions(clock.key, places) if clock.key else []
+        chances = SuccessModel(places, steps, self.settings.prior_trials)
         levels = [level for level, _ in places if level]
         documents = self._locate_documents(turn, levels, clock)
         finest_level, region = places[-1]
         if not finest_level:
-            return Surroundings(places, documents, chances)
+            return TurnRegions(places, documents, chances)
         names_by_key = self.regions.hubs(finest_level, clock.hubs).names
         homes = {
             node: names_by_key[regions[finest_level]]
             for node, regions in documents.items()
             if regions.get(finest_level) in names_by_key
         }
-        return Surroundings(places, documents, chances, names_by_key.get(region), homes)
+        return TurnRegions(places, documents, chances, names_by_key.get(region), homes)
 
     def _locate_documents(
         self, turn: Turn, levels: Sequence[int], clock: Clock
     ) -> dict[str, dict[int, int]]:
         nodes = [item.node for item in turn.returned]
-        heads = self.store.walk.heads(nodes, namespace=clock.key)
+        heads = self.store.walk.get_nodes(nodes, namespace=clock.key)
         keys, vectors = [head.key for head in heads], [head.vector for head in heads]
         regions_by_level = {
             lev: self.regions.of_nodes(keys, vectors, lev, clock.hubs) for lev in levels
@@ -96,7 +96,7 @@ class Surveyor:
             for head in heads
         }
 
-    def read_records(self, turn: Turn, credit: Credit) -> dict[str, Standing]:
+    def read_records(self, turn: Turn, credit: Credit) -> dict[str, DocumentRecord]:
         """Read the usage and task types of the documents that a failed turn blames."""
         blamed_ids = [node for node, value in credit.documents.items() if value < 0]
         if not blamed_ids or credit.outcome >= 0:
@@ -106,7 +106,7 @@ class Surveyor:
         usage = self.store.learned.usage(clock.key, list(keys.values()))
         tasks = self._read_task_types(blamed_ids, clock.key) if turn.task_type else {}
         return {
-            node: Standing(
+            node: DocumentRecord(
                 usage[keys[node]].wins if keys.get(node) in usage else 0.0,
                 tasks.get(node, frozenset()),
             )
@@ -116,7 +116,8 @@ class Surveyor:
     def _read_task_types(self, nodes: Sequence[str], namespace: int) -> dict[str, frozenset[str]]:
         documents = self.store.catalog.documents(nodes, namespace=namespace)
         return {
-            node: _to_texts(document.metadata.get(TASKS)) for node, document in documents.items()
+            node: _to_texts(document.metadata.get(TASK_TYPES_FIELD))
+            for node, document in documents.items()
         }
 
 

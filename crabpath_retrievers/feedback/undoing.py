@@ -14,17 +14,17 @@ from crabpath_retrievers.changes.history import (
 )
 from crabpath_retrievers.changes.notes import UndoNotes
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.meeting import repeated
+from crabpath_retrievers.feedback.meeting import retry_on_conflict
 from crabpath_retrievers.feedback.receipt import Receipt
-from crabpath_retrievers.mind import Mind
+from crabpath_retrievers.mind import NamespaceModel
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of, text_of
 from crabpath_retrievers.rerank.posterior import Posterior
-from crabpath_retrievers.seeds.episodes import Episodes
-from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.episodes import EpisodeMemory
+from crabpath_retrievers.seeds.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.history_queries import Giver, Lesson, Snapshot
-from crabpath_retrievers.storage.learned_queries import Learned
+from crabpath_retrievers.storage.history_queries import FeedbackFilter, Snapshot, StoredEffects
+from crabpath_retrievers.storage.learned_queries import NamespaceState
 
 _UNDONE = "it was undone: give feedback under another id to learn from its turns again"
 _CANCELLED = "it was undone before it was applied"
@@ -35,7 +35,7 @@ _MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Undoing:
+class LearningHistory:
     """Undoes feedback, and takes, restores and deletes snapshots.
 
     Attributes:
@@ -46,20 +46,21 @@ class Undoing:
     """
 
     store: GraphStore
-    episodes: Episodes | None
-    notes: Notes | None
+    episodes: EpisodeMemory | None
+    notes: NoteMemory | None
     prior: Posterior
 
     def undo_all(
         self, user: str | None, source: str | None, namespace: str | None
     ) -> list[Receipt]:
         """Undo all feedback of one user or source, the latest first; see :meth:`CrabPath.undo`."""
-        criteria = Giver.of(user=user, source=source, namespace=namespace)
+        criteria = FeedbackFilter.of(user=user, source=source, namespace=namespace)
         if criteria.user is None and criteria.source is None:
             msg = "undo needs feedback_id, turn_id, user or source: give user, source or both"
             raise InvalidInputError(msg)
         return [
-            self._undo(name, criteria.namespace) for name in self.store.history.standing(criteria)
+            self._undo(name, criteria.namespace)
+            for name in self.store.history.find_undoable(criteria)
         ]
 
     def undo(self, feedback_id: str | None, turn_id: str | None, namespace: str | None) -> Receipt:
@@ -75,16 +76,16 @@ class Undoing:
     def _find_feedback(self, turn_id: str, namespace: str | None) -> str:
         """Return the feedback that consumed a turn."""
         turn = self.store.turns.get(turn_id, namespace=namespace)
-        feedback_id = self.store.history.consumer(turn.id)
+        feedback_id = self.store.history.find_consumer(turn.id)
         if feedback_id is None:
             msg = f"nothing was learned from turn {turn_id!r}: there is nothing to undo"
             raise NotFoundError(msg)
         return feedback_id
 
-    @repeated
+    @retry_on_conflict
     def _undo(self, feedback_id: str, namespace: str | None) -> Receipt:
-        with self.store.reading():
-            state = self.store.history.feedback(feedback_id)
+        with self.store.open_reader():
+            state = self.store.history.get_feedback_state(feedback_id)
             if state is None or namespace not in {None, state.namespace}:
                 where = "here" if namespace is None else f"in namespace {namespace!r}"
                 msg = f"no feedback {feedback_id!r} is kept {where}: check the id and the namespace"
@@ -96,53 +97,55 @@ class Undoing:
                 self.store.apply([CancelFeedback(feedback_id, _CANCELLED)])
                 return Receipt(feedback_id, "undone", _CANCELLED)
             namespace = str(state.namespace)
-            known = self.store.learned.learned(namespace)
-            stored_effects = self.store.history.lesson(feedback_id)
+            known = self.store.learned.get_state(namespace)
+            stored_effects = self.store.history.get_effects(feedback_id)
             touched = self._list_touched_episodes(namespace, stored_effects)
         if stored_effects is None:
             return Receipt(feedback_id, "applied", _UNKNOWN)
         self.store.apply(self._build_undo(feedback_id, namespace, known, stored_effects))
-        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.told])
+        self._delete_vectors(namespace, touched, [note for note, _ in stored_effects.taught.notes])
         return Receipt(feedback_id, "undone")
 
     def _build_undo(
-        self, feedback_id: str, namespace: str, known: Learned, stored_effects: Lesson
+        self, feedback_id: str, namespace: str, known: NamespaceState, stored_effects: StoredEffects
     ) -> list[Change]:
         """Build the changes that undo a feedback."""
         effects = stored_effects.taught
-        mind = Mind.from_json(known.mind, self.prior).without(effects, stored_effects.since)
+        mind = NamespaceModel.from_json(known.mind, self.prior).without(
+            effects, stored_effects.since
+        )
         undo = UndoFeedback(namespace, feedback_id, known.version, mind.to_json(), _UNDONE)
-        if not (effects.told or effects.used):
+        if not (effects.notes or effects.used):
             return [undo]
-        return [undo, UndoNotes(namespace, effects.told, effects.used)]
+        return [undo, UndoNotes(namespace, effects.notes, effects.used)]
 
     def _list_touched_episodes(
-        self, namespace: str, stored_effects: Lesson | None
+        self, namespace: str, stored_effects: StoredEffects | None
     ) -> Sequence[str]:
         """Return the episodes that an undo may delete, with those that recall a deleted note."""
-        if stored_effects is None or not stored_effects.taught.told:
+        if stored_effects is None or not stored_effects.taught.notes:
             return () if stored_effects is None else stored_effects.episodes
-        return self.store.learned.episode_ids(self.store.walk.clock(namespace).key)
+        return self.store.learned.episode_ids(self.store.walk.get_clock(namespace).key)
 
     def _delete_vectors(
         self, namespace: str, episodes: Sequence[str], notes: Sequence[str]
     ) -> None:
         """Delete the vectors of episodes and notes that no longer exist."""
-        key = self.store.walk.clock(namespace).key
+        key = self.store.walk.get_clock(namespace).key
         if self.episodes is not None:
             remaining = set(self.store.learned.episode_ids(key))
             self.episodes.delete(key, [episode for episode in episodes if episode not in remaining])
-        remaining_notes = {fact.id for fact in self.store.notes.facts(notes)}
+        remaining_notes = {fact.id for fact in self.store.notes.get_facts(notes)}
         deleted = [note for note in notes if note not in remaining_notes]
         if self.notes is not None and deleted:
             self.notes.remove(key, deleted)
 
-    @repeated
+    @retry_on_conflict
     def snapshot(self, namespace: str, name: str | None) -> str:
         """Store the learned state of a namespace; see :meth:`CrabPath.snapshot`."""
         space, label = namespace_of(namespace), None if name is None else _validate_name(name)
-        self.store.settle()  # so that a namespace with its first turn exists
-        if not self.store.walk.clock(space).key:
+        self.store.flush()  # so that a namespace with its first turn exists
+        if not self.store.walk.get_clock(space).key:
             msg = f"namespace {space!r} has neither asked nor learned anything: check its name"
             raise NotFoundError(msg)
         if label is not None and any(s.name == label for s in self.store.history.snapshots(space)):
@@ -153,9 +156,9 @@ class Undoing:
         return identity
 
     def restore(self, snapshot: str, namespace: str | None) -> Snapshot:
-        """Restore the learned state of a namespace; see :meth:`CrabPath.restore`."""
+        """Restore the learned state of a namespace; see :meth:`CrabPath.restore_rows`."""
         stored = self.find_snapshot(snapshot, namespace)
-        key = self.store.walk.clock(stored.namespace).key
+        key = self.store.walk.get_clock(stored.namespace).key
         episodes_before, notes_before = (
             self.store.learned.episode_ids(key),
             self.store.notes.ids(key),

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback.credit import credit
-from crabpath_retrievers.feedback.delayed import shares
-from crabpath_retrievers.feedback.finding import find_supported
-from crabpath_retrievers.feedback.learner import Judged
+from crabpath_retrievers.feedback.credit import assign_credit
+from crabpath_retrievers.feedback.delayed import share_by_recency
+from crabpath_retrievers.feedback.finding import attribute_turn
+from crabpath_retrievers.feedback.learner import CreditedTurn
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Credit, Feedback
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.learned_queries import Kept
-from crabpath_retrievers.storage.turn_log import Logged
+from crabpath_retrievers.storage.learned_queries import StoredFeedback
+from crabpath_retrievers.storage.turn_log import StoredTurn
 from crabpath_retrievers.trajectory import Turn
 
 _DEFAULT_WEIGHTS = LearningSettings().sources
@@ -22,7 +22,7 @@ _MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CreditAssignment:
     """The turns and credit that follow from a feedback.
 
     Attributes:
@@ -30,18 +30,18 @@ class Verdict:
         note: Why it is refused, or which part of it is ignored.
     """
 
-    turns: tuple[Judged, ...] = ()
+    turns: tuple[CreditedTurn, ...] = ()
     note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class CreditAssigner:
     """Reads turns and assigns the credit of stored feedback to them."""
 
     store: GraphStore
     settings: LearningSettings
 
-    def assign(self, stored: Kept) -> Verdict:
+    def assign(self, stored: StoredFeedback) -> CreditAssignment:
         """Assign the credit of a feedback, as the turns stand now.
 
         Feedback without a turn is about the turns of a time window that ends when it was given,
@@ -51,13 +51,13 @@ class Judge:
         is_named = stored.feedback.turn_id is not None
         candidates = self._find_turn(stored) if is_named else self._find_recent_turns(stored)
         if isinstance(candidates, str):
-            return Verdict(note=candidates)
+            return CreditAssignment(note=candidates)
         return self._credit_turns(stored.feedback, candidates)
 
     def _resolve_aliases(self, feedback: Feedback) -> Feedback:
         """Replace ids of merged documents in the feedback by those of their targets."""
         is_named = (*(feedback.used or ()), *(feedback.unused or ()))
-        aliases = self.store.catalog.answering(is_named) if is_named else {}
+        aliases = self.store.catalog.resolve_aliases(is_named) if is_named else {}
         if not aliases:
             return feedback
         used, unused = (
@@ -67,7 +67,7 @@ class Judge:
         remaining = unused and tuple(node for node in unused if node not in (used or ()))
         return replace(feedback, used=used, unused=remaining)
 
-    def _find_turn(self, stored: Kept) -> list[Logged] | str:
+    def _find_turn(self, stored: StoredFeedback) -> list[StoredTurn] | str:
         turn_id, namespace = str(stored.feedback.turn_id), stored.feedback.namespace
         logged = self.store.turns.find(turn_id, namespace=namespace)
         for pause in _RETRY_DELAYS:
@@ -82,7 +82,7 @@ class Judge:
             return f"turn {logged.turn.id!r} was consumed by feedback {logged.consumed!r}"
         return _describe_frozen(logged) or [logged]
 
-    def _find_recent_turns(self, stored: Kept) -> list[Logged] | str:
+    def _find_recent_turns(self, stored: StoredFeedback) -> list[StoredTurn] | str:
         namespace = stored.feedback.namespace or DEFAULT_NAMESPACE
         turns, seconds = self.settings.window_turns, self.settings.window_seconds
         window = self.store.turns.window(
@@ -107,13 +107,15 @@ class Judge:
         logged = self.store.turns.find(latest, namespace=namespace) if latest else None
         return logged is not None and logged.turn.created > moment
 
-    def _credit_turns(self, feedback: Feedback, candidates: Sequence[Logged]) -> Verdict:
+    def _credit_turns(
+        self, feedback: Feedback, candidates: Sequence[StoredTurn]
+    ) -> CreditAssignment:
         weight = self.settings.sources.get(feedback.source, _DEFAULT_WEIGHTS[feedback.source])
-        shares_of_turns = shares(
+        shares_of_turns = share_by_recency(
             [logged.turn.clock for logged in candidates], self.settings.turn_decay
         )
         turns = [
-            Judged(
+            CreditedTurn(
                 logged.turn,
                 self._credit_turn(
                     logged.turn, _restrict_to_turn(feedback, logged.turn), weight * part
@@ -122,21 +124,21 @@ class Judge:
             )
             for logged, part in zip(candidates, shares_of_turns, strict=True)
         ]
-        return Verdict(tuple(turns), _describe_ignored(feedback, candidates))
+        return CreditAssignment(tuple(turns), _describe_ignored(feedback, candidates))
 
     def _credit_turn(self, turn: Turn, feedback: Feedback, weight: float) -> Credit:
         support = None
         if feedback.used is None and feedback.answer:
-            support = find_supported(self.store, turn, feedback.answer)
-        return credit(turn, feedback, support, weight)
+            support = attribute_turn(self.store, turn, feedback.answer)
+        return assign_credit(turn, feedback, support, weight)
 
 
-def _describe_frozen(logged: Logged) -> str | None:
+def _describe_frozen(logged: StoredTurn) -> str | None:
     name = logged.turn.namespace
     return f"namespace {name!r} is frozen: it learns nothing" if logged.frozen else None
 
 
-def _select_named(feedback: Feedback, candidates: list[Logged]) -> list[Logged]:
+def _select_named(feedback: Feedback, candidates: list[StoredTurn]) -> list[StoredTurn]:
     """Return the turns that returned a document named in the feedback; all if none did.
 
     The use of a document elsewhere must not count as a pass for what these turns returned.
@@ -158,7 +160,7 @@ def _restrict_to_turn(feedback: Feedback, turn: Turn) -> Feedback:
     return replace(feedback, used=used, unused=unused)
 
 
-def _describe_ignored(feedback: Feedback, candidates: Sequence[Logged]) -> str | None:
+def _describe_ignored(feedback: Feedback, candidates: Sequence[StoredTurn]) -> str | None:
     returned = {node for logged in candidates for node in _list_returned(logged.turn)}
     stated = dict.fromkeys((*(feedback.used or ()), *(feedback.unused or ())))
     unknown = [i for i in stated if i not in returned]

@@ -9,7 +9,7 @@ from crabpath_retrievers.errors import StoreError
 _log = logging.getLogger(__name__)
 
 
-class Worker:
+class BackgroundWorker:
     """Runs at most one thread at a time, started with the first request and after every pause."""
 
     def __init__(self, work: Callable[[], object], name: str) -> None:

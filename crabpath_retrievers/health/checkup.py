@@ -9,19 +9,19 @@ from dataclasses import replace
 from crabpath_retrievers.changes.health import RecordHealth
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import DECAY_RATES, effective_weight
-from crabpath_retrievers.health.measured import Measured, tally
-from crabpath_retrievers.health.report import HealthReport, assess
-from crabpath_retrievers.knobs import tuned
-from crabpath_retrievers.seeds.index import Held
+from crabpath_retrievers.health.measured import HealthMeasurements, count_edges
+from crabpath_retrievers.health.report import HealthReport, assess_health
+from crabpath_retrievers.knobs import apply_knobs
+from crabpath_retrievers.seeds.index import FindExisting
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
 
-def checkup(
+def measure_health(
     store: GraphStore,
     namespace: str,
     settings: Settings,
-    held: Held | None = None,
+    held: FindExisting | None = None,
     *,
     record: bool = True,
 ) -> HealthReport:
@@ -34,10 +34,10 @@ def checkup(
         held: Asks the vector index which of some nodes it holds; None without an index.
         record: Whether to store the report; none is stored for a namespace without turns.
     """
-    store.settle()
-    clock = store.walk.clock(namespace)
-    measured = measure(store, clock, tuned(settings, clock.knobs), held)
-    report = assess(
+    store.flush()
+    clock = store.walk.get_clock(namespace)
+    measured = collect_measurements(store, clock, apply_knobs(settings, clock.knobs), held)
+    report = assess_health(
         measured, settings.health, namespace=namespace, turn=clock.turn, created=time.time()
     )
     if record and clock.key:
@@ -47,7 +47,7 @@ def checkup(
     return report
 
 
-def foreseen(
+def project_dormant_share(
     store: GraphStore, namespace: str, settings: Settings, report: HealthReport, turns: int
 ) -> HealthReport:
     """Replace the dormant share of a report by its projection, if that leaves its range.
@@ -55,16 +55,16 @@ def foreseen(
     Args:
         store: The graph store.
         namespace: Name of the namespace.
-        settings: As for :func:`checkup`.
+        settings: As for :func:`measure_health`.
         report: The current report.
         turns: How many turns to project; edges decay meanwhile as if they were not used.
     """
-    clock = store.walk.clock(namespace)
-    own = tuned(settings, clock.knobs)
+    clock = store.walk.get_clock(namespace)
+    own = apply_knobs(settings, clock.knobs)
     fading = turns * math.log(2.0) / own.learning.half_life if own.learning.decay else 0.0
     ahead = clock._replace(exponent=clock.exponent + fading)
-    then = assess(
-        measure(store, ahead, own, None),
+    then = assess_health(
+        collect_measurements(store, ahead, own, None),
         settings.health,
         namespace=namespace,
         turn=clock.turn,
@@ -77,25 +77,27 @@ def foreseen(
     return replace(report, metrics=tuple(metrics))
 
 
-def past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:
+def load_past_reports(store: GraphStore, namespace: str, limit: int) -> list[HealthReport]:
     """Load the latest stored reports of a namespace, oldest first."""
     return [HealthReport.from_dict(kept) for kept in store.health.history(namespace, limit)]
 
 
-def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | None) -> Measured:
+def collect_measurements(
+    store: GraphStore, clock: Clock, settings: Settings, held: FindExisting | None
+) -> HealthMeasurements:
     """Collect the measurements that health is computed from, for the namespace of ``clock``."""
     health, tiers = settings.health, settings.tiers
     corpus, keys = store.health.corpus(), store.health.sample(health.max_nodes)
-    nodes = store.health.sampled(keys, clock.key)
+    nodes = store.health.describe_sample(keys, clock.key)
     edges = store.health.edges
     seen = len(nodes) / corpus.nodes if corpus.nodes else 1.0
     learned, pairs = (
-        edges.learned(clock.key, health.max_weights),
-        edges.pairs(clock.key, health.max_weights),
+        edges.sample_learned(clock.key, health.max_weights),
+        edges.count_pairs(clock.key, health.max_weights),
     )
-    pieces = edges.pieces()
+    pieces = edges.get_split_parts()
     there = held([node.id for node in nodes]) if held and nodes else None
-    return Measured(
+    return HealthMeasurements(
         turns=store.health.turns(clock.key, health.max_turns),
         nodes=corpus.nodes,
         tokens=corpus.tokens,
@@ -103,10 +105,10 @@ def measure(store: GraphStore, clock: Clock, settings: Settings, held: Held | No
         documents=len({node.document for node in nodes}),
         isolated=sum(node.isolated for node in nodes),
         missing=None if there is None else sum(node.id not in there for node in nodes),
-        structure=tally(
-            edges.structure(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
+        structure=count_edges(
+            edges.count_structural(keys, clock.key), clock.exponent, tiers, min(1.0, seen) or 1.0
         ),
-        learned=tally(learned.found, clock.exponent, tiers, learned.share),
+        learned=count_edges(learned.found, clock.exponent, tiers, learned.share),
         pairs=pairs.found[0],
         promoted=pairs.found[1],
         splits=len(set(pieces.values())),
@@ -121,10 +123,10 @@ def _find_rejoined(
     alone = {whole for whole, number in Counter(pieces.values()).items() if number == 1}
     return alone | {
         pieces[joint.source]
-        for joint in store.health.edges.together(clock.key, pieces)
+        for joint in store.health.edges.get_co_used(clock.key, pieces)
         if pieces.get(joint.target) == pieces[joint.source]
         and effective_weight(
-            joint.weight, 0.0, joint.mark, clock.exponent, DECAY_RATES[joint.authority]
+            joint.weight, 0.0, joint.decay_at, clock.exponent, DECAY_RATES[joint.authority]
         )
         >= habitual
     }

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import TierSettings
 from crabpath_retrievers.graph import DECAY_RATES, Tier, effective_weight
-from crabpath_retrievers.storage.health_edges import EdgeRow
+from crabpath_retrievers.storage.health_edges import EdgeGroup
 from crabpath_retrievers.storage.health_queries import TurnFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class EdgeTally:
     """Counts of a sample of edges.
 
     Attributes:
@@ -36,7 +36,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class HealthMeasurements:
     """Measurements of one namespace.
 
     Attributes:
@@ -61,17 +61,17 @@ class Measured:
     documents: int = 0
     isolated: int = 0
     missing: int | None = None
-    structure: Tally = field(default_factory=Tally)
-    learned: Tally = field(default_factory=Tally)
+    structure: EdgeTally = field(default_factory=EdgeTally)
+    learned: EdgeTally = field(default_factory=EdgeTally)
     pairs: int = 0
     promoted: int = 0
     splits: int = 0
     rejoined: int = 0
 
 
-def tally(
-    rows: Iterable[EdgeRow], exponent: float, tiers: TierSettings, share: float = 1.0
-) -> Tally:
+def count_edges(
+    rows: Iterable[EdgeGroup], exponent: float, tiers: TierSettings, share: float = 1.0
+) -> EdgeTally:
     """Count edges by their effective weights in a namespace.
 
     Args:
@@ -84,7 +84,7 @@ def tally(
     fading = faded = within = crossing = 0
     for row in rows:
         rate = DECAY_RATES[row.authority]
-        tier = tiers.tier_of(effective_weight(row.weight, row.floor, row.mark, exponent, rate))
+        tier = tiers.tier_of(effective_weight(row.weight, row.floor, row.decay_at, exponent, rate))
         by_tier[tier] += row.number
         if row.floor < tiers.habitual:
             fading += row.number
@@ -92,4 +92,4 @@ def tally(
         if row.crossing is not None:
             within += row.number
             crossing += row.number * row.crossing
-    return Tally(by_tier, fading, faded, within, crossing, share)
+    return EdgeTally(by_tier, fading, faded, within, crossing, share)

@@ -8,7 +8,7 @@ from crabpath_retrievers.config import HealthSettings
 from crabpath_retrievers.config.health import METRICS
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Tier
-from crabpath_retrievers.health.measured import Measured, Tally
+from crabpath_retrievers.health.measured import EdgeTally, HealthMeasurements
 
 _DECIMALS = 6
 
@@ -76,8 +76,6 @@ class HealthReport:
         """Number of metrics with enough observations to judge them."""
         return sum(metric.in_range is not None for metric in self.metrics)
 
-    judged = judged_count  # until every caller uses the new name
-
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain, JSON-safe data."""
         return {**asdict(self), "healthy": self.healthy, "judged": self.judged_count}
@@ -99,8 +97,13 @@ class _Value:
     excluded: bool = False
 
 
-def assess(
-    measured: Measured, settings: HealthSettings, *, namespace: str, turn: int, created: float
+def assess_health(
+    measured: HealthMeasurements,
+    settings: HealthSettings,
+    *,
+    namespace: str,
+    turn: int,
+    created: float,
 ) -> HealthReport:
     """Compute the metrics, and judge them by their ranges.
 
@@ -132,7 +135,7 @@ def _judge(name: str, found: _Value, settings: HealthSettings) -> Metric:
     return Metric(name, round(found.value, _DECIMALS), low, high, within, found.sampled, note)
 
 
-def _measure_fired(measured: Measured) -> _Value:
+def _measure_fired(measured: HealthMeasurements) -> _Value:
     number = len(measured.turns)
     if not number:
         return _Value(None, 0, "no turn yet")
@@ -140,7 +143,7 @@ def _measure_fired(measured: Measured) -> _Value:
     return _Value(mean, number, f"entered by an edge, in the last {number} turns")
 
 
-def _measure_cross_file(measured: Measured) -> _Value:
+def _measure_cross_file(measured: HealthMeasurements) -> _Value:
     both = (measured.structure, measured.learned)
     sampled = sum(of.within for of in both)
     if measured.documents == 1:
@@ -148,12 +151,12 @@ def _measure_cross_file(measured: Measured) -> _Value:
     return _measure_ratio(both, "crossing", "within", "edges between document chunks")
 
 
-def _measure_dormant(measured: Measured) -> _Value:
+def _measure_dormant(measured: HealthMeasurements) -> _Value:
     both = (measured.structure, measured.learned)
     return _measure_ratio(both, "faded", "fading", "edges that can fade")
 
 
-def _measure_reflex(measured: Measured) -> _Value:
+def _measure_reflex(measured: HealthMeasurements) -> _Value:
     both = (measured.structure, measured.learned)
     total, sampled = _estimate(both, "edges"), sum(of.edges for of in both)
     if not total:
@@ -162,7 +165,7 @@ def _measure_reflex(measured: Measured) -> _Value:
     return _Value(reflex / total, sampled, f"of {sampled} edges")
 
 
-def _measure_compression(measured: Measured) -> _Value:
+def _measure_compression(measured: HealthMeasurements) -> _Value:
     number = len(measured.turns)
     if not number or not measured.tokens:
         return _Value(None, number, "no turn yet" if measured.tokens else "no text yet")
@@ -175,21 +178,21 @@ def _measure_compression(measured: Measured) -> _Value:
     return _Value(mean / measured.tokens, number, note)
 
 
-def _measure_promotion(measured: Measured) -> _Value:
+def _measure_promotion(measured: HealthMeasurements) -> _Value:
     if not measured.pairs:
         return _Value(None, 0, "nothing was used together yet")
     share = measured.promoted / measured.pairs
     return _Value(share, measured.pairs, f"of {measured.pairs} pairs used together")
 
 
-def _measure_reconvergence(measured: Measured) -> _Value:
+def _measure_reconvergence(measured: HealthMeasurements) -> _Value:
     if not measured.splits:
         return _Value(0.0, 0, "nothing was split")
     share = measured.rejoined / measured.splits
     return _Value(share, measured.splits, f"of {measured.splits} nodes that were split")
 
 
-def _measure_orphans(measured: Measured) -> _Value:
+def _measure_orphans(measured: HealthMeasurements) -> _Value:
     if not measured.nodes or not measured.sampled:
         return _Value(0.0, 0, "no documents")
     alone = f"{measured.isolated} of {measured.sampled} are reached by search alone"
@@ -202,7 +205,7 @@ def _measure_orphans(measured: Measured) -> _Value:
 
 _MIN_ANSWERS = 5  # in a corpus of fewer answers, the ratio says nothing
 _ALWAYS_JUDGED = frozenset({"orphan_nodes", "reconvergence_rate"})  # a single one is out of range
-_METRICS: Mapping[str, Callable[[Measured], _Value]] = {
+_METRICS: Mapping[str, Callable[[HealthMeasurements], _Value]] = {
     "avg_nodes_fired_per_query": _measure_fired,
     "cross_file_edge_pct": _measure_cross_file,
     "dormant_pct": _measure_dormant,
@@ -214,17 +217,17 @@ _METRICS: Mapping[str, Callable[[Measured], _Value]] = {
 }
 
 
-def _measure_ratio(both: tuple[Tally, ...], part: str, whole: str, what: str) -> _Value:
+def _measure_ratio(both: tuple[EdgeTally, ...], part: str, whole: str, what: str) -> _Value:
     total, sampled = _estimate(both, whole), sum(getattr(of, whole) for of in both)
     if not total:
         return _Value(None, 0, f"no {what}")
     return _Value(_estimate(both, part) / total, sampled, f"of {sampled} {what}")
 
 
-def _estimate(both: tuple[Tally, ...], name: str) -> float:
+def _estimate(both: tuple[EdgeTally, ...], name: str) -> float:
     """Extrapolate a count from the sampled edges to all edges."""
     return sum(float(getattr(of, name)) / of.share for of in both)
 
 
-def _count_by_tier(of: Tally) -> dict[str, int]:
+def _count_by_tier(of: EdgeTally) -> dict[str, int]:
     return {tier.value: round(of.tiers.get(tier, 0) / of.share) for tier in Tier}

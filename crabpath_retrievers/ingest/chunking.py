@@ -21,13 +21,13 @@ from crabpath_retrievers.errors import CrabPathError, DuplicateIdError, InvalidI
 from crabpath_retrievers.graph import Node, Vector
 from crabpath_retrievers.ingest.blank import describe_document, warn_of_blank
 from crabpath_retrievers.ingest.references import (
-    LONGEST_TARGET,
-    addresses_of,
-    references_in,
+    MAX_TARGET_CHARS,
+    collect_addresses,
+    find_references,
 )
-from crabpath_retrievers.metadata import own_metadata
+from crabpath_retrievers.metadata import remove_answer_metadata
 from crabpath_retrievers.query import text_of
-from crabpath_retrievers.text import is_blank, names_of, storable
+from crabpath_retrievers.text import is_blank, list_mention_names, to_storable
 
 _MAX_KEY_CHARS = 600
 _SPLIT_TAGS = ("h1", "h2", "h3", "h4")
@@ -93,8 +93,8 @@ class Chunking:
         return list(found.values())
 
     def _cut(self, document: Document, node_id: str | None) -> Iterator[Node]:
-        text = storable(document.page_content)
-        metadata = json_safe(own_metadata(document.metadata))
+        text = to_storable(document.page_content)
+        metadata = to_json_safe(remove_answer_metadata(document.metadata))
         source = str(metadata.get("source") or node_id or _digest(text))
         for what, value in (("id", node_id or ""), ("source", source)):
             _require_short(what, value)
@@ -114,7 +114,7 @@ class Chunking:
                 source=source,
                 content=piece,
                 title=title if number == 0 or not heading else _join_headings(title, heading),
-                names=names_of(name, _to_strings(aliases)),
+                names=list_mention_names(name, _to_strings(aliases)),
                 head=number == 0,
                 metadata=metadata,
             )
@@ -131,8 +131,8 @@ class Chunking:
         head: bool,
         metadata: Mapping[str, Any],
     ) -> Node:
-        shared = shared_metadata(metadata, self.metadata_keys)
-        addresses = (*addresses_of(source, title, metadata), *shared) if head else ()
+        shared = find_shared_targets(metadata, self.metadata_keys)
+        addresses = (*collect_addresses(source, title, metadata), *shared) if head else ()
         return Node(
             id=node_id,
             document=document,
@@ -141,7 +141,7 @@ class Chunking:
             title=title,
             names=names,
             addresses=addresses,
-            references=(*references_in(content, source), *(shared if head else ())),
+            references=(*find_references(content, source), *(shared if head else ())),
             metadata=metadata,
             # Part of the digest: when the first chunk is removed, the next one inherits them.
             digest=_digest(content, title, str((names, addresses)), _dump_sorted(metadata)),
@@ -164,7 +164,7 @@ class Chunking:
             yield from (("", piece) for piece in self._make_size_splitter().split_text(text))
 
     def _split_by_heading(self, text: str) -> Iterator[tuple[str, str]]:
-        for heading, section in sections(text):
+        for heading, section in split_sections(text):
             for piece in self._make_size_splitter().split_text(section):
                 yield heading, piece
 
@@ -174,7 +174,7 @@ class Chunking:
         )
 
 
-def document_id(document: Document, given: str | None) -> str | None:
+def clean_document_id(document: Document, given: str | None) -> str | None:
     """Return the id that the caller gave to a document, cleaned, or None.
 
     Raises:
@@ -187,7 +187,7 @@ def document_id(document: Document, given: str | None) -> str | None:
     return None if node_id is None else text_of("id", node_id) or None
 
 
-def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
+def collect_caller_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[str]:
     """Return the cleaned ids that the caller gave to documents with text."""
     named = _pair_with_ids(documents, ids)
     return {
@@ -195,12 +195,12 @@ def given_ids(documents: Sequence[Document], ids: Sequence[str] | None) -> set[s
     }
 
 
-def id_with_metadata(node: Node) -> str:
+def make_metadata_id(node: Node) -> str:
     """Derive a chunk id from text and metadata, for texts that repeat within a document."""
     return _digest(node.document, node.content, _dump_sorted(node.metadata))
 
 
-def sections(text: str) -> Iterator[tuple[str, str]]:
+def split_sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield the sections of a Markdown text, as ``(heading, text with its heading)``.
 
     A CommonMark parser finds headings of levels 1 to 4; the text itself is not changed. (The
@@ -230,14 +230,14 @@ def is_markdown(source: str, metadata: Mapping[str, Any]) -> bool:
     return source.lower().endswith(_MARKDOWN_SUFFIXES) or "markdown" in declared
 
 
-def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def to_json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Convert metadata to JSON values: dates, bytes and objects become text, NaN becomes None.
 
     Raises:
         InvalidInputError: The metadata contains itself, or a value cannot be converted to text.
     """
     try:
-        return {storable(str(key)): _to_plain(value) for key, value in metadata.items()}
+        return {to_storable(str(key)): _to_plain(value) for key, value in metadata.items()}
     except RecursionError as error:
         msg = "the metadata of a document contains itself: pass plain values"
         raise InvalidInputError(msg) from error
@@ -250,9 +250,9 @@ def json_safe(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _to_plain(value: Any) -> Any:
     if isinstance(value, str):
-        return storable(value)
+        return to_storable(value)
     if isinstance(value, Mapping):
-        return json_safe(value)
+        return to_json_safe(value)
     if isinstance(value, (set, frozenset)):
         # The order of a set differs between runs; the digest must not.
         return sorted(map(_to_plain, value), key=str)
@@ -265,19 +265,19 @@ def _to_plain(value: Any) -> Any:
     return _to_plain(found) if isinstance(found, (str, dict, list)) else found
 
 
-def shared_metadata(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
+def find_shared_targets(metadata: Mapping[str, Any], keys: Sequence[str]) -> tuple[str, ...]:
     """Return one link target per metadata key, equal for documents with equal values."""
     shared = (f"metadata:{key}={metadata[key]}" for key in keys if metadata.get(key))
-    return tuple(target for target in shared if len(target) <= LONGEST_TARGET)
+    return tuple(target for target in shared if len(target) <= MAX_TARGET_CHARS)
 
 
-def embedded_text(node: Node) -> str:
+def make_embedding_text(node: Node) -> str:
     """Return the text to embed: title and content, or content alone if it begins with the title."""
     head = node.content[: len(node.title) + 80]
     return node.content if node.title in head else f"{node.title}\n{node.content}"
 
 
-def title_of_path(path: str) -> str:
+def make_title(path: str) -> str:
     """Make a title from a file name: no extension, dashes and underscores as spaces."""
     return re.sub(r"[-_]+", " ", PurePosixPath(path).stem).strip()
 
@@ -310,8 +310,8 @@ def _with_own_id(node: Node, found: Mapping[str, Node]) -> Node:
     """Return the chunk, with an id from its metadata if another chunk has its text."""
     if node.id not in found:
         return node
-    own = id_with_metadata(node)
-    return node if id_with_metadata(found[node.id]) == own else replace(node, id=own)
+    own = make_metadata_id(node)
+    return node if make_metadata_id(found[node.id]) == own else replace(node, id=own)
 
 
 def _digest(*values: str) -> str:
@@ -325,7 +325,7 @@ def _pair_with_ids(
 ) -> Iterator[tuple[Document, str | None]]:
     """Yield each document with the id that the caller gave it, or None."""
     for index, document in enumerate(documents):
-        yield document, document_id(document, None if ids is None else ids[index])
+        yield document, clean_document_id(document, None if ids is None else ids[index])
 
 
 def _drop_repeated_ids(

@@ -10,16 +10,16 @@ from dataclasses import replace
 from uuid import uuid4
 
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.ingest.chunking import id_with_metadata
-from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.ingest.chunking import make_metadata_id
+from crabpath_retrievers.storage.catalog import StoredChunk
 
 
-def is_given(node: Node | Known) -> bool:
+def has_caller_id(node: Node | StoredChunk) -> bool:
     """Whether the caller chose the id: then a whole document is one node with the document's id."""
     return node.id == node.document
 
 
-def unsettled(nodes: Sequence[Node], known: Mapping[str, Known]) -> list[Node]:
+def find_id_conflicts(nodes: Sequence[Node], known: Mapping[str, StoredChunk]) -> list[Node]:
     """Find nodes whose derived id belongs to a different text in the store.
 
     Args:
@@ -33,12 +33,12 @@ def unsettled(nodes: Sequence[Node], known: Mapping[str, Known]) -> list[Node]:
     return [
         node
         for node in nodes
-        if node.id in known and not is_given(node) and (node.document, node.digest) not in held
+        if node.id in known and not has_caller_id(node) and (node.document, node.digest) not in held
     ]
 
 
-def settled(
-    nodes: Sequence[Node], known: Mapping[str, Known], kept: Mapping[str, Node]
+def assign_stored_ids(
+    nodes: Sequence[Node], known: Mapping[str, StoredChunk], kept: Mapping[str, Node]
 ) -> list[Node]:
     """Return the nodes with their final ids.
 
@@ -53,7 +53,9 @@ def settled(
         is taken by another text has a new id.
     """
     held = {(node.document, node.digest): node.id for node in known.values()}
-    own = [node.id if is_given(node) else held.get((node.document, node.digest)) for node in nodes]
+    own = [
+        node.id if has_caller_id(node) else held.get((node.document, node.digest)) for node in nodes
+    ]
     taken = set(own)
 
     def is_free(name: str, node: Node) -> bool:
@@ -61,19 +63,19 @@ def settled(
             return True
         if known[name].document != node.document or name in taken:
             return False
-        return name not in kept or id_with_metadata(kept[name]) == id_with_metadata(node)
+        return name not in kept or make_metadata_id(kept[name]) == make_metadata_id(node)
 
     def choose_id(node: Node) -> str:
-        names = (node.id, id_with_metadata(node))
+        names = (node.id, make_metadata_id(node))
         return next((name for name in names if is_free(name, node)), uuid4().hex)
 
     found = [(node, own_id or choose_id(node)) for node, own_id in zip(nodes, own, strict=True)]
     return [node if node.id == name else replace(node, id=name) for node, name in found]
 
 
-def unused(nodes: Sequence[Node], taken: Collection[str]) -> list[Node]:
+def replace_taken_ids(nodes: Sequence[Node], taken: Collection[str]) -> list[Node]:
     """Give new ids to nodes whose id is taken; ids chosen by the caller stay."""
     return [
-        replace(node, id=uuid4().hex) if node.id in taken and not is_given(node) else node
+        replace(node, id=uuid4().hex) if node.id in taken and not has_caller_id(node) else node
         for node in nodes
     ]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import embedded_text
-from crabpath_retrievers.ingest.identity import is_given
+from crabpath_retrievers.ingest.chunking import make_embedding_text
+from crabpath_retrievers.ingest.identity import has_caller_id
 
 _SAME_FILE_BONUS, _SAME_HEADING_BONUS = (
     0.04,
@@ -24,7 +24,7 @@ _MAX_CANDIDATES = 32  # per new text: templates have thousands of near copies
 _BLOCK_ROWS = 1024  # new texts compared in one matrix product
 
 
-class Pair(NamedTuple):
+class TextMatch(NamedTuple):
     """An old text, the new version of it, and their cosine."""
 
     old: Node
@@ -32,9 +32,9 @@ class Pair(NamedTuple):
     similarity: float
 
 
-def matched(
+def match_texts(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector], threshold: float
-) -> list[Pair]:
+) -> list[TextMatch]:
     """Match old with new texts; each text is in at most one pair.
 
     Args:
@@ -49,38 +49,40 @@ def matched(
     old, new = _remove_paired(old, new, pairs)
     pairs += _pair_by_text(old, new, successors)
     # Without titles, a section still matches after its file was renamed.
-    for text in (embedded_text, own_text):
+    for text in (make_embedding_text, get_untitled_text):
         old, new = _remove_paired(old, new, pairs)
         known = {id(n): vectors[text(n)] for n in (*old, *new) if text(n) in vectors}
         pairs += _pair_similar(old, new, known, successors, threshold)
     return pairs
 
 
-def own_text(node: Node) -> str:
+def get_untitled_text(node: Node) -> str:
     """Return the text of a section, without its title."""
     return node.content
 
 
 def _remove_paired(
-    old: Sequence[Node], new: Sequence[Node], pairs: Iterable[Pair]
+    old: Sequence[Node], new: Sequence[Node], pairs: Iterable[TextMatch]
 ) -> tuple[list[Node], list[Node]]:
     """Return nodes that are not paired yet; new nodes with a caller's id are left out."""
     taken = {id(node) for pair in pairs for node in pair[:2]}
     left = [node for node in old if id(node) not in taken]
-    return left, [node for node in new if id(node) not in taken and not is_given(node)]
+    return left, [node for node in new if id(node) not in taken and not has_caller_id(node)]
 
 
 def _pair_by_id(
     old: Sequence[Node], new: Sequence[Node], vectors: Mapping[str, Vector]
-) -> list[Pair]:
+) -> list[TextMatch]:
     """Pair documents by the id that the caller chose, whatever their text."""
     by_id = {node.id: node for node in old}
-    given = [(by_id[node.id], node) for node in new if is_given(node) and node.id in by_id]
-    return [Pair(a, b, 1.0 if a.content == b.content else _cosine(a, b, vectors)) for a, b in given]
+    given = [(by_id[node.id], node) for node in new if has_caller_id(node) and node.id in by_id]
+    return [
+        TextMatch(a, b, 1.0 if a.content == b.content else _cosine(a, b, vectors)) for a, b in given
+    ]
 
 
 def _cosine(old: Node, new: Node, vectors: Mapping[str, Vector]) -> float:
-    a, b = (np.asarray(vectors[embedded_text(node)], dtype=np.float32) for node in (old, new))
+    a, b = (np.asarray(vectors[make_embedding_text(node)], dtype=np.float32) for node in (old, new))
     return float(a @ b)
 
 
@@ -106,7 +108,7 @@ def _group_by_text(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 def _pair_by_text(
     old: Sequence[Node], new: Sequence[Node], successors: Mapping[str, str]
-) -> list[Pair]:
+) -> list[TextMatch]:
     """Pair equal texts, same document first: a licence may be in a thousand files."""
 
     def successor(node: Node) -> str:
@@ -118,7 +120,7 @@ def _pair_by_text(
     def any_document(_: Node) -> str:
         return ""
 
-    pairs: list[Pair] = []
+    pairs: list[TextMatch] = []
     for of_old, of_new in (
         (same_document, same_document),
         (successor, same_document),
@@ -127,7 +129,7 @@ def _pair_by_text(
         for headed in (True, False):
             left, right = _remove_paired(old, new, pairs)
             if of_old is not same_document:
-                left = [node for node in left if not is_given(node)]
+                left = [node for node in left if not has_caller_id(node)]
             pairs += _pair_equal(left, right, _make_key(of_old, headed), _make_key(of_new, headed))
     return pairs
 
@@ -141,12 +143,12 @@ def _pair_equal(
     new: Sequence[Node],
     of_old: Callable[[Node], Hashable],
     of_new: Callable[[Node], Hashable],
-) -> list[Pair]:
+) -> list[TextMatch]:
     """Pair nodes with equal keys, in order."""
     waiting: dict[Hashable, list[Node]] = defaultdict(list)
     for node in reversed(old):
         waiting[of_old(node)].append(node)
-    return [Pair(found.pop(), node, 1.0) for node in new if (found := waiting[of_new(node)])]
+    return [TextMatch(found.pop(), node, 1.0) for node in new if (found := waiting[of_new(node)])]
 
 
 def _pair_similar(
@@ -155,7 +157,7 @@ def _pair_similar(
     vectors: Mapping[int, Vector],
     successors: Mapping[str, str],
     threshold: float,
-) -> list[Pair]:
+) -> list[TextMatch]:
     """Pair similar texts: the assignment with the largest sum of scores.
 
     Args:
@@ -173,7 +175,7 @@ def _pair_similar(
     allowed = [
         (row, column, cosine)
         for row, column, cosine in zip(rows, columns, cosines, strict=True)
-        if not is_given(old[column]) or old[column].document == new[row].document
+        if not has_caller_id(old[column]) or old[column].document == new[row].document
     ]
     scores = [
         cosine
@@ -183,7 +185,7 @@ def _pair_similar(
         for row, c, cosine in allowed
     ]
     return [
-        Pair(old[allowed[n][1]], new[allowed[n][0]], allowed[n][2])
+        TextMatch(old[allowed[n][1]], new[allowed[n][0]], allowed[n][2])
         for n in _solve_assignment(
             [pair[0] for pair in allowed], [pair[1] for pair in allowed], scores
         )

@@ -18,7 +18,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from crabpath_retrievers.changes import (
-    EmptyTrash,
+    ConfirmIndexDeletions,
     MoveNodes,
     PublishStaged,
     PutEdges,
@@ -26,24 +26,24 @@ from crabpath_retrievers.changes import (
     RemoveNodes,
     StageNodes,
 )
-from crabpath_retrievers.changes.archive import NodesIndexed
+from crabpath_retrievers.changes.archive import MarkNodesIndexed
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Edge, EdgeKind, Node, Vector
 from crabpath_retrievers.ingest.chunking import (
     Chunking,
-    embedded_text,
-    given_ids,
-    id_with_metadata,
+    collect_caller_ids,
+    make_embedding_text,
+    make_metadata_id,
 )
-from crabpath_retrievers.ingest.identity import settled, unsettled
+from crabpath_retrievers.ingest.identity import assign_stored_ids, find_id_conflicts
 from crabpath_retrievers.ingest.linkers import Linker
 from crabpath_retrievers.logs import elapsed_ms
 from crabpath_retrievers.seeds.embedder import Embedder
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.catalog import Known
-from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
-from crabpath_retrievers.text import is_blank, shown
+from crabpath_retrievers.storage.catalog import StoredChunk
+from crabpath_retrievers.storage.replaced import REPLACED, SOURCE_OWNERS
+from crabpath_retrievers.text import format_value, is_blank
 
 _log = logging.getLogger(__name__)
 
@@ -127,13 +127,13 @@ class Ingest:
         """
         known = isinstance(cleanup, str) and cleanup in ("incremental", "full")
         if cleanup is not None and not known:
-            msg = f"cleanup must be 'incremental', 'full' or None, not {shown(cleanup)}"
+            msg = f"cleanup must be 'incremental', 'full' or None, not {format_value(cleanup)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
         given = list(documents)
         nodes = chunking.nodes(given, ids)
-        growing = {node.document for node in nodes} - given_ids(given, ids)
-        with self.store.ingesting():
+        growing = {node.document for node in nodes} - collect_caller_ids(given, ids)
+        with self.store.hold_ingest_lock():
             self.recover()
             plan = self._plan(nodes, cleanup, growing if cleanup is None else set())
             plan.report.blank = sum(is_blank(document.page_content) for document in given)
@@ -157,7 +157,7 @@ class Ingest:
             InvalidInputError: A document cannot be used; nothing was changed.
         """
         begun = time.perf_counter()
-        with self.store.ingesting():
+        with self.store.hold_ingest_lock():
             self.recover()
             given = list(documents)
             # The index can find a record without text, but no edge can be derived from it.
@@ -165,13 +165,13 @@ class Ingest:
             nodes = chunking.nodes(given)
             parts = self._find_split_parts(nodes)
             plan = self._plan([node for node in nodes if node.id not in parts], "full", set())
-            held = self.index.held(plan.gone) or ()  # type: ignore[attr-defined]
+            held = self.index.find_existing(plan.gone) or ()  # type: ignore[attr-defined]
             plan.gone[:] = [node for node in plan.gone if node in blank or node not in held]
             plan.report.removed, plan.report.blank = len(plan.gone), len(blank)
             for part in self._make_batches(plan):
                 # One transaction: after a kill, staged nodes would be written to the foreign index.
                 embedded = self._embed(part)
-                self.store.apply([embedded, PublishStaged(), EmptyTrash(part.removed)])
+                self.store.apply([embedded, PublishStaged(), ConfirmIndexDeletions(part.removed)])
                 self._finish()
             self._move(plan)
         _log.info("ingest of %s in %.0f ms", plan.report, elapsed_ms(begun))
@@ -180,13 +180,13 @@ class Ingest:
     def _find_split_parts(self, nodes: Sequence[Node]) -> set[str]:
         """Return ids of nodes that maintenance made by splitting stored nodes."""
         wholes = {node.id: str(node.metadata.get("split_from", "")) for node in nodes}
-        known = self.store.catalog.known(ids=set(wholes.values()), owners=WHOLES)
+        known = self.store.catalog.find_chunks(ids=set(wholes.values()), owners=SOURCE_OWNERS)
         there = {node.id for node in known}
         return {node for node, whole in wholes.items() if whole in there}
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove nodes from both stores."""
-        with self.store.ingesting():
+        with self.store.hold_ingest_lock():
             self.recover()
             self.store.apply([RemoveNodes(tuple(ids))])
             self._index()
@@ -195,27 +195,27 @@ class Ingest:
 
     def recover(self, progress: Progress | None = None) -> None:
         """Finish an interrupted ingest, unless another process is still running it."""
-        if self.store.catalog.unfinished():
-            with self.store.ingesting(wait=False) as held:
+        if self.store.catalog.has_unfinished_ingest():
+            with self.store.hold_ingest_lock(wait=False) as held:
                 if held:
                     self._index(progress)
                     self._finish()
 
     def _index(self, progress: Progress | None = None) -> None:
         """Index the vectors of nodes that were imported, restored or lost in the index."""
-        if not (total := self.store.catalog.unindexed_count()):
+        if not (total := self.store.catalog.count_unindexed()):
             return
         with progress(total) if progress else nullcontext(_ignore) as advance:
             self._index_all(advance)
 
     def _index_all(self, advance: Advance) -> None:
-        while waiting := self.store.catalog.unindexed(_INDEX_BATCH):
+        while waiting := self.store.catalog.get_unindexed(_INDEX_BATCH):
             missing = waiting
             if self._is_foreign:
-                held = self.index.held([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
+                held = self.index.find_existing([node.id for node in waiting]) or ()  # type: ignore[attr-defined]
                 missing = [node for node in waiting if node.id not in held]
             self._upsert(missing)
-            self.store.apply([NodesIndexed(tuple(node.id for node in waiting))])
+            self.store.apply([MarkNodesIndexed(tuple(node.id for node in waiting))])
             advance(len(waiting))
 
     @property
@@ -257,36 +257,36 @@ class Ingest:
 
     def _resolve_ids(
         self, nodes: Sequence[Node], growing: AbstractSet[str], sources: AbstractSet[str]
-    ) -> tuple[list[Node], dict[str, Known]]:
+    ) -> tuple[list[Node], dict[str, StoredChunk]]:
         """Return the nodes with their final ids, and the stored nodes to compare them with.
 
         Stored nodes are those with the same ids, of documents that do not grow, and of
         ``sources``.
         """
         catalog = self.store.catalog
-        found = catalog.known(
+        found = catalog.find_chunks(
             ids=[node.id for node in nodes],
             documents={node.document for node in nodes} - growing,
             sources=sources,
-            owners=WHOLES,
+            owners=SOURCE_OWNERS,
         )
         digests = {node.digest for node in nodes if node.document in growing}
-        found += catalog.holding(growing, digests)
+        found += catalog.find_by_digest(growing, digests)
         known = {node.id: node for node in found}
-        others = unsettled(nodes, known)
+        others = find_id_conflicts(nodes, known)
         known |= {
             node.id: node
-            for node in catalog.known(ids=map(id_with_metadata, others), owners=WHOLES)
+            for node in catalog.find_chunks(ids=map(make_metadata_id, others), owners=SOURCE_OWNERS)
         }
-        names = [i for node in others for i in (node.id, id_with_metadata(node))]
+        names = [i for node in others for i in (node.id, make_metadata_id(node))]
         kept = [i for i in names if i in known and known[i].document in growing]
-        return settled(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
+        return assign_stored_ids(nodes, known, catalog.documents(kept, namespace=REPLACED)), known
 
     def _set_positions(
-        self, nodes: Sequence[Node], known: Mapping[str, Known], growing: AbstractSet[str]
+        self, nodes: Sequence[Node], known: Mapping[str, StoredChunk], growing: AbstractSet[str]
     ) -> list[Node]:
         """Set positions: in a growing document, new chunks come after the stored ones."""
-        ends = Counter(self.store.catalog.ends(growing))
+        ends = Counter(self.store.catalog.get_next_positions(growing))
         placed: list[Node] = []
         for node in nodes:
             if node.document not in growing:
@@ -304,7 +304,7 @@ class Ingest:
         Raises:
             InvalidInputError: A node has the id of a note.
         """
-        taken = self.store.notes.facts(node.id for node in nodes)
+        taken = self.store.notes.get_facts(node.id for node in nodes)
         if taken:
             msg = f"the id {taken[0].id!r} belongs to a note: give the document another id"
             raise InvalidInputError(msg)
@@ -346,13 +346,13 @@ class Ingest:
     def _embed(self, part: StageNodes) -> StageNodes:
         """Embed the nodes of a batch that have no vector."""
         bare = [node for node in part.nodes if node.vector is None]
-        embedded = iter(self.embedder.documents([embedded_text(node) for node in bare]))
+        embedded = iter(self.embedder.documents([make_embedding_text(node) for node in bare]))
         nodes = [replace(n, vector=next(embedded)) if n.vector is None else n for n in part.nodes]
         return replace(part, nodes=tuple(nodes))
 
     def _finish(self) -> None:
         """Carry everything staged through the remaining states; safe to repeat."""
-        staged = self.store.catalog.staged()
+        staged = self.store.catalog.get_staged()
         if staged:
             self._upsert(staged)
         self.store.apply([PublishStaged()])
@@ -369,7 +369,7 @@ class Ingest:
         )
 
     def _link(self) -> None:
-        keys = self.store.catalog.unlinked()
+        keys = self.store.catalog.get_unlinked_keys()
         if keys:
             nodes = self.store.links.nodes(keys)
             edges: list[Edge] = []
@@ -382,11 +382,11 @@ class Ingest:
             self.store.apply([stale, PutEdges(tuple(edges), tuple(keys))])
 
     def _empty_trash(self) -> None:
-        ids = self.store.catalog.trash()
+        ids = self.store.catalog.get_index_deletions()
         if ids:
-            kept = self.store.catalog.replaced(ids) if self._is_foreign else ()
+            kept = self.store.catalog.find_aliased(ids) if self._is_foreign else ()
             self.index.delete([node for node in ids if node not in kept])
-            self.store.apply([EmptyTrash(tuple(ids))])
+            self.store.apply([ConfirmIndexDeletions(tuple(ids))])
 
     def _move(self, plan: "_Plan") -> None:
         """Store new positions of unchanged chunks, and link them with their new neighbours."""
@@ -405,7 +405,7 @@ class _Plan:
     nodes: list[Node]
     changed: list[Node]
     gone: list[str]
-    known: dict[str, Known]
+    known: dict[str, StoredChunk]
     growing: AbstractSet[str]
     report: IngestReport
 

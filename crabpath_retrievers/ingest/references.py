@@ -6,7 +6,7 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from crabpath_retrievers.text import name_key
+from crabpath_retrievers.text import normalise_name
 
 # URLs may contain one pair of parentheses, as those of Wikipedia do.
 _MARKDOWN_LINK = re.compile(
@@ -16,32 +16,32 @@ _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})(?:[#|][^\]\n]{0,200})?\]\]")
 _HTML_LINK = re.compile(r"""<a\s[^>]{0,500}?href\s*=\s*["']?([^"'>\s]{1,500})""", re.IGNORECASE)
 _BARE_URL = re.compile(r"https?://(?:[^\s<>()\[\]\"']|\([^\s<>()\[\]\"']{0,200}\)){3,500}")
 _MAX_TARGETS = 64
-LONGEST_TARGET = 500  # characters; databases index texts of bounded length only
+MAX_TARGET_CHARS = 500  # characters; databases index texts of bounded length only
 
 
-def references_in(text: str, source: str) -> tuple[str, ...]:
+def find_references(text: str, source: str) -> tuple[str, ...]:
     """Return the normalised targets of Markdown, wiki and HTML links and bare URLs in a text.
 
     Args:
         text: Text of a chunk.
         source: Path or URL of its document; relative links are resolved against it.
     """
-    found = {f"wiki:{name_key(name)}": None for name in _WIKI_LINK.findall(text)}
+    found = {f"wiki:{normalise_name(name)}": None for name in _WIKI_LINK.findall(text)}
     for pattern in (_MARKDOWN_LINK, _HTML_LINK, _BARE_URL):
         for target in pattern.findall(text):
             address = _normalise_target(target, source)
             if address:
                 found[address] = None
-    return tuple(target for target in found if len(target) <= LONGEST_TARGET)[:_MAX_TARGETS]
+    return tuple(target for target in found if len(target) <= MAX_TARGET_CHARS)[:_MAX_TARGETS]
 
 
-def addresses_of(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+def collect_addresses(source: str, title: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the targets that lead to a document: its path or URL, and its title for wiki links."""
     places = [source, *(str(metadata[key]) for key in ("url", "source") if metadata.get(key))]
     found = {_normalise_target(place, ""): None for place in places}
     if title:
-        found[f"wiki:{name_key(title)}"] = None
-    return tuple(address for address in found if address and len(address) <= LONGEST_TARGET)
+        found[f"wiki:{normalise_name(title)}"] = None
+    return tuple(address for address in found if address and len(address) <= MAX_TARGET_CHARS)
 
 
 def _normalise_target(target: str, source: str) -> str:

@@ -5,12 +5,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from crabpath_retrievers.changes.archive import IndexAgain
+from crabpath_retrievers.changes.archive import QueueReindex
 from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.ingest.pipeline import Ingest, Progress
-from crabpath_retrievers.seeds.episodes import Episodes
+from crabpath_retrievers.seeds.episodes import EpisodeMemory
 from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
 
 _SAMPLE_SIZE = 64  # chunks that are looked up in the index when a memory is opened
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reindexing:
+class Reindexer:
     """Fills an index that is new, was set aside, or has lost entries.
 
     If it is interrupted, the next open finishes the work, as after any ingest.
@@ -27,8 +27,8 @@ class Reindexing:
     store: GraphStore
     index: VectorIndex
     ingest: Ingest
-    episodes: Episodes
-    notes: Notes
+    episodes: EpisodeMemory
+    notes: NoteMemory
     progress: Progress | None = None
 
     def check(self) -> None:
@@ -48,7 +48,7 @@ class Reindexing:
         catalog = self.store.catalog
         some = catalog.some_chunk_ids(_SAMPLE_SIZE)
         count, held = glance(some)
-        unfinished = catalog.unfinished()
+        unfinished = catalog.has_unfinished_ingest()
         if not some:
             if count and not unfinished:
                 raise InvalidInputError(self._describe_missing_graph(count))
@@ -76,7 +76,7 @@ class Reindexing:
         Raises:
             ConfigurationError: The index holds vectors, but none of this memory.
         """
-        with self.store.ingesting():
+        with self.store.hold_ingest_lock():
             self._require_own()
             if inspect := getattr(self.index, "inspect", None):
                 inspect()
@@ -84,22 +84,20 @@ class Reindexing:
             if hasattr(self.index, "glance"):
                 self._delete_surplus()
 
-    everything = reindex_all  # until every caller uses the new name
-
     def _fill(self, ids: tuple[str, ...] | None) -> None:
         begun = time.monotonic()
-        self.store.apply([IndexAgain(ids)])
+        self.store.apply([QueueReindex(ids)])
         self.ingest.recover(self.progress)
         self.episodes.catch_up()
         self.notes.catch_up()
-        if self.store.catalog.unindexed_count():
+        if self.store.catalog.count_unindexed():
             _log.warning("an ingest is under way: it indexes the vectors that are missing")
             return
         _log.info("vectors indexed again in %.0f ms", 1000 * (time.monotonic() - begun))
 
     def _complete(self) -> None:
         ids = self.store.catalog.chunk_ids()
-        held = self.index.held(ids)  # type: ignore[attr-defined]
+        held = self.index.find_existing(ids)  # type: ignore[attr-defined]
         missing = tuple(node_id for node_id in ids if node_id not in held)
         if missing:
             _log.warning(
@@ -133,7 +131,7 @@ class Reindexing:
         count, held = glance(some) if glance else (0, set())
         if count and some and not held:
             raise ConfigurationError(self._describe_foreign_vectors(count))
-        if count and not some and not self.store.catalog.unfinished():
+        if count and not some and not self.store.catalog.has_unfinished_ingest():
             raise InvalidInputError(self._describe_missing_graph(count))
 
     def _describe_foreign_vectors(self, count: int) -> str:

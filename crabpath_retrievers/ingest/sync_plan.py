@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import embedded_text
-from crabpath_retrievers.ingest.identity import is_given
-from crabpath_retrievers.ingest.matching import matched
-from crabpath_retrievers.storage.catalog import Known
+from crabpath_retrievers.ingest.chunking import make_embedding_text
+from crabpath_retrievers.ingest.identity import has_caller_id
+from crabpath_retrievers.ingest.matching import match_texts
+from crabpath_retrievers.storage.catalog import StoredChunk
 
-SIMILAR = 0.92
+MIN_SIMILARITY = 0.92
 """Cosine above which two texts are versions of each other."""
 
 Fate = Literal["edited", "moved", "restored", "added", "removed"]
 
 
-class Difference(NamedTuple):
+class SourceDifference(NamedTuple):
     """Difference between a source and what the store holds of it.
 
     Attributes:
@@ -108,7 +108,7 @@ class SyncPlan:
         return {**self.counts(), **more, "sections": sections}
 
 
-def difference(known: Iterable[Known], nodes: Sequence[Node]) -> Difference:
+def compare_source(known: Iterable[StoredChunk], nodes: Sequence[Node]) -> SourceDifference:
     """Compare a source with what the store holds of it, by document and digest.
 
     Args:
@@ -121,11 +121,11 @@ def difference(known: Iterable[Known], nodes: Sequence[Node]) -> Difference:
     appeared: list[Node] = []
     for node in nodes:
         found = same.get((node.document, node.digest))
-        if found is None or (is_given(node) and found.id != node.id):
+        if found is None or (has_caller_id(node) and found.id != node.id):
             appeared.append(node)
         else:
             kept[found.id] = node
-    return Difference(
+    return SourceDifference(
         len(kept),
         tuple(node.id for node in held if node.id not in kept),
         tuple(appeared),
@@ -143,7 +143,7 @@ def plan_sync(
     vectors: Mapping[str, Vector],
     *,
     retired: Sequence[Node] = (),
-    threshold: float = SIMILAR,
+    threshold: float = MIN_SIMILARITY,
 ) -> tuple[Section, ...]:
     """Decide the fate of every section that vanished or appeared.
 
@@ -156,15 +156,17 @@ def plan_sync(
         threshold: Cosine above which different texts are versions of each other.
     """
     # Texts that vanished now take precedence over those removed by earlier syncs.
-    pairs = matched(old, new, vectors, threshold)
+    pairs = match_texts(old, new, vectors, threshold)
     found = {id(pair.new) for pair in pairs}
-    pairs += matched(retired, [node for node in new if id(node) not in found], vectors, threshold)
+    pairs += match_texts(
+        retired, [node for node in new if id(node) not in found], vectors, threshold
+    )
     before = {id(pair.new): pair for pair in pairs}
     gone = {id(pair.old) for pair in pairs}
     back = {id(node) for node in retired}
     sections: list[Section] = []
     for node in new:
-        now = replace(node, vector=vectors.get(embedded_text(node)))
+        now = replace(node, vector=vectors.get(make_embedding_text(node)))
         if id(node) not in before:
             sections.append(Section("added", now=now))
             continue

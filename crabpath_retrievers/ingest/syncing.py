@@ -7,19 +7,19 @@ from functools import partial
 
 from crabpath_retrievers.changes import StageNodes
 from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import embedded_text
-from crabpath_retrievers.ingest.identity import unused
-from crabpath_retrievers.ingest.matching import own_text
+from crabpath_retrievers.ingest.chunking import make_embedding_text
+from crabpath_retrievers.ingest.identity import replace_taken_ids
+from crabpath_retrievers.ingest.matching import get_untitled_text
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.sync_plan import Section, SyncPlan, difference, plan_sync
-from crabpath_retrievers.seeds.identity import EmbedderIdentity
-from crabpath_retrievers.storage.catalog import Known
-from crabpath_retrievers.storage.replaced import REPLACED, WHOLES
+from crabpath_retrievers.ingest.sync_plan import Section, SyncPlan, compare_source, plan_sync
+from crabpath_retrievers.seeds.identity import EmbedderFingerprint
+from crabpath_retrievers.storage.catalog import StoredChunk
+from crabpath_retrievers.storage.replaced import REPLACED, SOURCE_OWNERS
 from crabpath_retrievers.storage.retired import RETIRED
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SyncScope:
     """The part of the memory that a sync may change: other documents are never removed.
 
     Attributes:
@@ -38,10 +38,10 @@ class Sync:
     """Compares a source with the store, and applies the changes as one batch."""
 
     ingest: Ingest
-    identity: EmbedderIdentity
+    identity: EmbedderFingerprint
     threshold: float
 
-    def run(self, nodes: Sequence[Node], scope: Scope, *, dry_run: bool) -> SyncPlan:
+    def run(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
         """Plan the sync and, unless ``dry_run``, apply it.
 
         Args:
@@ -53,7 +53,7 @@ class Sync:
             InvalidInputError: A node has the id of a note; nothing was changed.
         """
         self.ingest.refuse_notes(nodes)
-        with nullcontext() if dry_run else self.ingest.store.ingesting():
+        with nullcontext() if dry_run else self.ingest.store.hold_ingest_lock():
             if not dry_run:
                 self.ingest.recover()
             plan = self._plan(nodes, scope, dry_run=dry_run)
@@ -61,38 +61,42 @@ class Sync:
                 self.ingest.publish(self._make_batch(plan))
         return plan
 
-    def _plan(self, nodes: Sequence[Node], scope: Scope, *, dry_run: bool) -> SyncPlan:
+    def _plan(self, nodes: Sequence[Node], scope: SyncScope, *, dry_run: bool) -> SyncPlan:
         catalog = self.ingest.store.catalog
-        unchanged, vanished, appeared, positions = difference(self._find_known(nodes, scope), nodes)
+        unchanged, vanished, appeared, positions = compare_source(
+            self._find_known(nodes, scope), nodes
+        )
         if not (vanished or appeared):
             return SyncPlan((), unchanged, positions)
         old = sorted(catalog.documents(vanished, namespace=REPLACED).values(), key=_sort_key)
-        retired = catalog.retired(
+        retired = catalog.find_retired(
             texts=(node.content for node in appeared),
             documents={node.document for node in appeared},
         )
         plan = partial(plan_sync, old, appeared, retired=retired, threshold=self.threshold)
         vectors = self._load_vectors((*old, *retired))
         if vectors or not dry_run:
-            vectors |= self._embed_missing(map(embedded_text, appeared), vectors)
+            vectors |= self._embed_missing(map(make_embedding_text, appeared), vectors)
         sections = plan(vectors)
         if again := self._embed_missing(_select_texts_to_recheck(sections), vectors):
             sections = plan({**vectors, **again})
         return SyncPlan(sections, unchanged, positions)
 
-    def _find_known(self, nodes: Sequence[Node], scope: Scope) -> list[Known]:
+    def _find_known(self, nodes: Sequence[Node], scope: SyncScope) -> list[StoredChunk]:
         """Find the stored nodes in scope, and those of the given documents."""
         catalog = self.ingest.store.catalog
         documents = {node.document for node in nodes}
-        found = catalog.known(documents=documents, sources=scope.sources, owners=WHOLES)
+        found = catalog.find_chunks(
+            documents=documents, sources=scope.sources, owners=SOURCE_OWNERS
+        )
         for root in scope.roots:
-            found += catalog.under(root)
+            found += catalog.find_under_source(root)
         untouched = scope.untouched
         return [node for node in dict.fromkeys(found) if node.source not in untouched]
 
     def _load_vectors(self, nodes: Sequence[Node]) -> dict[str, Vector]:
         stored = self.ingest.store.catalog.vectors(node.id for node in nodes)
-        return {embedded_text(node): stored[node.id] for node in nodes if node.id in stored}
+        return {make_embedding_text(node): stored[node.id] for node in nodes if node.id in stored}
 
     def _embed_missing(self, given: Iterable[str], known: Collection[str]) -> dict[str, Vector]:
         texts = [text for text in dict.fromkeys(given) if text not in known]
@@ -112,8 +116,10 @@ class Sync:
         ]
         added = [_require_current(section) for section in plan.sections_with("added")]
         catalog = self.ingest.store.catalog
-        taken = catalog.known(ids=[node.id for node in added], owners=(*WHOLES, RETIRED))
-        fresh = unused(added, {node.id for node in taken})
+        taken = catalog.find_chunks(
+            ids=[node.id for node in added], owners=(*SOURCE_OWNERS, RETIRED)
+        )
+        fresh = replace_taken_ids(added, {node.id for node in taken})
         gone = tuple(section.node.id for section in plan.sections_with("removed"))
         return StageNodes((*kept, *fresh), retired=gone, positions=plan.positions)
 
@@ -122,7 +128,7 @@ def _select_texts_to_recheck(sections: Sequence[Section]) -> list[str]:
     """Return the untitled texts of added and removed sections, if there are both."""
     left = [section for section in sections if section.fate in {"added", "removed"}]
     both = len({section.fate for section in left}) > 1
-    return [own_text(section.node) for section in left] if both else []
+    return [get_untitled_text(section.node) for section in left] if both else []
 
 
 def _sort_key(node: Node) -> tuple[str, str, int]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crabpath_retrievers.outcome import learnable
+from crabpath_retrievers.outcome import validate_outcome
 
 _MAX_COUNT = 100
 
@@ -28,7 +28,7 @@ class Baseline:
         Raises:
             InvalidInputError: It is no number in [-1, 1].
         """
-        learnable(self.mean, name="the mean outcome")
+        validate_outcome(self.mean, name="the mean outcome")
 
     def with_outcome(self, z: float) -> "Baseline":
         """Return the baseline after one more outcome; compare that outcome with the one before it.
@@ -40,7 +40,7 @@ class Baseline:
             InvalidInputError: z is no number in [-1, 1].
         """
         count = min(self.count + 1, _MAX_COUNT)
-        mean = self.mean + (learnable(z) - self.mean) / count
+        mean = self.mean + (validate_outcome(z) - self.mean) / count
         # Rounding may carry a mean of ones slightly above one.
         return Baseline(max(-1.0, min(1.0, mean)), count)
 

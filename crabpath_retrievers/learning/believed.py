@@ -6,7 +6,7 @@ _EXPECTED_SHARE = 0.5  # least expected share of relevant documents among those 
 _MIN_PROBABILITY = 1e-9
 
 
-def believed(turn: Turn) -> dict[str, float]:
+def calibrate_relevance(turn: Turn) -> dict[str, float]:
     """Calibrate the ranker's probabilities of relevance for one turn, in (0, 1) by node id.
 
     The ranker is calibrated on questions whose words occur in their documents; elsewhere all its

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
+from crabpath_retrievers.learning.delta import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
-DEEPEST = -0.6
+MIN_INHIBITION = -0.6
 """Lowest weight of an inhibitory edge."""
 
 _INHIBITION_RATE = 0.5  # share of the way to -0.6, or to 0, per turn
@@ -21,7 +21,7 @@ _INHIBITS = EdgeKind.INHIBITS.label
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class InhibitionUpdate:
     """Changes of inhibitory edges after one turn.
 
     Attributes:
@@ -32,17 +32,17 @@ class Blame:
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    count_changes: Mapping[Pair, float] = field(default_factory=dict)
-    promoted: tuple[Pair, ...] = ()
+    count_changes: Mapping[NodePair, float] = field(default_factory=dict)
+    promoted: tuple[NodePair, ...] = ()
 
 
-def blame(
+def update_inhibition(
     turn: Turn,
     credit: Credit,
-    existing: Mapping[EdgeName, float],
-    counts: Mapping[Pair, float],
+    existing: Mapping[EdgeId, float],
+    counts: Mapping[NodePair, float],
     settings: LearningSettings,
-) -> Blame:
+) -> InhibitionUpdate:
     """Count blame against documents by their entry node, and inhibit those blamed repeatedly.
 
     Only documents with credit of their own count: a failed answer alone does not say which of its
@@ -67,25 +67,27 @@ def blame(
         for pair, count in counted.items()
         if count > 0
         and (*pair, _INHIBITS) not in existing
-        and counts.get(pair, 0.0) + count >= settings.inhibition_threshold - ROUNDING
+        and counts.get(pair, 0.0) + count >= settings.inhibition_threshold - COUNT_TOLERANCE
     )
     deltas = [
-        LearnedDelta(*pair, _INHIBITS, towards(existing.get((*pair, _INHIBITS), 0.0), value))
+        LearnedDelta(
+            *pair, _INHIBITS, compute_inhibition_step(existing.get((*pair, _INHIBITS), 0.0), value)
+        )
         for pair, value in credited.items()
         if (*pair, _INHIBITS) in existing or pair in promoted
     ]
-    return Blame(
+    return InhibitionUpdate(
         tuple(delta for delta in deltas if delta.delta),
         {pair: count for pair, count in counted.items() if count},
         promoted,
     )
 
 
-def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Pair, float]]:
+def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[NodePair, float]]:
     """Yield blamed and successful documents with their entry node, and credit times weight."""
     for item in turn.returned:
         value = credit.documents.get(item.node, 0.0) * credit.weight
-        entry = entry_of(turn, item)
+        entry = find_entry(turn, item)
         if entry == item.node:
             # The document is itself an entry: the best other entry gets the edge.
             entry = _find_other_entry(turn, item.node)
@@ -100,7 +102,7 @@ def _find_other_entry(turn: Turn, node: str) -> str | None:
     return best.node if best else None
 
 
-def entry_of(turn: Turn, item: Returned) -> str | None:
+def find_entry(turn: Turn, item: ReturnedDocument) -> str | None:
     """Return the node at which the query entered on the way to a document.
 
     A document without a path was found by search and counts as reached from the best seed. None if
@@ -112,11 +114,11 @@ def entry_of(turn: Turn, item: Returned) -> str | None:
     return best.node if best else None
 
 
-def towards(weight: float, strength: float) -> float:
+def compute_inhibition_step(weight: float, strength: float) -> float:
     """Compute the change of an inhibitory weight for a strength in [-1, 1].
 
     Half of the way, scaled by the strength: to -0.6 below 0, to 0 above; never beyond either.
     """
     if strength < 0:
-        return min(0.0, _INHIBITION_RATE * -strength * (DEEPEST - weight))
+        return min(0.0, _INHIBITION_RATE * -strength * (MIN_INHIBITION - weight))
     return max(0.0, _INHIBITION_RATE * strength * -weight)

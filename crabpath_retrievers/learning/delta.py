@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-EdgeName = tuple[str, str, str]
+EdgeId = tuple[str, str, str]
 """An edge: ids of source and target, label of the kind."""
 
-Pair = tuple[str, str]
+NodePair = tuple[str, str]
 """Ids of two nodes without an edge."""
 
-ROUNDING = 1e-9
+COUNT_TOLERANCE = 1e-9
 """Tolerance for sums of fractional counts."""
 
 

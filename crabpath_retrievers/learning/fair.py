@@ -23,7 +23,7 @@ _HALF_BLAME_WINS = 2.0  # number of successes that halves the blame of a failure
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DocumentRecord:
     """What is known of a document that a failed turn returned.
 
     Attributes:
@@ -35,7 +35,7 @@ class Standing:
     tasks: frozenset[str] = frozenset()
 
 
-def factor(quality: float) -> float:
+def compute_reward_factor(quality: float) -> float:
     """Return the factor that one failure applies to a reward, in [0.7, 0.95].
 
     ``0.7 + 0.25 · quality``
@@ -46,7 +46,7 @@ def factor(quality: float) -> float:
     return _MIN_FACTOR + _FACTOR_RANGE * quality
 
 
-def responsibility(standing: Standing, quality: float, task: str | None) -> float:
+def compute_responsibility(standing: DocumentRecord, quality: float, task: str | None) -> float:
     """Return how far a followed document answers for a failure, in [0, 1]; 1 in the worst region.
 
     0 if the document is meant for other types of task. The better the region, the more likely
@@ -60,11 +60,11 @@ def responsibility(standing: Standing, quality: float, task: str | None) -> floa
     """
     if task and standing.tasks and task not in standing.tasks:
         return 0.0
-    region_share = math.log(factor(quality)) / math.log(_MIN_FACTOR)
+    region_share = math.log(compute_reward_factor(quality)) / math.log(_MIN_FACTOR)
     return region_share * _HALF_BLAME_WINS / (_HALF_BLAME_WINS + standing.wins)
 
 
-def faults(turn: Turn, credit: Credit) -> dict[str, float]:
+def infer_fault(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return P(document misled | chain failed) of each followed document, by node id.
 
     Bayes' rule for a chain that succeeds if and only if all documents that it followed are
@@ -84,7 +84,7 @@ def faults(turn: Turn, credit: Credit) -> dict[str, float]:
     return {node: (1.0 - p) / (1.0 - all_relevant) for node, p in relevance.items()}
 
 
-def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
+def infer_relevance(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return P(document relevant | a failure was reported) of each followed document, by node id.
 
     Bayes' rule as in :func:`infer_fault`, with two changes: 20 % of reported failures are taken to
@@ -113,7 +113,7 @@ def likely_right(turn: Turn, credit: Credit) -> dict[str, float]:
     }
 
 
-def hindsight(
+def assign_hindsight_credit(
     turn: Turn, credit: Credit, fair: Credit, before: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float]:
     """Return the credit of a failed turn's documents for its own question, in [-1, 1] by node id.
@@ -130,7 +130,7 @@ def hindsight(
         fair: The same, with the blame shared out.
         before: Credit that earlier successes of the question gave, by node id.
     """
-    relevance = likely_right(turn, credit)
+    relevance = infer_relevance(turn, credit)
     if not relevance:
         return {}
     if len(relevance) == 1:
@@ -145,17 +145,17 @@ def hindsight(
     return followed | {node: -support for node, value in credit.documents.items() if not value}
 
 
-def shared_out(
-    credit: Credit, standings: Mapping[str, Standing], quality: float, turn: Turn
+def share_blame(
+    credit: Credit, standings: Mapping[str, DocumentRecord], quality: float, turn: Turn
 ) -> Credit:
     """Return the credit of a failed turn with the blame shared out by responsibility."""
     if credit.outcome >= 0:
         return credit
-    fault_by_node = faults(turn, credit)
+    fault_by_node = infer_fault(turn, credit)
     fair = {
         node: value
         * fault_by_node[node]
-        * responsibility(standings.get(node, Standing()), quality, turn.task_type)
+        * compute_responsibility(standings.get(node, DocumentRecord()), quality, turn.task_type)
         if node in fault_by_node
         else value
         for node, value in credit.documents.items()
@@ -163,7 +163,7 @@ def shared_out(
     return replace(credit, documents=fair)
 
 
-def decays(turn: Turn, fair: Credit, settings: LearningSettings) -> dict[str, float]:
+def compute_reward_decay(turn: Turn, fair: Credit, settings: LearningSettings) -> dict[str, float]:
     """Return the reward decay after a failure, in nats by node id; empty after a success.
 
     ``context``: documents that were followed decay by their share of the blame. ``blind``: every

@@ -7,12 +7,12 @@ is given. With a share above one half two users outweigh one.
 
 from collections.abc import Mapping
 
-Voices = Mapping[str, Mapping[str, float]]
+CreditByUser = Mapping[str, Mapping[str, float]]
 """Credit for a question: by user, then by node id."""
 
 
-def allowed_share(
-    credit_stated: Mapping[str, float], user: str, voices: Voices, share: float
+def limit_user_share(
+    credit_stated: Mapping[str, float], user: str, voices: CreditByUser, share: float
 ) -> float:
     """Return the share of a user's credit for a question that counts, in [0, 1].
 
@@ -36,7 +36,7 @@ def allowed_share(
     return max(0.0, allowed)
 
 
-def _sum_support(voices: Voices, user: str) -> dict[str, float]:
+def _sum_support(voices: CreditByUser, user: str) -> dict[str, float]:
     """Sum the positive credit of other users, by node id."""
     credit_by_node: dict[str, float] = {}
     for name, credit_stated in voices.items():

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.delta import ROUNDING, EdgeName, LearnedDelta, Pair
+from crabpath_retrievers.learning.delta import COUNT_TOLERANCE, EdgeId, LearnedDelta, NodePair
 from crabpath_retrievers.outcome import Credit
 
 _MAX_DOCUMENTS = 8  # 28 pairs a turn, so that a frequent document does not become a hub at once
@@ -14,7 +14,7 @@ _CO_USED = EdgeKind.CO_USED.label
 
 
 @dataclass(frozen=True, slots=True)
-class CoUse:
+class CoUseUpdate:
     """Changes of co-use edges and counts after one turn.
 
     Attributes:
@@ -25,19 +25,19 @@ class CoUse:
     """
 
     deltas: tuple[LearnedDelta, ...] = ()
-    count_changes: Mapping[Pair, float] = field(default_factory=dict)
-    promoted: tuple[Pair, ...] = ()
+    count_changes: Mapping[NodePair, float] = field(default_factory=dict)
+    promoted: tuple[NodePair, ...] = ()
 
 
-def co_use(
+def update_co_use(
     credit: Credit,
-    existing: Mapping[EdgeName, float],
-    protos: Mapping[Pair, float],
+    existing: Mapping[EdgeId, float],
+    protos: Mapping[NodePair, float],
     settings: LearningSettings,
     *,
     habitual: float,
     share: float = 1.0,
-) -> CoUse:
+) -> CoUseUpdate:
     """Strengthen edges between documents used together, or count towards new edges.
 
     The Hebbian rule of [CrabPath] (docs/bibliography.md), but never after a failure: an edge moves
@@ -56,7 +56,7 @@ def co_use(
         share: Share of a count that one turn adds, in (0, 1]; below 1 if use is only inferred.
     """
     if credit.outcome < 0 or not credit.weight:
-        return CoUse()
+        return CoUseUpdate()
     pairs = list(combinations(sorted(_select_best(credit)), 2))
     existing_edges = [edge for pair in pairs for edge in _list_directions(pair) if edge in existing]
     counted = [
@@ -66,7 +66,7 @@ def co_use(
     promoted = [
         pair
         for pair in counted
-        if protos.get(pair, 0.0) + count >= settings.promotion_threshold - ROUNDING
+        if protos.get(pair, 0.0) + count >= settings.promotion_threshold - COUNT_TOLERANCE
     ]
     new = [edge for pair in promoted for edge in _list_directions(pair) if edge not in existing]
     rate = settings.hebbian_rate
@@ -75,7 +75,7 @@ def co_use(
         LearnedDelta(*edge, rate * credit.weight * (1 - existing[edge])) for edge in existing_edges
     ]
     created = [LearnedDelta(*edge, first) for edge in new]
-    return CoUse((*strengthened, *created), dict.fromkeys(counted, count), tuple(promoted))
+    return CoUseUpdate((*strengthened, *created), dict.fromkeys(counted, count), tuple(promoted))
 
 
 def _select_best(credit: Credit) -> Sequence[str]:
@@ -83,6 +83,6 @@ def _select_best(credit: Credit) -> Sequence[str]:
     return sorted(credit.used, key=lambda node: -credit.documents[node])[:_MAX_DOCUMENTS]
 
 
-def _list_directions(pair: Pair) -> tuple[EdgeName, EdgeName]:
+def _list_directions(pair: NodePair) -> tuple[EdgeId, EdgeId]:
     a, b = pair
     return (a, b, _CO_USED), (b, a, _CO_USED)

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.errors import MissingExtraError
 
-MOST_ENTITIES = 20
+MAX_ENTITIES = 20
 """Number of entities compared, the most used ones: 380 pairs."""
 
 _MIN_ACTIVE_WINDOWS = 5  # windows with a use; fewer would let single events decide
 _WINDOWS_PER_TERM = 10  # windows per fitted coefficient
 _EPSILON = 1e-12
 
-Series = NDArray[np.float64]
+TimeSeries = NDArray[np.float64]
 
 
 class Influence(NamedTuple):
@@ -41,7 +41,7 @@ class Influence(NamedTuple):
     q: float
 
 
-def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, Series]:
+def build_series(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, TimeSeries]:
     """Sum the values of each of the most used entities per window of turns.
 
     Args:
@@ -56,7 +56,7 @@ def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, 
         return {}
     first = min(turn for turn, _, _ in uses)
     size = (max(turn for turn, _, _ in uses) - first) // window + 1
-    series_by_entity: dict[str, Series] = {}
+    series_by_entity: dict[str, TimeSeries] = {}
     for turn, entity, value in uses:
         series = series_by_entity.setdefault(entity, np.zeros(size))
         series[(turn - first) // window] += value
@@ -64,11 +64,11 @@ def series_of(uses: Sequence[tuple[int, str, float]], window: int) -> dict[str, 
         series_by_entity,
         key=lambda entity: (-float(np.abs(series_by_entity[entity]).sum()), entity),
     )
-    return {entity: series_by_entity[entity] for entity in ranked[:MOST_ENTITIES]}
+    return {entity: series_by_entity[entity] for entity in ranked[:MAX_ENTITIES]}
 
 
-def influences(
-    series: Mapping[str, Series], *, lags: int = 1, level: float = 0.05
+def find_influences(
+    series: Mapping[str, TimeSeries], *, lags: int = 1, level: float = 0.05
 ) -> list[Influence]:
     """Find the pairs in which the past of one entity predicts the other, strongest first.
 
@@ -100,7 +100,7 @@ def influences(
     return sorted(influential, key=lambda pair: (-abs(pair.weight), pair.source, pair.target))
 
 
-def _is_testable(values: Series, lags: int) -> bool:
+def _is_testable(values: TimeSeries, lags: int) -> bool:
     long_enough = values.size >= _WINDOWS_PER_TERM * (2 * lags + 1)
     return (
         long_enough
@@ -109,12 +109,12 @@ def _is_testable(values: Series, lags: int) -> bool:
     )
 
 
-def _are_identical(a: Series, b: Series) -> bool:
+def _are_identical(a: TimeSeries, b: TimeSeries) -> bool:
     """Whether two series are perfectly correlated: then neither adds to the other."""
     return abs(float(np.corrcoef(a, b)[0, 1])) > 1 - _EPSILON
 
 
-def _test_pair(source: Series, target: Series, lags: int) -> tuple[float, float]:
+def _test_pair(source: TimeSeries, target: TimeSeries, lags: int) -> tuple[float, float]:
     """Return the p of the F test that the past of ``source`` adds nothing, and the signed strength.
 
     Like ``ssr_ftest`` of ``grangercausalitytests``, which fails on a perfect prediction.

@@ -11,20 +11,20 @@ from typing import Any
 
 from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.graph import Authority, EdgeKind, Node, Vector
-from crabpath_retrievers.learning.blame import DEEPEST, entry_of, towards
+from crabpath_retrievers.learning.blame import MIN_INHIBITION, compute_inhibition_step, find_entry
 from crabpath_retrievers.trajectory import Turn
 
-LONGEST = 20_000
+MAX_NOTE_CHARS = 20_000
 """Longest text of a note, in characters; notes are returned whole."""
 
-RELATED = 0.6
+RELATED_WEIGHT = 0.6
 """Weight of an edge from a note to a related node: that of a mention."""
 
 _TAUGHT, _INHIBITS = EdgeKind.TAUGHT, EdgeKind.INHIBITS
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NoteQuestion:
     """The question that a note answers: text, unit vector of shape ``[d]``, and turn id if any."""
 
     query: str
@@ -33,7 +33,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class NoteContent:
     """Content of a note.
 
     Attributes:
@@ -53,12 +53,12 @@ class Said:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def note_id(kind: NoteKind, namespace: str, text: str) -> str:
+def make_note_id(kind: NoteKind, namespace: str, text: str) -> str:
     """Return the id of a note without one: the same text in one namespace is the same note."""
     return f"{kind}:{_hash_texts(namespace, text)[:24]}"
 
 
-def note_digest(kind: NoteKind, content: Said, authority: Authority, query: str | None) -> str:
+def hash_note(kind: NoteKind, content: NoteContent, authority: Authority, query: str | None) -> str:
     """Return a fingerprint of a note's content; an equal one means that nothing changed."""
     targets = (*content.related, "", *content.wrong)
     metadata = ("", json.dumps(content.metadata, sort_keys=True)) if content.metadata else ()
@@ -67,14 +67,14 @@ def note_digest(kind: NoteKind, content: Said, authority: Authority, query: str 
     )
 
 
-def note(
+def build_note(
     namespace: str,
     kind: NoteKind,
-    content: Said,
+    content: NoteContent,
     vector: Vector,
     *,
     authority: Authority = Authority.OVERLAY,
-    asked: Asked | None = None,
+    asked: NoteQuestion | None = None,
     beside: Iterable[NoteEdge] = (),
     feedback: str | None = None,
 ) -> KeepNote:
@@ -92,7 +92,7 @@ def note(
     """
     query = None if asked is None else asked.query
     node = Node(
-        id=content.id or note_id(kind, namespace, content.text),
+        id=content.id or make_note_id(kind, namespace, content.text),
         document="",
         source="",
         content=content.text,
@@ -102,14 +102,14 @@ def note(
             "note": kind,
             **({"title": content.title} if content.title else {}),
         },
-        digest=note_digest(kind, content, authority, query),
+        digest=hash_note(kind, content, authority, query),
         vector=vector,
     )
     related_edges = [
-        NoteEdge(None, target, _TAUGHT, RELATED) for target in dict.fromkeys(content.related)
+        NoteEdge(None, target, _TAUGHT, RELATED_WEIGHT) for target in dict.fromkeys(content.related)
     ]
     inhibitory_edges = [
-        NoteEdge(None, target, _INHIBITS, DEEPEST) for target in dict.fromkeys(content.wrong)
+        NoteEdge(None, target, _INHIBITS, MIN_INHIBITION) for target in dict.fromkeys(content.wrong)
     ]
     return KeepNote(
         namespace,
@@ -124,13 +124,15 @@ def note(
     )
 
 
-def entries_of(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
+def find_entries(turn: Turn, wrong: Iterable[str]) -> dict[str, str]:
     """Return the entry node of each document of a turn, unless it is the document itself."""
-    entry_by_node = {item.node: entry_of(turn, item) for item in turn.returned}
+    entry_by_node = {item.node: find_entry(turn, item) for item in turn.returned}
     return {node: entry for node in wrong if (entry := entry_by_node.get(node)) and entry != node}
 
 
-def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]) -> list[NoteEdge]:
+def build_inhibitions(
+    entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
+) -> list[NoteEdge]:
     """Build inhibitory edges to corrected documents from their entry nodes.
 
     Each weight moves half of the way to -0.6.
@@ -140,7 +142,9 @@ def against(entries: Mapping[str, str], weights: Mapping[tuple[str, str], float]
         weights: Weights of the existing inhibitory edges, by ``(entry, document)``.
     """
     return [
-        NoteEdge(entry, node, _INHIBITS, towards(weights.get((entry, node), 0.0), -1.0))
+        NoteEdge(
+            entry, node, _INHIBITS, compute_inhibition_step(weights.get((entry, node), 0.0), -1.0)
+        )
         for node, entry in entries.items()
     ]
 

@@ -31,10 +31,10 @@ from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind, Tier
 from crabpath_retrievers.learning.baseline import advantage
 from crabpath_retrievers.learning.delta import LearnedDelta
-from crabpath_retrievers.learning.routes import known_credit, merits
-from crabpath_retrievers.outcome import Credit, learnable
+from crabpath_retrievers.learning.routes import assign_edge_credit, get_known_credit
+from crabpath_retrievers.outcome import Credit, validate_outcome
 from crabpath_retrievers.terms import Floats
-from crabpath_retrievers.trajectory import Step, Turn
+from crabpath_retrievers.trajectory import Turn, WalkStep
 
 _MAX_STEP = 2.0  # width of the range of weights
 
@@ -57,7 +57,7 @@ class _Draw(NamedTuple):
     temperature: float
 
 
-def policy_gradient(
+def compute_policy_gradient(
     turn: Turn, credit: Credit, baseline: float, settings: LearningSettings, *, stop: float
 ) -> list[LearnedDelta]:
     """Compute the changes of the weights that decided in one turn.
@@ -79,7 +79,7 @@ def policy_gradient(
     Raises:
         InvalidInputError: The baseline is no number in [-1, 1].
     """
-    learnable(baseline, name="baseline")
+    validate_outcome(baseline, name="baseline")
     rate = settings.learning_rate * credit.weight
     totals: defaultdict[tuple[str, str | None, str], float] = defaultdict(float)
     for draw in _list_draws(turn, credit, baseline, settings, stop):
@@ -130,8 +130,10 @@ def _list_draws(
     """Yield the draws of a turn of which the credit is known."""
     steps = [step for step in turn.steps if step.decided_by != "reflex"]
     decided = {(step.node, target) for step in steps for target in step.chosen}
-    known = known_credit(turn, credit)
-    credit_by_move = merits(turn, known, decided, last_only=settings.credit_rule == "myopic")
+    known = get_known_credit(turn, credit)
+    credit_by_move = assign_edge_credit(
+        turn, known, decided, last_only=settings.credit_rule == "myopic"
+    )
     gains = {
         move: settings.discount**merit.hops * advantage(merit.credit, baseline)
         for move, merit in credit_by_move.items()
@@ -145,7 +147,7 @@ def _list_draws(
 
 
 def _list_step_draws(
-    step: Step, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
+    step: WalkStep, gain_by_target: Mapping[str, float], known_nodes: set[str], stop: float
 ) -> Iterator[_Draw]:
     actions = _list_actions(step)
     excluded = known_nodes.union(gain_by_target)
@@ -160,7 +162,7 @@ def _list_step_draws(
         yield _Draw(step.node, stop_action, rivals, best, step.temperature)
 
 
-def _list_actions(step: Step) -> Mapping[str, _Action]:
+def _list_actions(step: WalkStep) -> Mapping[str, _Action]:
     """Return the edges that were open to decision, by target."""
     return {
         c.target: _Action(c.target, c.kind, c.relevance + c.weight)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
+from crabpath_retrievers.learning.delta import EdgeId, LearnedDelta
 
 
-class Pull(NamedTuple):
+class EdgeObservation(NamedTuple):
     """One observation of an edge.
 
     Attributes:
@@ -24,13 +24,15 @@ class Pull(NamedTuple):
     bound: float = 1.0
 
 
-def signed(source: str, target: str, kind: EdgeKind, value: float) -> Pull:
+def make_signed_observation(
+    source: str, target: str, kind: EdgeKind, value: float
+) -> EdgeObservation:
     """Build a signed observation: towards 1 after a success, towards -1 after a failure."""
-    return Pull(source, target, kind, min(1.0, abs(value)), 1.0 if value > 0 else -1.0)
+    return EdgeObservation(source, target, kind, min(1.0, abs(value)), 1.0 if value > 0 else -1.0)
 
 
-def moved(
-    pulls: Iterable[Pull], existing: Mapping[EdgeName, float], rate: float
+def apply_observations(
+    pulls: Iterable[EdgeObservation], existing: Mapping[EdgeId, float], rate: float
 ) -> list[LearnedDelta]:
     """Return the changes ``h · strength · (bound − w)``, applied one after the other.
 
@@ -42,7 +44,7 @@ def moved(
         existing: Weights that the namespace has learned, by edge id.
         rate: h, in (0, 1].
     """
-    current: dict[EdgeName, float] = {}
+    current: dict[EdgeId, float] = {}
     deltas = []
     for pull in pulls:
         name = (pull.source, pull.target, pull.kind.label)

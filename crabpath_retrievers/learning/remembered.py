@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from crabpath_retrievers.learning.believed import believed
+from crabpath_retrievers.learning.believed import calibrate_relevance
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
 _FAILURE_WEIGHT = 0.5  # a failure without stated use may be none, or have another cause
 
 
-def remembered(
+def assign_episode_credit(
     turn: Turn,
     credit: Credit,
     followed: Mapping[str, float] = MappingProxyType({}),
@@ -40,7 +40,7 @@ def remembered(
     if all_experience and credit.outcome < 0:
         documents = {node: abs(value) for node, value in credit.documents.items()}
         as_success = replace(credit, outcome=-credit.outcome, documents=documents)
-        return remembered(turn, as_success)
+        return assign_episode_credit(turn, as_success)
     if credit.documents:
         credit_by_node = {
             node: value or (0.0 if node in credit.inferred else -1.0)
@@ -62,7 +62,7 @@ def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> 
     """Return the credit after a success: all needed documents are among those returned."""
     returned = {
         node: credit.outcome * (p - min(0.0, before.get(node, 0.0)))
-        for node, p in believed(turn).items()
+        for node, p in calibrate_relevance(turn).items()
     }
     return returned | {
         node: -credit.outcome * value
@@ -74,7 +74,8 @@ def _credit_success(turn: Turn, credit: Credit, before: Mapping[str, float]) -> 
 def _credit_failure(turn: Turn, credit: Credit, before: Mapping[str, float]) -> dict[str, float]:
     """Return the credit after a failure: a needed document is not among those returned."""
     blamed = {
-        node: _FAILURE_WEIGHT * credit.outcome * (1.0 - p) for node, p in believed(turn).items()
+        node: _FAILURE_WEIGHT * credit.outcome * (1.0 - p)
+        for node, p in calibrate_relevance(turn).items()
     }
     missing = {node: v for node, v in before.items() if v > 0 and node not in blamed}
     total = sum(missing.values())

@@ -4,13 +4,13 @@ from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
-Move = tuple[str, str]
+FollowedEdge = tuple[str, str]
 """A followed edge: ids of source and target."""
 
 
-class Merit(NamedTuple):
+class EdgeCredit(NamedTuple):
     """Credit of one followed edge.
 
     Attributes:
@@ -22,7 +22,7 @@ class Merit(NamedTuple):
     hops: int
 
 
-def known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
+def get_known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
     """Return the credit in [-1, 1] of the returned documents for which it is known.
 
     If only the outcome is known, it is the credit of every returned document.
@@ -33,9 +33,13 @@ def known_credit(turn: Turn, credit: Credit) -> dict[str, float]:
     return {node: credit.documents[node] for node in nodes if node in credit.documents}
 
 
-def merits(
-    turn: Turn, known: dict[str, float], decided: Container[Move], *, last_only: bool = False
-) -> dict[Move, Merit]:
+def assign_edge_credit(
+    turn: Turn,
+    known: dict[str, float],
+    decided: Container[FollowedEdge],
+    *,
+    last_only: bool = False,
+) -> dict[FollowedEdge, EdgeCredit]:
     """Return the credit of every decided edge that led to a document with known credit.
 
     Of several documents behind one edge the best credited counts: a decision that found one useful
@@ -47,18 +51,20 @@ def merits(
         decided: Edges that were decided, not followed by reflex.
         last_only: Only edges that were the last decision of a path (myopic rule).
     """
-    credit_by_move: dict[Move, Merit] = {}
-    last: set[Move] = set()
+    credit_by_move: dict[FollowedEdge, EdgeCredit] = {}
+    last: set[FollowedEdge] = set()
     for item in turn.returned:
         route = list(_list_decisions(item, decided)) if item.node in known else []
         for move, hops in route:
-            merit = Merit(known[item.node], hops)
+            merit = EdgeCredit(known[item.node], hops)
             credit_by_move[move] = max(credit_by_move.get(move, merit), merit, key=_sort_key)
         last.update(move for move, _ in route[-1:])
     return {move: credit_by_move[move] for move in credit_by_move if not last_only or move in last}
 
 
-def _list_decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[Move, int]]:
+def _list_decisions(
+    item: ReturnedDocument, decided: Container[FollowedEdge]
+) -> Iterator[tuple[FollowedEdge, int]]:
     """Yield the decided edges on the path to a document, with the hops left after each."""
     for passed, edge in enumerate(item.path, start=1):
         move = (edge.source, edge.target)
@@ -66,5 +72,5 @@ def _list_decisions(item: Returned, decided: Container[Move]) -> Iterator[tuple[
             yield move, len(item.path) - passed
 
 
-def _sort_key(merit: Merit) -> tuple[float, int]:
+def _sort_key(merit: EdgeCredit) -> tuple[float, int]:
     return merit.credit, -merit.hops

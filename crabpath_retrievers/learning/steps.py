@@ -6,15 +6,15 @@ The document is listed in docs/bibliography.md.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.regions import Place, Step
+from crabpath_retrievers.changes.regions import RegionKey, TransitionCount
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
-SEARCH = "search"
+SEARCH_ACTION = "search"
 """Action type of a document that no edge supports."""
 
 
-class Taken(NamedTuple):
+class ObservedStep(NamedTuple):
     """One observed step of an episode.
 
     Attributes:
@@ -27,7 +27,7 @@ class Taken(NamedTuple):
         is_last: Whether it was the last of its episode.
     """
 
-    places: Sequence[Place]
+    places: Sequence[RegionKey]
     action: str
     next_regions: Mapping[int, int]
     success: float
@@ -35,18 +35,18 @@ class Taken(NamedTuple):
     is_last: bool = True
 
 
-def action_of(item: Returned) -> str:
+def get_action_type(item: ReturnedDocument) -> str:
     """Return the type of the action that led to a document: the kind of its strongest edge."""
-    return SEARCH if item.support is None else item.support.kind
+    return SEARCH_ACTION if item.support is None else item.support.kind
 
 
-def steps_of_turn(
+def count_turn_steps(
     turn: Turn,
     credit: Credit,
-    places: Sequence[Place],
+    places: Sequence[RegionKey],
     regions: Mapping[str, Mapping[int, int]],
     usual: float,
-) -> list[Step]:
+) -> list[TransitionCount]:
     """Return the counts that one credited turn adds; every returned document is a final step.
 
     A document whose use is known counts with its credit: used 1, not used or blamed 0. If only the
@@ -61,18 +61,18 @@ def steps_of_turn(
     """
     tasks = dict.fromkeys(("", turn.task_type or ""))
     observed = list(_observe_returned(turn, credit, places, regions))
-    outcomes = success(credit.outcome), success(usual)
-    return summed(
+    outcomes = to_success(credit.outcome), to_success(usual)
+    return sum_steps(
         [
             *(
-                Step(
+                TransitionCount(
                     *place, task, "", 0, weight, weight * outcomes[0], weight, weight * outcomes[1]
                 )
                 for weight in (credit.weight,)
                 for place in places
                 for task in tasks
             ),
-            *counted(observed, tasks),
+            *count_steps(observed, tasks),
         ]
     )
 
@@ -80,22 +80,26 @@ def steps_of_turn(
 def _observe_returned(
     turn: Turn,
     credit: Credit,
-    places: Sequence[Place],
+    places: Sequence[RegionKey],
     regions: Mapping[str, Mapping[int, int]],
-) -> Iterator[Taken]:
+) -> Iterator[ObservedStep]:
     for item in turn.returned:
         led = regions.get(item.node, {})
         if not credit.documents:
             share = credit.weight / len(turn.returned)
-            yield Taken(places, action_of(item), led, success(credit.outcome), share)
+            yield ObservedStep(
+                places, get_action_type(item), led, to_success(credit.outcome), share
+            )
             continue
         known = credit.documents.get(item.node)
         # A document without inferred support is not counted as unused.
         if known is not None and (known or item.node not in credit.inferred):
-            yield Taken(places, action_of(item), led, max(0.0, known), credit.weight)
+            yield ObservedStep(places, get_action_type(item), led, max(0.0, known), credit.weight)
 
 
-def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
+def count_steps(
+    observed: Iterable[ObservedStep], tasks: Iterable[str]
+) -> Iterator[TransitionCount]:
     """Yield the counts of steps, in all regions in which they were taken and for all task types."""
     task_types = tuple(tasks)
     for step in observed:
@@ -104,18 +108,20 @@ def counted(observed: Iterable[Taken], tasks: Iterable[str]) -> Iterator[Step]:
         for level, region in step.places:
             for task in task_types:
                 led = step.next_regions.get(level, 0)
-                yield Step(level, region, task, step.action, led, step.weight, won, *ended)
+                yield TransitionCount(
+                    level, region, task, step.action, led, step.weight, won, *ended
+                )
 
 
-def summed(steps: Iterable[Step]) -> list[Step]:
+def sum_steps(steps: Iterable[TransitionCount]) -> list[TransitionCount]:
     """Sum counts by place; sums of zero are left out."""
     totals: dict[tuple[int, int, str, str, int], tuple[float, ...]] = {}
     for step in steps:
         previous = totals.get(step.place, (0.0, 0.0, 0.0, 0.0))
         totals[step.place] = tuple(a + b for a, b in zip(previous, step.counts, strict=True))
-    return [Step(*place, *counts) for place, counts in totals.items() if any(counts)]
+    return [TransitionCount(*place, *counts) for place, counts in totals.items() if any(counts)]
 
 
-def success(value: float) -> float:
+def to_success(value: float) -> float:
     """Scale an outcome in [-1, 1] to a success in [0, 1]."""
     return (1.0 + value) / 2.0

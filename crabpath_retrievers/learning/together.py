@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.believed import believed
-from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta, Pair
-from crabpath_retrievers.learning.hebbian import CoUse, co_use
+from crabpath_retrievers.learning.believed import calibrate_relevance
+from crabpath_retrievers.learning.delta import EdgeId, LearnedDelta, NodePair
+from crabpath_retrievers.learning.hebbian import CoUseUpdate, update_co_use
 from crabpath_retrievers.outcome import Credit
 from crabpath_retrievers.trajectory import Turn
 
@@ -24,15 +24,15 @@ _INFERRED_SHARE = 0.5  # of a count: joint use is inferred, the host did not sta
 _WEAKENING = 0.6  # share of its weight that an edge loses when one end succeeds without the other
 
 
-def succeeded_together(
+def infer_co_use(
     turn: Turn,
     credit: Credit,
-    existing: Mapping[EdgeName, float],
-    protos: Mapping[Pair, float],
+    existing: Mapping[EdgeId, float],
+    protos: Mapping[NodePair, float],
     settings: LearningSettings,
     *,
     habitual: float,
-) -> CoUse:
+) -> CoUseUpdate:
     """Infer co-use after a success without stated use; no change after a failure.
 
     Documents with a calibrated relevance of at least 0.5 count as used, for half a count towards a
@@ -48,12 +48,16 @@ def succeeded_together(
         habitual: Weight from which a walk considers an edge.
     """
     if credit.outcome <= 0 or credit.documents:
-        return CoUse()
+        return CoUseUpdate()
     credit_by_node = {
-        node: credit.outcome for node, p in believed(turn).items() if p >= _MIN_PROBABILITY
+        node: credit.outcome
+        for node, p in calibrate_relevance(turn).items()
+        if p >= _MIN_PROBABILITY
     }
     used = replace(credit, documents=credit_by_node)
-    update = co_use(used, existing, protos, settings, habitual=habitual, share=_INFERRED_SHARE)
+    update = update_co_use(
+        used, existing, protos, settings, habitual=habitual, share=_INFERRED_SHARE
+    )
     return replace(
         update,
         deltas=(*update.deltas, *_weaken_edges(turn, credit, existing)),
@@ -61,7 +65,9 @@ def succeeded_together(
     )
 
 
-def _reduce_counts(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> dict[Pair, float]:
+def _reduce_counts(
+    turn: Turn, credit: Credit, protos: Mapping[NodePair, float]
+) -> dict[NodePair, float]:
     """Return the reductions of counts of pairs of which a success returned only one document."""
     probability = {item.node: item.probability for item in turn.returned}
     step = _INFERRED_SHARE * credit.outcome * credit.weight
@@ -73,7 +79,7 @@ def _reduce_counts(turn: Turn, credit: Credit, protos: Mapping[Pair, float]) -> 
 
 
 def _weaken_edges(
-    turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
+    turn: Turn, credit: Credit, existing: Mapping[EdgeId, float]
 ) -> Iterator[LearnedDelta]:
     """Yield the reductions of edges of which a success returned only the source.
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
-MEMORIES = ("episode", "usage")
+MEMORY_FEATURES = ("episode", "usage")
 """Ranker features that carry feedback on other questions."""
 
-ADVICE = "advice"
+ADVICE_FEATURE = "advice"
 """Ranker feature with the advice of the region MDP."""
 
 _RETURNED, _UNLIKELY = "returned", "unlikely"
@@ -28,7 +28,7 @@ _NONE: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class Reliability:
     """Per memory feature: its support for documents that were used, and for all with known use.
 
     Attributes:
@@ -55,21 +55,21 @@ class Trust:
         )
         return max(0.0, min(1.0, (rate - floor) / max(usual_rate - floor, _UNLIKELY_BELOW)))
 
-    def believed(self) -> float:
+    def get_advice_weight(self) -> float:
         """Return the factor for the weight of the region MDP's advice, in [0, 1].
 
         The posterior probability that use depends on region and action type together, against the
         model without that interaction (Bayesian model averaging: Hoeting et al. 1999, §2), from
         predictions made before their outcomes.
         """
-        gained, lost = self.spoken.get(ADVICE, _NONE)
+        gained, lost = self.spoken.get(ADVICE_FEATURE, _NONE)
         return 1.0 / (1.0 + math.exp(min(700.0, _PRIOR_NATS - gained + lost)))
 
     def _estimate_rate(self, of: str, first: float) -> float:
         used, known = self.spoken.get(of, _NONE)
         return (used + first * _PRIOR_COUNT) / (known + _PRIOR_COUNT)
 
-    def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Trust":
+    def plus(self, amount: Mapping[str, tuple[float, float]], sign: float = 1.0) -> "Reliability":
         """Return the reliability with the evidence of one feedback, or without it (``sign`` -1)."""
         total = dict(self.spoken)
         for memory, (used, known) in amount.items():
@@ -78,10 +78,10 @@ class Trust:
                 max(0.0, before[0] + sign * used),
                 max(0.0, before[1] + sign * known),
             )
-        return Trust(total)
+        return Reliability(total)
 
 
-def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
+def measure_memories(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float]]:
     """Return the evidence of feedback about the memories that supported documents of its turns.
 
     Args:
@@ -99,7 +99,7 @@ def spoken(turns: Iterable[tuple[Turn, Credit]]) -> dict[str, tuple[float, float
     return totals
 
 
-def advised(
+def measure_advice(
     turns: Iterable[tuple[Turn, Credit]], weight: float, counted: float
 ) -> dict[str, tuple[float, float]]:
     """Return the evidence of feedback about the advice in its turns; see ``Reliability``.
@@ -112,7 +112,7 @@ def advised(
     gained = lost = 0.0
     for turn, credit in turns:
         for item in turn.returned:
-            known, advice = credit.documents.get(item.node), item.features.get(ADVICE, 0.0)
+            known, advice = credit.documents.get(item.node), item.features.get(ADVICE_FEATURE, 0.0)
             if not advice or known is None or not (known or item.node not in credit.inferred):
                 continue
             probability = min(1.0 - _EPSILON, max(_EPSILON, item.probability))
@@ -125,7 +125,7 @@ def advised(
             )
             gained += credit.weight * max(0.0, gain)
             lost += credit.weight * max(0.0, -gain)
-    return {ADVICE: (gained, lost)} if gained or lost else {}
+    return {ADVICE_FEATURE: (gained, lost)} if gained or lost else {}
 
 
 def _log_likelihood(odds: float, used: float) -> float:
@@ -133,10 +133,10 @@ def _log_likelihood(odds: float, used: float) -> float:
     return used * odds - math.log1p(math.exp(min(700.0, odds)))
 
 
-def _list_strengths(item: Returned) -> Iterator[tuple[str, float]]:
+def _list_strengths(item: ReturnedDocument) -> Iterator[tuple[str, float]]:
     """Yield what one returned document counts for, with its strength."""
     yield _RETURNED, 1.0
-    memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORIES]
+    memory_values = [(memory, item.features.get(memory, 0.0)) for memory in MEMORY_FEATURES]
     if not any(value > 0 for _, value in memory_values) and item.probability < _UNLIKELY_BELOW:
         yield _UNLIKELY, 1.0
     yield from ((memory, value) for memory, value in memory_values if value > 0)

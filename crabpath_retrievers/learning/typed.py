@@ -9,21 +9,25 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.blame import entry_of
-from crabpath_retrievers.learning.delta import EdgeName, LearnedDelta
-from crabpath_retrievers.learning.pull import Pull, moved, signed
-from crabpath_retrievers.learning.steps import SEARCH, action_of
+from crabpath_retrievers.learning.blame import find_entry
+from crabpath_retrievers.learning.delta import EdgeId, LearnedDelta
+from crabpath_retrievers.learning.pull import (
+    EdgeObservation,
+    apply_observations,
+    make_signed_observation,
+)
+from crabpath_retrievers.learning.steps import SEARCH_ACTION, get_action_type
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
-NEEDLESS = -0.3
+MIN_IRRELEVANT = -0.3
 """Lowest weight of ``irrelevant``: an unused document did less harm than a misleading one."""
 
 _MAX_NEIGHBOURS = 3  # documents on either side of a step between two turns: 9 edges
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class TypedEdgeContext:
     """Context of a turn for typed edges, in node ids.
 
     Attributes:
@@ -37,12 +41,12 @@ class Situation:
     used_before: Sequence[str] = ()
 
 
-def typed_edges(
+def learn_typed_edges(
     turn: Turn,
     credit: Credit,
     fair: Credit,
-    situation: Situation,
-    existing: Mapping[EdgeName, float],
+    situation: TypedEdgeContext,
+    existing: Mapping[EdgeId, float],
     rate: float,
 ) -> list[LearnedDelta]:
     """Return the changes of typed edges after a credited turn, each towards its bound by ``rate``.
@@ -65,30 +69,34 @@ def typed_edges(
         *_observe_same_action(turn, fair, existing),
         *_observe_order(used, credit, situation.used_before),
     ]
-    return moved(observations, existing, rate)
+    return apply_observations(observations, existing, rate)
 
 
-def _observe_causes(turn: Turn, credit: Credit) -> Iterator[Pull]:
+def _observe_causes(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
     """Edges from the entry node to documents used in a success, or followed in a failure."""
     for item, value in _list_credited(turn, credit):
-        entry = entry_of(turn, item)
+        entry = find_entry(turn, item)
         if entry and entry != item.node:
-            yield signed(entry, item.node, _get_cause_kind(value), value * credit.weight)
+            yield make_signed_observation(
+                entry, item.node, _get_cause_kind(value), value * credit.weight
+            )
 
 
-def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[Pull]:
+def _observe_irrelevant(turn: Turn, credit: Credit) -> Iterator[EdgeObservation]:
     """Edges from the entry node to documents that a failed turn returned and stated as unused."""
     if credit.outcome >= 0:
         return
     strength = credit.weight * -credit.outcome
     for item in turn.returned:
         is_stated = item.node in credit.documents and item.node not in credit.inferred
-        entry = entry_of(turn, item)
+        entry = find_entry(turn, item)
         if is_stated and not credit.documents[item.node] and entry and entry != item.node:
-            yield Pull(entry, item.node, EdgeKind.IRRELEVANT, strength, NEEDLESS)
+            yield EdgeObservation(entry, item.node, EdgeKind.IRRELEVANT, strength, MIN_IRRELEVANT)
 
 
-def _observe_regions(turn: Turn, credit: Credit, situation: Situation) -> Iterator[Pull]:
+def _observe_regions(
+    turn: Turn, credit: Credit, situation: TypedEdgeContext
+) -> Iterator[EdgeObservation]:
     """Edges from the region of the query to the regions of the documents; may be the same one."""
     if situation.query_hub is None or not turn.returned:
         return
@@ -100,12 +108,14 @@ def _observe_regions(turn: Turn, credit: Credit, situation: Situation) -> Iterat
             totals[situation.document_hubs[item.node]] += value * credit.weight
     for home, value in totals.items():
         if value:
-            yield signed(situation.query_hub, home, EdgeKind.REGION_TRANSITION, value)
+            yield make_signed_observation(
+                situation.query_hub, home, EdgeKind.REGION_TRANSITION, value
+            )
 
 
 def _observe_same_action(
-    turn: Turn, credit: Credit, existing: Mapping[EdgeName, float]
-) -> Iterator[Pull]:
+    turn: Turn, credit: Credit, existing: Mapping[EdgeId, float]
+) -> Iterator[EdgeObservation]:
     """Edges from each used document to at most two others found by the same action type.
 
     The first was used in this turn as well, the next in rank. The second comes from earlier turns:
@@ -115,13 +125,13 @@ def _observe_same_action(
     credited = list(_list_credited(turn, credit))
     actions = _map_actions(turn)
     for position, (item, value) in enumerate(credited):
-        action = action_of(item)
+        action = get_action_type(item)
         later = (
             other.node
             for other, other_value in credited[position + 1 :]
-            if action_of(other) == action and (other_value > 0) == (value > 0)
+            if get_action_type(other) == action and (other_value > 0) == (value > 0)
         )
-        entry = entry_of(turn, item)
+        entry = find_entry(turn, item)
         earlier = (
             node
             for node in _list_earlier_causes(entry, _get_cause_kind(value), existing)
@@ -129,11 +139,11 @@ def _observe_same_action(
         )
         strength = value * credit.weight
         for node in dict.fromkeys((*islice(later, 1), *islice(earlier, 1))):
-            yield signed(item.node, node, EdgeKind.SAME_ACTION, strength)
+            yield make_signed_observation(item.node, node, EdgeKind.SAME_ACTION, strength)
 
 
 def _list_earlier_causes(
-    entry: str | None, kind: EdgeKind, existing: Mapping[EdgeName, float]
+    entry: str | None, kind: EdgeKind, existing: Mapping[EdgeId, float]
 ) -> list[str]:
     """Return the targets of an entry node's edges of this kind, strongest first."""
     candidates = [
@@ -146,17 +156,17 @@ def _list_earlier_causes(
 
 def _map_actions(turn: Turn) -> dict[str, str]:
     """Return the action type that led to each node of a turn: its strongest edge, else search."""
-    actions = dict.fromkeys((seed.node for seed in turn.seeds), SEARCH)
+    actions = dict.fromkeys((seed.node for seed in turn.seeds), SEARCH_ACTION)
     considered = [candidate for step in turn.steps for candidate in step.candidates]
     for candidate in sorted(considered, key=lambda candidate: candidate.weight):
         if candidate.weight > 0:
             actions[candidate.target] = candidate.kind
-    return actions | {item.node: action_of(item) for item in turn.returned}
+    return actions | {item.node: get_action_type(item) for item in turn.returned}
 
 
 def _observe_order(
-    used: Sequence[Returned], credit: Credit, before: Sequence[str]
-) -> Iterator[Pull]:
+    used: Sequence[ReturnedDocument], credit: Credit, before: Sequence[str]
+) -> Iterator[EdgeObservation]:
     """Edges along the paths to used documents, and from documents that the turn before used.
 
     They hold the order only; the outcome is in the other kinds.
@@ -166,14 +176,14 @@ def _observe_order(
     steps += [(a, item.node) for a in before[:_MAX_NEIGHBOURS] for item in latest]
     for source, target in dict.fromkeys(steps):
         if source != target:
-            yield Pull(source, target, EdgeKind.TEMPORAL, credit.weight)
+            yield EdgeObservation(source, target, EdgeKind.TEMPORAL, credit.weight)
 
 
-def of_episode(
+def learn_episode_edges(
     nodes: Sequence[str | None],
     homes: Sequence[str | None],
     reward: float,
-    existing: Mapping[EdgeName, float],
+    existing: Mapping[EdgeId, float],
     rate: float,
 ) -> list[LearnedDelta]:
     """Return the changes of typed edges after an agent episode: order and outcome of its steps.
@@ -185,13 +195,19 @@ def of_episode(
         existing: Weights of the edges that the namespace has learned, by edge id.
         rate: Share of the way to the bound, in (0, 1].
     """
-    observations: list[Pull] = []
+    observations: list[EdgeObservation] = []
     for source, target in _list_steps(nodes):
-        observations.append(Pull(source, target, EdgeKind.TEMPORAL, 1.0))
-        observations += [signed(source, target, _get_cause_kind(reward), reward)] if reward else []
+        observations.append(EdgeObservation(source, target, EdgeKind.TEMPORAL, 1.0))
+        observations += (
+            [make_signed_observation(source, target, _get_cause_kind(reward), reward)]
+            if reward
+            else []
+        )
     for source, target in _list_steps(homes, stay=True) if reward else ():
-        observations.append(signed(source, target, EdgeKind.REGION_TRANSITION, reward))
-    return moved(observations, existing, rate)
+        observations.append(
+            make_signed_observation(source, target, EdgeKind.REGION_TRANSITION, reward)
+        )
+    return apply_observations(observations, existing, rate)
 
 
 def _list_steps(nodes: Iterable[str | None], *, stay: bool = False) -> dict[tuple[str, str], None]:
@@ -203,7 +219,7 @@ def _list_steps(nodes: Iterable[str | None], *, stay: bool = False) -> dict[tupl
     }
 
 
-def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[Returned, float]]:
+def _list_credited(turn: Turn, credit: Credit) -> Iterator[tuple[ReturnedDocument, float]]:
     """Yield the used documents with their credit."""
     for item in turn.returned:
         if value := credit.documents.get(item.node, 0.0):

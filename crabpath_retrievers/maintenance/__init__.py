@@ -1,6 +1,6 @@
 """Maintenance: prunes unused learned data, connects isolated nodes, bounds the logs."""
 
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
-from crabpath_retrievers.maintenance.upkeep import STEPS, Upkeep
+from crabpath_retrievers.maintenance.upkeep import MAINTENANCE_STEPS, MaintenanceRunner
 
-__all__ = ["STEPS", "MaintenanceReport", "StepReport", "Upkeep"]
+__all__ = ["MAINTENANCE_STEPS", "MaintenanceReport", "MaintenanceRunner", "StepReport"]

@@ -10,17 +10,17 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.ingest.chunking import sections
+from crabpath_retrievers.ingest.chunking import split_sections
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n\s*\n")
 _SEPARATORS = ["\n\n", r"(?<=[.!?…])\s+", "\n", r"\s+", ""]
 _MIN_HEADINGS = 2
 
-Topics = Callable[[Sequence[str]], Sequence[int] | None]
+FindTopics = Callable[[Sequence[str]], Sequence[int] | None]
 """Finds the indices, from 0, of the sentences that begin a new topic; None if it cannot tell."""
 
 
-class Piece(NamedTuple):
+class TextPart(NamedTuple):
     """A part of a text.
 
     Attributes:
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     more: tuple[str, ...] = ()
 
 
-def broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings) -> bool:
+def is_broad(text: str, questions: Sequence[Vector], settings: MaintenanceSettings) -> bool:
     """Whether a long text has several headings, or answers dissimilar questions.
 
     Args:
@@ -54,12 +54,12 @@ def _mean_pairwise_cosine(questions: Sequence[Vector]) -> float:
     return float(np.mean([a @ b for a, b in combinations(single, 2)]))
 
 
-def _find_headed_sections(text: str) -> list[Piece]:
+def _find_headed_sections(text: str) -> list[TextPart]:
     """Return the sections of a text that have a heading."""
-    return [Piece(*section) for section in sections(text) if section[0]]
+    return [TextPart(*section) for section in split_sections(text) if section[0]]
 
 
-def pieces(text: str, size: int, topics: Topics) -> list[Piece]:
+def split_text(text: str, size: int, topics: FindTopics) -> list[TextPart]:
     """Split a text into parts of about ``size`` characters: every word once, in order.
 
     The text is split at headings; without headings where a new topic begins, or else between
@@ -71,9 +71,9 @@ def pieces(text: str, size: int, topics: Topics) -> list[Piece]:
         topics: Finds topics in a text without headings.
     """
     if len(_find_headed_sections(text)) >= _MIN_HEADINGS:
-        given = [Piece(*section) for section in sections(text) if section[1].strip()]
+        given = [TextPart(*section) for section in split_sections(text) if section[1].strip()]
         return [
-            Piece(piece.heading, part.strip(), piece.more)
+            TextPart(piece.heading, part.strip(), piece.more)
             for piece in _join_small_sections(given, size)
             for part in _split_by_size(piece.text, size)
         ]
@@ -81,19 +81,19 @@ def pieces(text: str, size: int, topics: Topics) -> list[Piece]:
     starts = topics(sentences)
     if starts:
         blocks = [" ".join(block) for block in _group_sentences(sentences, starts)]
-        return [Piece("", part) for block in blocks for part in _split_by_size(block, size)]
-    return [Piece("", part) for part in _split_by_size(text, size)]
+        return [TextPart("", part) for block in blocks for part in _split_by_size(block, size)]
+    return [TextPart("", part) for part in _split_by_size(text, size)]
 
 
-def _join_small_sections(given: Iterable[Piece], size: int) -> list[Piece]:
+def _join_small_sections(given: Iterable[TextPart], size: int) -> list[TextPart]:
     """Join small sections up to ``size`` characters, under the first of their headings."""
-    found: list[Piece] = []
+    found: list[TextPart] = []
     for piece in given:
         if found and len(found[-1].text) + len(piece.text) <= size:
             last = found.pop()
             heading, text = last.heading or piece.heading, last.text + piece.text
             more = (*last.more, *([piece.heading] if piece.heading != heading else []))
-            found.append(Piece(heading, text, more))
+            found.append(TextPart(heading, text, more))
         else:
             found.append(piece)
     return found

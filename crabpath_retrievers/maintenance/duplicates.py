@@ -8,9 +8,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from crabpath_retrievers.changes.maintenance import Merged
+from crabpath_retrievers.changes.maintenance import MergePair
 from crabpath_retrievers.graph import Authority
-from crabpath_retrievers.storage.twin_queries import Said, Twin
+from crabpath_retrievers.storage.twin_queries import DocumentText, MergeCandidate
 
 # Numbers with their signs and parts, words, and single signs: "-5", "5" and ">5" are not the same.
 _TOKEN = re.compile(r"[-+]?\d+(?:[.,:/]\d+)*|[^\W\d]\w*|[^\w\s]|_")
@@ -18,7 +18,7 @@ _PUNCTUATION = frozenset(".,;:'\"()[]*_`#-–—…‘’“”")  # formatting,
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
-def wording(text: str) -> Iterator[str]:
+def extract_wording(text: str) -> Iterator[str]:
     """Yield the words of a text without punctuation, articles and case of the first letter.
 
     Numbers, names, negations and every other word stay: texts that differ in one of them state
@@ -30,7 +30,7 @@ def wording(text: str) -> Iterator[str]:
             yield word
 
 
-def fingerprint(said: Said, places: Collection[str]) -> bytes:
+def hash_wording(said: DocumentText, places: Collection[str]) -> bytes:
     """Hash title, wording and metadata of a text; near-duplicates have equal hashes.
 
     Args:
@@ -39,16 +39,18 @@ def fingerprint(said: Said, places: Collection[str]) -> bytes:
     """
     metadata = {k: v for k, v in json.loads(said.metadata).items() if k not in places}
     kind = json.dumps(metadata, sort_keys=True)
-    words = (" ".join(wording(text)) for text in (said.title, said.content))
+    words = (" ".join(extract_wording(text)) for text in (said.title, said.content))
     return blake2b("\0".join((kind, *words)).encode(), digest_size=16).digest()
 
 
-def same(said: Iterable[Sequence[Said]], places: Collection[str]) -> tuple[int, list[list[int]]]:
+def group_same_texts(
+    said: Iterable[Sequence[DocumentText]], places: Collection[str]
+) -> tuple[int, list[list[int]]]:
     """Group texts with equal wording.
 
     Args:
         said: All texts, block by block.
-        places: As for :func:`fingerprint`.
+        places: As for :func:`hash_wording`.
 
     Returns:
         The number of texts, and the keys of each group of two or more equal texts.
@@ -58,11 +60,11 @@ def same(said: Iterable[Sequence[Said]], places: Collection[str]) -> tuple[int, 
     for block in said:
         count += len(block)
         for text in block:
-            groups[fingerprint(text, places)].append(text.key)
+            groups[hash_wording(text, places)].append(text.key)
     return count, [keys for keys in groups.values() if len(keys) > 1]
 
 
-def merging(twins: Iterable[Twin], alike: float) -> list[Merged]:
+def plan_merges(twins: Iterable[MergeCandidate], alike: float) -> list[MergePair]:
     """Decide which node of a group each duplicate is merged into.
 
     Nodes of higher authority are kept first, then more used ones, then older ones. A
@@ -72,18 +74,18 @@ def merging(twins: Iterable[Twin], alike: float) -> list[Merged]:
         twins: Texts with equal wording.
         alike: Least cosine of a duplicate and the node that it is merged into.
     """
-    keepers: list[Twin] = []
-    merges: list[Merged] = []
+    keepers: list[MergeCandidate] = []
+    merges: list[MergePair] = []
     for twin in sorted(twins, key=lambda twin: (-twin.authority, -twin.uses, twin.key)):
         keeper = next((k for k in keepers if _cosine(k, twin) >= alike), None)
         if keeper is None or twin.authority == Authority.CONSTITUTIONAL.value:
             keepers.append(twin)
         else:
-            merges.append(Merged(twin.key, keeper.key))
+            merges.append(MergePair(twin.key, keeper.key))
     return merges
 
 
-def _cosine(one: Twin, other: Twin) -> float:
+def _cosine(one: MergeCandidate, other: MergeCandidate) -> float:
     a, b = (np.asarray(twin.vector, dtype=np.float32) for twin in (one, other))
     # Stored in half precision, a unit vector has length 1 to three decimals only.
     return float(a @ b / max(1e-9, float(np.linalg.norm(a) * np.linalg.norm(b))))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 
 
-class Candidate(NamedTuple):
+class ProbationNote(NamedTuple):
     """An automatic note on probation.
 
     Attributes:
@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
     strongest: float
 
 
-def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
+def compute_survival_score(note: ProbationNote, settings: MaintenanceSettings) -> float:
     """Return ``α degree + β uses + γ success rate − δ age``; below 0 the note is removed.
 
     The CrabPath v2 specification (docs/bibliography.md) subtracts the success rate, which would
@@ -44,8 +44,8 @@ def death_score(note: Candidate, settings: MaintenanceSettings) -> float:
     return alive - settings.age_penalty * note.unseen / settings.min_age_turns
 
 
-def dying(
-    notes: Iterable[Candidate], probation: int, strong: float, settings: MaintenanceSettings
+def select_expired_notes(
+    notes: Iterable[ProbationNote], probation: int, strong: float, settings: MaintenanceSettings
 ) -> list[str]:
     """Return the ids of the notes to remove.
 
@@ -64,5 +64,5 @@ def dying(
         if note.unseen > 2 * probation
         and not note.authority
         and note.strongest < strong
-        and death_score(note, settings) < 0
+        and compute_survival_score(note, settings) < 0
     ]

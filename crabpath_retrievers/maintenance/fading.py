@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.maintenance import Dropped
+from crabpath_retrievers.changes.maintenance import DroppedWeight
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
 
 
-class Fading(NamedTuple):
+class FadedWeights(NamedTuple):
     """Weights to drop.
 
     Attributes:
@@ -18,16 +18,16 @@ class Fading(NamedTuple):
         pruned: Edges made by learning alone that have decayed to about 0.
     """
 
-    at_floor: list[Dropped]
-    pruned: list[Dropped]
+    at_floor: list[DroppedWeight]
+    pruned: list[DroppedWeight]
 
 
-def find_faded(
+def find_faded_weights(
     weights: Iterable[LearnedWeight],
     exponent: float,
     half_life: float,
     settings: MaintenanceSettings,
-) -> Fading:
+) -> FadedWeights:
     """Find the weights that no walk follows any more.
 
     Weights changed within the last ``age`` turns stay, and so do edges to nodes of the highest
@@ -40,13 +40,13 @@ def find_faded(
         settings: Bounds below which a weight is dropped.
     """
     aged = settings.min_age_turns * math.log(2.0) / half_life
-    faded = Fading([], [])
+    faded = FadedWeights([], [])
     for weight in weights:
         rate = DECAY_RATES[weight.authority]
-        if not rate or exponent - weight.mark < aged:
+        if not rate or exponent - weight.decay_at < aged:
             continue
-        now = effective_weight(weight.weight, weight.floor or 0.0, weight.mark, exponent, rate)
-        drop = Dropped(weight.source, weight.target, weight.kind, weight.mark)
+        now = effective_weight(weight.weight, weight.floor or 0.0, weight.decay_at, exponent, rate)
+        drop = DroppedWeight(weight.source, weight.target, weight.kind, weight.decay_at)
         if weight.floor is not None:
             if abs(now - weight.floor) < settings.faded_distance:
                 faded.at_floor.append(drop)

@@ -43,8 +43,6 @@ class MaintenanceReport:
         """Number of items that all steps changed, or would change in a dry run."""
         return sum(step.changed for step in self.steps)
 
-    changed = total_changed  # until every caller uses the new name
-
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain, JSON-safe data."""
         return {**asdict(self), "changed": self.total_changed}

@@ -4,16 +4,16 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.changes import Split, StageNodes
+from crabpath_retrievers.changes import NodeSplit, StageNodes
 from crabpath_retrievers.graph import Node
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.references import references_in
-from crabpath_retrievers.maintenance.broad import Piece, Topics
-from crabpath_retrievers.text import names_of
+from crabpath_retrievers.ingest.references import find_references
+from crabpath_retrievers.maintenance.broad import FindTopics, TextPart
+from crabpath_retrievers.text import list_mention_names
 
 
 @dataclass(frozen=True, slots=True)
-class Splitting:
+class NodeSplitter:
     """Splits nodes of a memory.
 
     Attributes:
@@ -22,9 +22,9 @@ class Splitting:
     """
 
     ingest: Ingest
-    topics: Topics
+    topics: FindTopics
 
-    def split(self, node: Node, pieces: Sequence[Piece], run: str) -> None:
+    def split(self, node: Node, pieces: Sequence[TextPart], run: str) -> None:
         """Replace a node by its parts, in one transaction.
 
         Args:
@@ -32,12 +32,12 @@ class Splitting:
             pieces: Two or more parts of its text.
             run: Id of the maintenance run, by which the split can be undone.
         """
-        parts = parts_of(node, pieces)
-        whole = Split(node.id, tuple(part.id for part in parts), run)
+        parts = make_parts(node, pieces)
+        whole = NodeSplit(node.id, tuple(part.id for part in parts), run)
         self.ingest.publish(StageNodes(tuple(parts), splits=(whole,)))
 
 
-def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
+def make_parts(node: Node, pieces: Sequence[TextPart]) -> list[Node]:
     """Make the nodes of the parts: same document, source and position as the whole.
 
     Other texts can mention a part by its headings, and the first part also by the names of the
@@ -54,8 +54,8 @@ def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
             source=node.source,
             content=piece.text,
             title=_make_title(node.title, piece.heading),
-            names=names_of(piece.heading, (*piece.more, *(() if number else whole))),
-            references=references_in(piece.text, node.source),
+            names=list_mention_names(piece.heading, (*piece.more, *(() if number else whole))),
+            references=find_references(piece.text, node.source),
             position=node.position,
             metadata={**node.metadata, "split_from": node.id},
             digest=_make_id(node, number, piece),
@@ -64,7 +64,7 @@ def parts_of(node: Node, pieces: Sequence[Piece]) -> list[Node]:
     ]
 
 
-def _make_id(node: Node, number: int, piece: Piece) -> str:
+def _make_id(node: Node, number: int, piece: TextPart) -> str:
     return hashlib.sha256(f"{node.id}\n{number}\n{piece.text}".encode()).hexdigest()[:32]
 
 

@@ -1,12 +1,12 @@
 """Maintenance steps that merge near-duplicates and split broad texts."""
 
-from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
+from crabpath_retrievers.changes.maintenance import MergeNodes, MergePair
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
-from crabpath_retrievers.maintenance.broad import broad, pieces
-from crabpath_retrievers.maintenance.duplicates import merging, same
-from crabpath_retrievers.maintenance.splitting import Splitting
+from crabpath_retrievers.maintenance.broad import is_broad, split_text
+from crabpath_retrievers.maintenance.duplicates import group_same_texts, plan_merges
+from crabpath_retrievers.maintenance.splitting import NodeSplitter
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 
 StepCounts = tuple[int, int, dict[str, int]]
 """How many items a step looked at, how many it changed, and further counts by name."""
@@ -15,7 +15,7 @@ _MAX_QUESTIONS = 50  # of one document; more do not change the decision
 _PAIRS_PER_TRANSACTION = 20  # keeps the write lock below half a second
 
 
-def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
+def merge_duplicates(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts:
     """Merge near-duplicates, each group into one or more of its nodes.
 
     Args:
@@ -23,17 +23,19 @@ def merge(store: GraphStore, rules: MaintenanceSettings, run: str) -> StepCounts
         rules: Least cosine of duplicates, and metadata keys that may differ.
         run: Id of the maintenance run; empty for a dry run.
     """
-    looked, groups = same(store.twins.texts(rules.batch_size), rules.location_keys)
-    pairs: list[Merged] = []
+    looked, groups = group_same_texts(
+        store.duplicates.iterate_texts(rules.batch_size), rules.location_keys
+    )
+    pairs: list[MergePair] = []
     for keys in groups:
-        pairs += merging(store.twins.twins(keys).values(), rules.merge_similarity)
-    for part in parts(pairs, _PAIRS_PER_TRANSACTION) if run else ():
+        pairs += plan_merges(store.duplicates.get_candidates(keys).values(), rules.merge_similarity)
+    for part in split_batches(pairs, _PAIRS_PER_TRANSACTION) if run else ():
         store.apply([MergeNodes(run, tuple(part))])
     return looked, len(pairs), {"groups": len({pair.keeper for pair in pairs})}
 
 
-def split(
-    store: GraphStore, rules: MaintenanceSettings, splitting: Splitting | None, run: str
+def split_broad_texts(
+    store: GraphStore, rules: MaintenanceSettings, splitting: NodeSplitter | None, run: str
 ) -> StepCounts:
     """Split texts that cover several topics.
 
@@ -46,12 +48,14 @@ def split(
     if splitting is None:
         return 0, 0, {"needs an embedder": 1}
     looked = changed = made = 0
-    for long in store.twins.long(rules.split_above_chars):
+    for long in store.duplicates.get_long_documents(rules.split_above_chars):
         looked += 1
-        if not broad(long.content, store.twins.questions(long.id, _MAX_QUESTIONS), rules):
+        if not is_broad(
+            long.content, store.duplicates.get_query_vectors(long.id, _MAX_QUESTIONS), rules
+        ):
             continue
         topics = splitting.topics if run else lambda _: None
-        found = pieces(long.content, rules.split_part_chars, topics)
+        found = split_text(long.content, rules.split_part_chars, topics)
         if len(found) < 2:  # noqa: PLR2004
             continue
         changed, made = changed + 1, made + len(found)

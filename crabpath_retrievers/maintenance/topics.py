@@ -10,8 +10,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from crabpath_retrievers.routing.limited import limited
-from crabpath_retrievers.routing.quoting import quoted
+from crabpath_retrievers.routing.limited import run_with_timeout
+from crabpath_retrievers.routing.quoting import quote_as_json
 
 _log = logging.getLogger(__name__)
 _PROMPT = (
@@ -25,7 +25,7 @@ _MAX_SENTENCES = 300  # sentences
 
 
 @dataclass(frozen=True, slots=True)
-class ModelTopics:
+class ModelTopicFinder:
     """Finds topics with a chat model.
 
     Attributes:
@@ -43,16 +43,16 @@ class ModelTopics:
         numbered = [
             (number, sentence[:_MAX_SENTENCE_CHARS]) for number, sentence in enumerate(sentences)
         ]
-        messages = [SystemMessage(_PROMPT), HumanMessage(quoted(numbered))]
+        messages = [SystemMessage(_PROMPT), HumanMessage(quote_as_json(numbered))]
         try:
-            answer: Any = limited(lambda: self.model.invoke(messages), self.timeout)
+            answer: Any = run_with_timeout(lambda: self.model.invoke(messages), self.timeout)
             return _parse_numbers(str(answer.text), len(sentences))
         except Exception as error:  # any failure of a model: the text is split by sentences
             _log.warning("the chat model could not divide a text: %r", error)
             return None
 
 
-def no_topics(_sentences: Sequence[str]) -> None:
+def find_no_topics(_sentences: Sequence[str]) -> None:
     """Find no topics: there is no chat model."""
 
 

@@ -18,7 +18,7 @@ from crabpath_retrievers.changes.maintenance import (
     CompactJournal,
     CompactTurns,
     ConnectNodes,
-    Dropped,
+    DroppedWeight,
     DropWeights,
     UndoMaintenance,
 )
@@ -26,24 +26,24 @@ from crabpath_retrievers.changes.notes import RemoveNotes
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError, StoreLockedError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.health.checkup import checkup
-from crabpath_retrievers.knobs import tuned
+from crabpath_retrievers.health.checkup import measure_health
+from crabpath_retrievers.knobs import apply_knobs
 from crabpath_retrievers.logs import elapsed_ms
-from crabpath_retrievers.maintenance.dying import Candidate, dying
-from crabpath_retrievers.maintenance.fading import Fading, find_faded
-from crabpath_retrievers.maintenance.lonely import connecting, nearest
+from crabpath_retrievers.maintenance.dying import ProbationNote, select_expired_notes
+from crabpath_retrievers.maintenance.fading import FadedWeights, find_faded_weights
+from crabpath_retrievers.maintenance.lonely import find_neighbours, make_similar_edges
 from crabpath_retrievers.maintenance.report import MaintenanceReport, StepReport
-from crabpath_retrievers.maintenance.splitting import Splitting
-from crabpath_retrievers.maintenance.standing import StepCounts, merge, split
+from crabpath_retrievers.maintenance.splitting import NodeSplitter
+from crabpath_retrievers.maintenance.standing import StepCounts, merge_duplicates, split_broad_texts
 from crabpath_retrievers.query import texts_of
-from crabpath_retrievers.seeds.index import Held
-from crabpath_retrievers.seeds.notes import Notes
+from crabpath_retrievers.seeds.index import FindExisting
+from crabpath_retrievers.seeds.notes import NoteMemory
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 
 _log = logging.getLogger(__name__)
 
-STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
+MAINTENANCE_STEPS = ("health", "autotune", "fade", "prune", "merge", "split", "connect", "compact")
 """In the order in which they run."""
 
 
@@ -52,7 +52,7 @@ def _do_nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class MaintenanceRunner:
     """Runs maintenance on a graph store.
 
     Attributes:
@@ -66,13 +66,15 @@ class Upkeep:
 
     store: GraphStore
     settings: Settings
-    notes: Notes | None = None
-    held: Held | None = None
+    notes: NoteMemory | None = None
+    held: FindExisting | None = None
     sync_index: Callable[[], None] = _do_nothing
-    splitting: Splitting | None = None
+    splitting: NodeSplitter | None = None
 
-    def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
-        """Run steps, in the order of ``STEPS``.
+    def run(
+        self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
+    ) -> MaintenanceReport:
+        """Run steps, in the order of ``MAINTENANCE_STEPS``.
 
         Queries and learning continue meanwhile; a learner with a conflicting write retries.
 
@@ -85,20 +87,20 @@ class Upkeep:
             StoreLockedError: Maintenance or an ingest is running already.
         """
         steps = texts_of(steps, name="steps")
-        unknown = [step for step in steps if step not in STEPS]
+        unknown = [step for step in steps if step not in MAINTENANCE_STEPS]
         if unknown or not steps:
             what = f"no step {unknown[0]!r:.250}" if unknown else "nothing to do"
-            msg = f"there is {what}: choose among {', '.join(STEPS)}"
+            msg = f"there is {what}: choose among {', '.join(MAINTENANCE_STEPS)}"
             raise InvalidInputError(msg)
         begun = time.perf_counter()
-        with self.store.ingesting(wait=False) as held:
+        with self.store.hold_ingest_lock(wait=False) as held:
             if not held:
                 msg = "maintenance or an ingest is running on this memory: try again later"
                 raise StoreLockedError(msg)
             run = "" if dry_run else uuid.uuid4().hex
             if run:
                 self.sync_index()
-            wanted = [step for step in STEPS if step in steps]
+            wanted = [step for step in MAINTENANCE_STEPS if step in steps]
             done = [self._run_step(step, run, alone=len(wanted) == 1) for step in wanted]
         report = MaintenanceReport(run, dry_run, done)
         changed = ", ".join(f"{step.step} {step.changed}" for step in done)
@@ -114,10 +116,10 @@ class Upkeep:
         Raises:
             NotFoundError: The journal has no such run.
         """
-        if not self.store.upkeep.knows(run):
+        if not self.store.maintenance.has_run(run):
             msg = f"the journal has no maintenance run {run!r:.250}: check the id in its report"
             raise NotFoundError(msg)
-        with self.store.ingesting():
+        with self.store.hold_ingest_lock():
             self.store.apply([UndoMaintenance(run)])
             self.sync_index()
 
@@ -138,9 +140,9 @@ class Upkeep:
 
     def _check_health(self, run: str) -> StepCounts:
         """Measure the health of every namespace, and store the reports."""
-        names, ill = self.store.upkeep.namespaces(), 0
+        names, ill = self.store.maintenance.namespaces(), 0
         for name in names:
-            report = checkup(self.store, name, self.settings, self.held, record=bool(run))
+            report = measure_health(self.store, name, self.settings, self.held, record=bool(run))
             ill += not report.healthy
         return len(names), 0, {"out of range": ill}
 
@@ -149,7 +151,7 @@ class Upkeep:
         if not (asked or self.settings.autotune.enabled):
             return 0, 0, {"off": 1}
         tuner, turned = Autotuner(self.store, self.settings), list[TuneReport]()
-        for name in self.store.upkeep.namespaces():
+        for name in self.store.maintenance.namespaces():
             dry = not run
             turned.append(tuner.run(name, asked=asked, dry_run=dry, record=asked, run=run))
         braked = sum(report.brake_applied for report in turned)
@@ -165,14 +167,16 @@ class Upkeep:
         notes, died = self._remove_notes(run)
         return looked + notes, changed + died, {"edges": changed, "notes": died}
 
-    def _drop_weights(self, run: str, which: Callable[[Fading], list[Dropped]]) -> StepCounts:
+    def _drop_weights(
+        self, run: str, which: Callable[[FadedWeights], list[DroppedWeight]]
+    ) -> StepCounts:
         looked = changed = 0
         rules = self.settings.maintenance
-        for name in self.store.upkeep.namespaces():
-            clock = self.store.walk.clock(name)
-            half_life = tuned(self.settings, clock.knobs).learning.half_life
-            for block in self.store.upkeep.weights(clock.key, rules.batch_size):
-                gone = which(find_faded(block, clock.exponent, half_life, rules))
+        for name in self.store.maintenance.namespaces():
+            clock = self.store.walk.get_clock(name)
+            half_life = apply_knobs(self.settings, clock.knobs).learning.half_life
+            for block in self.store.maintenance.iterate_weights(clock.key, rules.batch_size):
+                gone = which(find_faded_weights(block, clock.exponent, half_life, rules))
                 looked, changed = looked + len(block), changed + len(gone)
                 if run and gone:
                     self.store.apply([DropWeights(run, name, tuple(gone))])
@@ -181,12 +185,12 @@ class Upkeep:
     def _remove_notes(self, run: str) -> tuple[int, int]:
         looked = changed = 0
         probation, strong = self.settings.note.probation_turns, self.settings.tiers.habitual
-        for name in self.store.upkeep.namespaces():
-            clock = self.store.walk.clock(name)
+        for name in self.store.maintenance.namespaces():
+            clock = self.store.walk.get_clock(name)
             if not clock.notes:
                 continue
             candidates = [
-                Candidate(
+                ProbationNote(
                     note.id,
                     note.degree,
                     note.uses,
@@ -195,9 +199,9 @@ class Upkeep:
                     note.authority,
                     note.strongest,
                 )
-                for note in self.store.upkeep.answers(clock.key)
+                for note in self.store.maintenance.get_auto_notes(clock.key)
             ]
-            gone = dying(candidates, probation, strong, self.settings.maintenance)
+            gone = select_expired_notes(candidates, probation, strong, self.settings.maintenance)
             looked, changed = looked + len(candidates), changed + len(gone)
             if run and gone:
                 self.store.apply([RemoveNotes(tuple(gone))])
@@ -209,7 +213,7 @@ class Upkeep:
         """Merge near-duplicates, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.merge):
             return 0, 0, {"off": 1}
-        found = merge(self.store, self.settings.maintenance, run)
+        found = merge_duplicates(self.store, self.settings.maintenance, run)
         if run:
             self.sync_index()
         return found
@@ -218,45 +222,48 @@ class Upkeep:
         """Split broad texts, if enabled or if it is the only step."""
         if not (asked or self.settings.maintenance.split):
             return 0, 0, {"off": 1}
-        return split(self.store, self.settings.maintenance, self.splitting, run)
+        return split_broad_texts(self.store, self.settings.maintenance, self.splitting, run)
 
     def _connect(self, run: str) -> StepCounts:
         """Connect isolated nodes with their nearest neighbours."""
         rules = self.settings.maintenance
         prior = self.settings.links.priors[EdgeKind.SIMILAR]
         looked = connected = made = 0
-        for block in self.store.upkeep.lonely(rules.batch_size):
+        for block in self.store.maintenance.iterate_isolated(rules.batch_size):
             keys = [one.key for one in block]
             wanted = np.stack([one.vector for one in block]).astype(np.float32)
-            near = nearest(
+            near = find_neighbours(
                 wanted,
                 self._iterate_vectors(),
                 keys,
                 rules.connect_neighbours,
                 rules.connect_similarity,
             )
-            edges = list(connecting(keys, near, prior))
+            edges = list(make_similar_edges(keys, near, prior))
             looked, connected = looked + len(keys), connected + sum(map(bool, near))
             made += len(edges)
-            for part in parts(edges, rules.batch_size) if run else ():
+            for part in split_batches(edges, rules.batch_size) if run else ():
                 self.store.apply([ConnectNodes(run, tuple(part))])
         return looked, connected, {"edges": made}
 
     def _iterate_vectors(self) -> Iterator[tuple[list[int], list[np.ndarray]]]:
-        for block in self.store.regions.placed():
+        for block in self.store.regions.iterate_nodes():
             yield [node.key for node in block], [node.vector for node in block]
 
     def _compact(self, run: str) -> StepCounts:
         """Delete the oldest turn records and journal rows beyond the limits."""
-        rules, reads = self.settings.maintenance, self.store.upkeep
+        rules, reads = self.settings.maintenance, self.store.maintenance
         looked = old = 0
         for name in reads.namespaces():
-            key = self.store.walk.clock(name).key
-            (beyond, until), kept = reads.old_turns(key, rules.max_turns), reads.turns(key)
+            key = self.store.walk.get_clock(name).key
+            (beyond, until), kept = (
+                reads.count_old_turns(key, rules.max_turns),
+                reads.count_turns(key),
+            )
             looked, old = looked + kept, old + beyond
             if run and beyond and until is not None:
                 self.store.apply([CompactTurns(run, name, until)])
-        rows = reads.journal()
+        rows = reads.count_journal_rows()
         beyond = max(0, rows - rules.max_journal_rows)
         if run and beyond:
             self.store.apply([CompactJournal(run, rules.max_journal_rows)])

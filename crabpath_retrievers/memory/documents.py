@@ -15,7 +15,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.ingest.chunking import Chunking
 from crabpath_retrievers.ingest.pipeline import Cleanup, IngestReport, Progress
 from crabpath_retrievers.ingest.sync_plan import SyncPlan
-from crabpath_retrievers.ingest.syncing import Scope, Sync
+from crabpath_retrievers.ingest.syncing import Sync, SyncScope
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.opening import wrapped_store
 from crabpath_retrievers.query import (
@@ -27,32 +27,32 @@ from crabpath_retrievers.query import (
     text_of,
     texts_of,
 )
-from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.embedder import to_unit_vector
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
-from crabpath_retrievers.sources import Folder, read_folder, require_documents
-from crabpath_retrievers.storage.catalog import Known
-from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.sources import SourceFolder, read_folder, require_documents
+from crabpath_retrievers.storage.catalog import StoredChunk
+from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
 from crabpath_retrievers.storage.retired import RETIRED
-from crabpath_retrievers.text import is_blank, shown
+from crabpath_retrievers.text import format_value, is_blank
 
 SourcePath = str | os.PathLike[str]
 """A file or a directory."""
 
-_ALL_OWNERS = (*WHOLES, RETIRED)  # forget deletes retired and merged chunks, too
+_ALL_OWNERS = (*SOURCE_OWNERS, RETIRED)  # forget deletes retired and merged chunks, too
 
 
 def read_documents(services: Services, ids: Sequence[str] | str, namespace: str) -> list[Document]:
     """Chunks and notes by id; arguments and result as ``CrabPath.get``."""
     services.require_open()
     store, names = services.store, texts_of(ids)
-    owner = store.walk.clock(namespace_of(namespace)).key
-    aliases = store.catalog.answering(names)
+    owner = store.walk.get_clock(namespace_of(namespace)).key
+    aliases = store.catalog.resolve_aliases(names)
     nodes = store.catalog.documents(
         list(dict.fromkeys(aliases.get(name, name) for name in names)), namespace=owner
     )
     missing = [name for name in names if aliases.get(name, name) not in nodes]
     chunks: dict[str, list[str]] = {}
-    for chunk in sorted(store.catalog.known(documents=missing), key=lambda row: row.position):
+    for chunk in sorted(store.catalog.find_chunks(documents=missing), key=lambda row: row.position):
         chunks.setdefault(chunk.document, []).append(chunk.id)
     nodes |= store.catalog.documents([chunk for group in chunks.values() for chunk in group])
     wanted = chain.from_iterable(chunks.get(name, [aliases.get(name, name)]) for name in names)
@@ -77,7 +77,9 @@ def ingest_documents(
     require_flags(split=split)
     require_splitter(splitter)
     if progress is not None and not callable(progress):
-        msg = f"progress must be a function of the number of documents, not {shown(progress)}"
+        msg = (
+            f"progress must be a function of the number of documents, not {format_value(progress)}"
+        )
         raise InvalidInputError(msg)
     checked, embeddings = listed("documents", documents), _unit_vectors(vectors)
     names = None if ids is None else listed("ids", ids)
@@ -138,23 +140,23 @@ def forget_documents(
         _forget_namespace(services, namespace_of(namespace))
         return 0
     if source is not None:
-        chunks = catalog.known(sources=[text_of("source", source)], owners=_ALL_OWNERS)
+        chunks = catalog.find_chunks(sources=[text_of("source", source)], owners=_ALL_OWNERS)
         return _remove_chunks(services, chunks)
     names = texts_of(() if ids is None else ids)
-    names = [*names, *catalog.wholes(names)]
-    chunks = catalog.known(ids=names, documents=names, owners=_ALL_OWNERS)
+    names = [*names, *catalog.find_split_originals(names)]
+    chunks = catalog.find_chunks(ids=names, documents=names, owners=_ALL_OWNERS)
     count = _remove_chunks(services, chunks)
     return count + _remove_notes(services, names)
 
 
-def _remove_chunks(services: Services, chunks: Sequence[Known]) -> int:
+def _remove_chunks(services: Services, chunks: Sequence[StoredChunk]) -> int:
     if chunks:
         services.ingest.remove([chunk.id for chunk in chunks])
     return len(chunks)
 
 
 def _remove_notes(services: Services, ids: Sequence[str]) -> int:
-    notes = services.store.notes.facts(ids)
+    notes = services.store.notes.get_facts(ids)
     if notes:
         services.store.apply([RemoveNotes(tuple(note.id for note in notes))])
     for owner in {note.owner for note in notes}:
@@ -163,7 +165,7 @@ def _remove_notes(services: Services, ids: Sequence[str]) -> int:
 
 
 def _forget_namespace(services: Services, namespace: str) -> None:
-    clock = services.store.walk.clock(namespace)
+    clock = services.store.walk.get_clock(namespace)
     services.store.apply([ForgetNamespace(namespace)])
     services.delete_namespace_vectors(clock)
 
@@ -177,9 +179,9 @@ def _unit_vectors(vectors: object) -> dict[str, Vector]:
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):
-        msg = f"vectors must map ids to embeddings, not {shown(vectors)}"
+        msg = f"vectors must map ids to embeddings, not {format_value(vectors)}"
         raise InvalidInputError(msg)
-    return {name: unit(vector) for name, vector in vectors.items()}
+    return {name: to_unit_vector(vector) for name, vector in vectors.items()}
 
 
 def sync_sources(
@@ -208,7 +210,7 @@ def sync_sources(
     if not allow_empty:
         require_documents(folders)
     skipped = tuple(source for folder in folders for source in folder.skipped)
-    scope = Scope(
+    scope = SyncScope(
         tuple(texts_of([*texts_of(roots, name="roots"), *(f.root for f in folders)])),
         tuple(alias for folder in folders for alias in folder.aliases),
         frozenset(skipped),
@@ -221,10 +223,10 @@ def sync_sources(
     return replace(sync.run(nodes, scope, dry_run=dry_run), skipped=skipped)
 
 
-def _read_folder(services: Services, path: SourcePath) -> Folder:
+def _read_folder(services: Services, path: SourcePath) -> SourceFolder:
     return read_folder(
         path_of("what to sync", path),
-        held=lambda root: bool(services.store.catalog.under(root)),
+        held=lambda root: bool(services.store.catalog.find_under_source(root)),
         largest=services.settings.sync.max_file_bytes,
     )
 

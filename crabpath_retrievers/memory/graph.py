@@ -7,24 +7,35 @@ from crabpath_retrievers.errors import ConfigurationError, InvalidInputError
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.feedback.set_edges import EdgeSetter
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.influence import Influence, influences, series_of
+from crabpath_retrievers.learning.influence import Influence, build_series, find_influences
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, Feedback
 from crabpath_retrievers.query import require_flags, text_of
 from crabpath_retrievers.searches.bayesian import (
-    DEFAULT_WEIGHTS,
+    DEFAULT_FACTOR_WEIGHTS,
     BayesianHit,
-    bayesian_search,
-    weights_of,
+    search_bayesian,
+    validate_weights,
 )
-from crabpath_retrievers.searches.boosted import BoostedHit, graph_search
-from crabpath_retrievers.searches.causal import CausalHit, causal_search
-from crabpath_retrievers.searches.following import Neighbour, Reached, neighbours, traverse
-from crabpath_retrievers.searches.kinds import LEARNED_TYPES, kind_of, kinds_of, number, whole
-from crabpath_retrievers.searches.scope import Scope
+from crabpath_retrievers.searches.boosted import GraphHit, search_graph
+from crabpath_retrievers.searches.causal import CausalHit, search_causal
+from crabpath_retrievers.searches.following import (
+    Neighbour,
+    ReachedNode,
+    list_neighbours,
+    traverse_edges,
+)
+from crabpath_retrievers.searches.kinds import (
+    TYPED_KINDS_BY_NAME,
+    parse_edge_kind,
+    parse_edge_kinds,
+    validate_count,
+    validate_number,
+)
+from crabpath_retrievers.searches.scope import NamespaceView
 from crabpath_retrievers.storage.typed_queries import Direction
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
 QueryInput = str | Sequence[float]
 """A text, or a vector of shape ``[d]`` from the memory's own embedder."""
@@ -76,15 +87,20 @@ class MemoryGraph:
             NotFoundError: There is no such node in the namespace.
         """
         self._services.require_open()
-        kind, value = kind_of(edge_type, LEARNED_TYPES), number("weight", weight, -1.0, 1.0)
+        kind, value = (
+            parse_edge_kind(edge_type, TYPED_KINDS_BY_NAME),
+            validate_number("weight", weight, -1.0, 1.0),
+        )
         scope = self._services.scope(namespace)
         edge = scope.key(text_of("source", source)), scope.key(text_of("target", target)), kind
         if edge[0] == edge[1]:
-            msg = f"an edge leads from one node to another, not from {shown(source)} to itself"
+            msg = (
+                f"an edge leads from one node to another, not from {format_value(source)} to itself"
+            )
             raise InvalidInputError(msg)
         name = uuid.uuid4().hex if edge_id is None else edge_id
         feedback = Feedback(None, value, feedback_id=name, namespace=scope.namespace)
-        return self._edge_setter().put(feedback, {edge: value})
+        return self._edge_setter().set_weights(feedback, {edge: value})
 
     def neighbors(
         self,
@@ -109,13 +125,13 @@ class MemoryGraph:
             NotFoundError: There is no such node in the namespace.
         """
         self._services.require_open()
-        kinds = kinds_of(edge_type)
-        least = 0.0 if min_weight is None else number("min_weight", min_weight, 0.0, 1.0)
+        kinds = parse_edge_kinds(edge_type)
+        least = 0.0 if min_weight is None else validate_number("min_weight", min_weight, 0.0, 1.0)
         if not isinstance(direction, str) or direction not in ("out", "in"):
-            msg = f"direction must be 'out' or 'in', not {shown(direction)}"
+            msg = f"direction must be 'out' or 'in', not {format_value(direction)}"
             raise InvalidInputError(msg)
         scope = self._services.scope(namespace)
-        return neighbours(scope, text_of("node_id", node_id), kinds, least, direction)
+        return list_neighbours(scope, text_of("node_id", node_id), kinds, least, direction)
 
     def traverse(
         self,
@@ -125,7 +141,7 @@ class MemoryGraph:
         min_weight: float = 0.0,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-    ) -> list[Reached]:
+    ) -> list[ReachedNode]:
         """All nodes that can be reached along edges of some types: nearest first, 500 at most.
 
         Args:
@@ -144,10 +160,13 @@ class MemoryGraph:
             NotFoundError: There is no such node in the namespace.
         """
         self._services.require_open()
-        kinds = kinds_of([] if edge_types is None else edge_types)
-        hops, least = whole("max_hops", max_hops), number("min_weight", min_weight, 0.0, 1.0)
+        kinds = parse_edge_kinds([] if edge_types is None else edge_types)
+        hops, least = (
+            validate_count("max_hops", max_hops),
+            validate_number("min_weight", min_weight, 0.0, 1.0),
+        )
         scope = self._services.scope(namespace)
-        return traverse(scope, text_of("start", start), kinds, hops, least)
+        return traverse_edges(scope, text_of("start", start), kinds, hops, least)
 
     def search(
         self,
@@ -156,7 +175,7 @@ class MemoryGraph:
         edge_boost: Mapping[str, float] | None = None,
         *,
         namespace: str = DEFAULT_NAMESPACE,
-    ) -> list[BoostedHit]:
+    ) -> list[GraphHit]:
         """The documents that are similar to a query, or that edges lead to from similar ones.
 
         A score is the cosine with the query plus, for every type, ``boost · w · cosine`` of the
@@ -178,17 +197,20 @@ class MemoryGraph:
         self._services.require_open()
         boosts = _BOOST if edge_boost is None else edge_boost
         if not isinstance(boosts, Mapping):
-            msg = f"edge_boost must map edge types to numbers, not {shown(edge_boost)}"
+            msg = f"edge_boost must map edge types to numbers, not {format_value(edge_boost)}"
             raise InvalidInputError(msg)
-        checked = {kind_of(name): number(f"the boost of {name}", v) for name, v in boosts.items()}
-        wanted, scope = whole("k", k), self._services.scope(namespace)
-        return graph_search(scope, self._services.query_vector(query), wanted, checked)
+        checked = {
+            parse_edge_kind(name): validate_number(f"the boost of {name}", v)
+            for name, v in boosts.items()
+        }
+        wanted, scope = validate_count("k", k), self._services.scope(namespace)
+        return search_graph(scope, self._services.query_vector(query), wanted, checked)
 
     def bayesian_search(
         self,
         query: QueryInput,
         k: int = 5,
-        weights: Sequence[float] = DEFAULT_WEIGHTS,
+        weights: Sequence[float] = DEFAULT_FACTOR_WEIGHTS,
         *,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> list[BayesianHit]:
@@ -210,10 +232,10 @@ class MemoryGraph:
         """
         services = self._services
         services.require_open()
-        checked, wanted = weights_of(weights), whole("k", k)
+        checked, wanted = validate_weights(weights), validate_count("k", k)
         prior = services.settings.learning.usage_prior
         vector, scope = services.query_vector(query), services.scope(namespace)
-        return bayesian_search(scope, services.regions, vector, wanted, checked, prior)
+        return search_bayesian(scope, services.regions, vector, wanted, checked, prior)
 
     def causal_search(
         self,
@@ -239,9 +261,12 @@ class MemoryGraph:
             EmbeddingMismatchError: The vector has another dimension.
         """
         self._services.require_open()
-        wanted, context = whole("k", k), whole("temporal_context", temporal_context)
+        wanted, context = (
+            validate_count("k", k),
+            validate_count("temporal_context", temporal_context),
+        )
         scope = self._services.scope(namespace)
-        return causal_search(scope, self._services.query_vector(query), wanted, context)
+        return search_causal(scope, self._services.query_vector(query), wanted, context)
 
     def find_influence(
         self,
@@ -284,23 +309,23 @@ class MemoryGraph:
             )
             raise ConfigurationError(msg)
         scope = services.scope(namespace)
-        uses = services.store.typed.uses(scope.clock, _LAST_TURNS)
-        series = series_of(uses, whole("window", window))
-        rate = number("level", level, 0.0, 1.0)
-        pairs = influences(series, lags=whole("lags", lags), level=rate)
+        uses = services.store.typed_edges.get_recent_usage(scope.clock, _LAST_TURNS)
+        series = build_series(uses, validate_count("window", window))
+        rate = validate_number("level", level, 0.0, 1.0)
+        pairs = find_influences(series, lags=validate_count("lags", lags), level=rate)
         if not dry_run:
             self._write_influence(scope, pairs)
         return pairs
 
-    def _write_influence(self, scope: Scope, pairs: Iterable[Influence]) -> None:
+    def _write_influence(self, scope: NamespaceView, pairs: Iterable[Influence]) -> None:
         """Write edges in place of those of an earlier run; unchanged ones are not touched."""
-        kind, typed = EdgeKind.GRANGER_CAUSAL, self._services.store.typed
-        weights = {(*edge, kind): 0.0 for edge in typed.standing(scope.clock, kind)}
+        kind, typed = EdgeKind.GRANGER_CAUSAL, self._services.store.typed_edges
+        weights = {(*edge, kind): 0.0 for edge in typed.get_learned(scope.clock, kind)}
         rows = list(pairs)
         first = typed.first_chunks({name for row in rows for name in row[:2]})
         weights |= {(first[row.source], first[row.target], kind): row.weight for row in rows}
         if weights:
-            self._edge_setter().put(Feedback(None, 0.0, namespace=scope.namespace), weights)
+            self._edge_setter().set_weights(Feedback(None, 0.0, namespace=scope.namespace), weights)
 
     def _edge_setter(self) -> EdgeSetter:
         return EdgeSetter(self._services.store, self._services.undoing.prior)

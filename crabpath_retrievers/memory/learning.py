@@ -7,10 +7,10 @@ from typing import NamedTuple
 from typing_extensions import Unpack
 
 from crabpath_retrievers.changes.notes import SetAuthority
-from crabpath_retrievers.checkpoint import Checkpoint
+from crabpath_retrievers.checkpoint import ReplayCheckpoint
 from crabpath_retrievers.driver import run
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.inbox import Tally
+from crabpath_retrievers.feedback.inbox import LearningTally
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.graph import Authority
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
@@ -28,16 +28,16 @@ from crabpath_retrievers.query import (
 )
 from crabpath_retrievers.rerank.features import Evidence
 from crabpath_retrievers.sessions import (
-    Line,
-    Past,
-    Trouble,
-    lines_of,
-    past_of,
-    summed,
-    troubles,
+    LineError,
+    ReplayLine,
+    ReplayRecord,
+    find_bad_lines,
+    hash_lines,
+    parse_line,
+    read_lines,
 )
-from crabpath_retrievers.storage.history_queries import FeedbackRecord, Giver
-from crabpath_retrievers.time_limit import limited
+from crabpath_retrievers.storage.history_queries import FeedbackFilter, FeedbackRecord
+from crabpath_retrievers.time_limit import limit_waiting
 
 
 class ReplayReport(NamedTuple):
@@ -56,8 +56,8 @@ class ReplayReport(NamedTuple):
     learned: int
     waiting: int
     before: int
-    refused: tuple[Trouble, ...]
-    bad: tuple[Trouble, ...]
+    refused: tuple[LineError, ...]
+    bad: tuple[LineError, ...]
 
 
 class MemoryLearning:
@@ -67,7 +67,7 @@ class MemoryLearning:
         """Look after what a memory learns."""
         self._services = services
 
-    def learn_waiting(self) -> Tally:
+    def learn_waiting(self) -> LearningTally:
         """Learn from the feedback that waits, and index what was learned elsewhere.
 
         For memories whose ``settings.learning.apply`` leaves learning to others, and after a store
@@ -102,11 +102,11 @@ class MemoryLearning:
         Raises:
             InvalidInputError: An argument cannot be used.
         """
-        with limited(self._services.settings.time_limit):
+        with limit_waiting(self._services.settings.time_limit):
             self._services.require_open()
             require_count("limit", limit)
-            giver = Giver.of(user=user, source=source, namespace=namespace)
-            return self._services.store.history.given(giver, limit)
+            giver = FeedbackFilter.of(user=user, source=source, namespace=namespace)
+            return self._services.store.history.find_feedback(giver, limit)
 
     def undo_all(
         self,
@@ -207,23 +207,23 @@ class MemoryLearning:
         self._services.require_open()
         require_flags(skip_bad=skip_bad)
         path, name = path_of("sessions", sessions), namespace_of(namespace)
-        bad = () if skip_bad else tuple(troubles(path))
+        bad = () if skip_bad else tuple(find_bad_lines(path))
         if bad:
             msg = f"line {bad[0].line} of {path}: {bad[0].why}; nothing was learned"
             raise InvalidInputError(msg)
         replay = _Replay(self._services, name, k)
         progress_file = None if checkpoint is None else path_of("checkpoint", checkpoint)
-        done = Checkpoint()
+        done = ReplayCheckpoint()
         if progress_file is not None:
             done = replay.read_checkpoint(progress_file, path)
-        for line, digest in summed(lines_of(path)):
+        for line, digest in hash_lines(read_lines(path)):
             if line.number <= done.line:
                 replay.before += 1
                 continue
             replay.add_line(line)
             if progress_file is not None:
-                self._services.store.settle()
-                done = Checkpoint(line.number, digest, replay.last or done.name)
+                self._services.store.flush()
+                done = ReplayCheckpoint(line.number, digest, replay.last or done.name)
                 done.write(progress_file)
         return replay.report()
 
@@ -245,19 +245,19 @@ class _Replay:
     def __init__(self, services: Services, namespace: str, k: int) -> None:
         self._services, self._namespace, self._k = services, namespace, k
         self.asked = self.learned = self.waiting = self.before = 0
-        self._refused: list[Trouble] = []
-        self._bad: list[Trouble] = []
+        self._refused: list[LineError] = []
+        self._bad: list[LineError] = []
         self.last = ""
 
-    def read_checkpoint(self, file: Path, sessions: Path) -> Checkpoint:
+    def read_checkpoint(self, file: Path, sessions: Path) -> ReplayCheckpoint:
         """The progress that was saved.
 
         Raises:
             InvalidInputError: It belongs to other sessions, another memory or another namespace.
         """
-        done = Checkpoint.load(file)
+        done = ReplayCheckpoint.load(file)
         digests = (
-            digest for line, digest in summed(lines_of(sessions)) if line.number == done.line
+            digest for line, digest in hash_lines(read_lines(sessions)) if line.number == done.line
         )
         same = not done.line or next(digests, None) == done.digest
         if not (same and (not done.name or self._is_known(done.name))):
@@ -270,20 +270,23 @@ class _Replay:
 
     def _is_known(self, name: str) -> bool:
         """Whether a line was replayed before."""
-        state = self._services.store.history.feedback(name)
+        state = self._services.store.history.get_feedback_state(name)
         if state is not None:
             return state.namespace == self._namespace
         return self._services.store.turns.find(name, namespace=self._namespace) is not None
 
-    def add_line(self, line: Line) -> None:
+    def add_line(self, line: ReplayLine) -> None:
         """Replay one line, unless it was replayed before or cannot be."""
         try:
-            past = past_of(line)
+            past = parse_line(line)
         except InvalidInputError as error:
-            self._bad.append(Trouble(line.number, str(error)))
+            self._bad.append(LineError(line.number, str(error)))
             return
         self.last = name = line.name(self._namespace)
-        if past.said is not None and self._services.store.history.feedback(name) is not None:
+        if (
+            past.said is not None
+            and self._services.store.history.get_feedback_state(name) is not None
+        ):
             self.before += 1
             return
         turn = self._ask(past, name)
@@ -292,7 +295,7 @@ class _Replay:
                 line, Feedback(turn, feedback_id=name, namespace=self._namespace, **past.said)
             )
 
-    def _ask(self, past: Past, name: str) -> str:
+    def _ask(self, past: ReplayRecord, name: str) -> str:
         """Id of the turn; a line that was asked and then interrupted is not asked again."""
         asked = self._services.store.turns.find(name, namespace=self._namespace)
         if asked is not None:
@@ -309,16 +312,16 @@ class _Replay:
                 "run_id": name,
             },
         )
-        with limited(self._services.settings.time_limit):
+        with limit_waiting(self._services.settings.time_limit):
             return run(steps).turn.id
 
-    def _record(self, line: Line, feedback: Feedback) -> None:
-        with limited(self._services.settings.time_limit):
+    def _record(self, line: ReplayLine, feedback: Feedback) -> None:
+        with limit_waiting(self._services.settings.time_limit):
             receipt = self._services.recorder.record(feedback)
         self.learned += receipt.status == "applied"
         self.waiting += receipt.status == "waiting"
         if receipt.status == "refused":
-            self._refused.append(Trouble(line.number, str(receipt.note)))
+            self._refused.append(LineError(line.number, str(receipt.note)))
 
     def report(self) -> ReplayReport:
         """What was done."""

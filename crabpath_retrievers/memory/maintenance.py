@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from crabpath_retrievers.autotune import Autotuner, TuneReport
 from crabpath_retrievers.config.autotune import Knobs
-from crabpath_retrievers.health.checkup import checkup, past_reports
+from crabpath_retrievers.health.checkup import load_past_reports, measure_health
 from crabpath_retrievers.health.report import HealthReport
-from crabpath_retrievers.maintenance import STEPS, MaintenanceReport, Upkeep
-from crabpath_retrievers.maintenance.splitting import Splitting
-from crabpath_retrievers.maintenance.topics import ModelTopics, no_topics
+from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceReport, MaintenanceRunner
+from crabpath_retrievers.maintenance.splitting import NodeSplitter
+from crabpath_retrievers.maintenance.topics import ModelTopicFinder, find_no_topics
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
@@ -22,14 +22,16 @@ class MemoryMaintenance:
         """Maintain a memory."""
         self._services = services
 
-    def run(self, steps: Sequence[str] = STEPS, *, dry_run: bool = False) -> MaintenanceReport:
+    def run(
+        self, steps: Sequence[str] = MAINTENANCE_STEPS, *, dry_run: bool = False
+    ) -> MaintenanceReport:
         """Remove what has faded, connect isolated nodes, bound the logs; in all namespaces.
 
         Queries, learners and other processes may go on meanwhile. A run that was killed is
         finished by the next one.
 
         Args:
-            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`tune`; only where
+            steps: Some of ``health`` (measure and save), ``autotune`` (see :meth:`decide_adjustments`; only where
                 ``settings.autotune.enabled``, or it is the only step), ``fade`` (weights that
                 decayed back to their prior), ``prune`` (faded edges that learning alone had
                 created; notes on probation that no later feedback supported), ``merge`` (documents
@@ -61,17 +63,19 @@ class MemoryMaintenance:
         self._services.require_open()
         self.runner().undo(text_of("run", run))
 
-    def runner(self) -> Upkeep:
+    def runner(self) -> MaintenanceRunner:
         """The maintenance runner, with the services of this memory."""
         services = self._services
         model = getattr(services.retrieval.router, "model", None)
-        return Upkeep(
+        return MaintenanceRunner(
             services.store,
             services.settings,
             services.notes,
             getattr(services.index, "held", None),
             services.ingest.recover,
-            Splitting(services.ingest, no_topics if model is None else ModelTopics(model)),
+            NodeSplitter(
+                services.ingest, find_no_topics if model is None else ModelTopicFinder(model)
+            ),
         )
 
     def health(self, namespace: str = DEFAULT_NAMESPACE, *, record: bool = True) -> HealthReport:
@@ -84,7 +88,9 @@ class MemoryMaintenance:
         self._services.require_open()
         require_flags(record=record)
         name, held = namespace_of(namespace), getattr(self._services.index, "held", None)
-        return checkup(self._services.store, name, self._services.settings, held, record=record)
+        return measure_health(
+            self._services.store, name, self._services.settings, held, record=record
+        )
 
     def health_history(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int = 100
@@ -96,7 +102,7 @@ class MemoryMaintenance:
         """
         self._services.require_open()
         require_count("limit", limit)
-        return past_reports(self._services.store, namespace_of(namespace), limit)
+        return load_past_reports(self._services.store, namespace_of(namespace), limit)
 
     def tune(self, namespace: str = DEFAULT_NAMESPACE, *, dry_run: bool = False) -> TuneReport:
         """Measure the health of a namespace, and move at most two of its four knobs by one step.
@@ -116,7 +122,7 @@ class MemoryMaintenance:
             StoreError: The stored knobs are damaged, or were changed by somebody else meanwhile.
         """
         self._services.require_open()
-        return self._tuner().look(namespace_of(namespace), dry_run=dry_run)
+        return self._tuner().run(namespace_of(namespace), dry_run=dry_run)
 
     def knobs(self, namespace: str = DEFAULT_NAMESPACE) -> Knobs:
         """The current knobs of a namespace.
@@ -142,7 +148,7 @@ class MemoryMaintenance:
             StoreError: The other knobs are damaged, or were changed by somebody else meanwhile.
         """
         self._services.require_open()
-        return self._tuner().set(namespace_of(namespace), values)
+        return self._tuner().set_knobs(namespace_of(namespace), values)
 
     def reset_knobs(self, namespace: str = DEFAULT_NAMESPACE) -> str:
         """Let the knobs of a namespace follow the settings again, and delete their history.
@@ -167,7 +173,7 @@ class MemoryMaintenance:
             StoreError: A store failed.
         """
         self._services.require_open()
-        self._services.reindexing.everything()
+        self._services.reindexing.reindex_all()
         self._services.save_vectors_place()
         return self._services.index.count()
 

@@ -1,6 +1,6 @@
 """``memory.namespaces``: snapshots of what a namespace has learned, and whether it learns."""
 
-from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.changes import SetFrozen
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
@@ -59,7 +59,7 @@ class MemoryNamespaces:
         return self._services.undoing.restore(snapshot, namespace)
 
     def delete_snapshot(self, snapshot: str, *, namespace: str | None = None) -> None:
-        """Delete a snapshot, looked up as by :meth:`restore`.
+        """Delete a snapshot, looked up as by :meth:`restore_rows`.
 
         Raises:
             NotFoundError: There is no such snapshot.
@@ -70,7 +70,7 @@ class MemoryNamespaces:
     def freeze(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         """Stop a namespace from learning: its feedback is refused from now on.
 
-        Queries go on using what it has learned; ``undo`` and :meth:`restore` still work.
+        Queries go on using what it has learned; ``undo`` and :meth:`restore_rows` still work.
         """
         self._set_frozen(namespace, frozen=True)
 
@@ -80,7 +80,7 @@ class MemoryNamespaces:
 
     def _set_frozen(self, namespace: str, *, frozen: bool) -> None:
         self._services.require_open()
-        self._services.store.apply([Freeze(namespace_of(namespace), frozen=frozen)])
+        self._services.store.apply([SetFrozen(namespace_of(namespace), frozen=frozen)])
 
 
 class AsyncMemoryNamespaces(AsyncView[MemoryNamespaces]):

@@ -9,18 +9,25 @@ from typing_extensions import TypedDict
 
 from crabpath_retrievers.changes.notes import KeepNote, NoteEdge, NoteKind
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.noted import entry_edges
+from crabpath_retrievers.feedback.noted import build_entry_inhibitions
 from crabpath_retrievers.graph import Authority, Vector
-from crabpath_retrievers.ingest.chunking import json_safe
-from crabpath_retrievers.learning.notes import LONGEST, Asked, Said, note, note_digest, note_id
+from crabpath_retrievers.ingest.chunking import to_json_safe
+from crabpath_retrievers.learning.notes import (
+    MAX_NOTE_CHARS,
+    NoteContent,
+    NoteQuestion,
+    build_note,
+    hash_note,
+    make_note_id,
+)
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.metadata import own_metadata
+from crabpath_retrievers.metadata import remove_answer_metadata
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.query import namespace_of, text_of, texts_of
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.replaced import WHOLES
-from crabpath_retrievers.storage.turn_log import Logged
-from crabpath_retrievers.text import shown, storable, titled
+from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
+from crabpath_retrievers.storage.turn_log import StoredTurn
+from crabpath_retrievers.text import format_value, prepend_title, to_storable
 
 TAUGHT_KINDS: Mapping[str, tuple[NoteKind, str]] = {
     "teaching": ("teaching", "overlay"),
@@ -53,11 +60,11 @@ def teach_note(
 ) -> str:
     """Save a teaching or a directive; arguments, result and errors as ``CrabPath.teach``."""
     if not isinstance(kind, str) or kind not in TAUGHT_KINDS:
-        msg = f"kind must be 'teaching' or 'directive', not {shown(kind)}: or use correct"
+        msg = f"kind must be 'teaching' or 'directive', not {format_value(kind)}: or use correct"
         raise InvalidInputError(msg)
     note_kind, default_authority = TAUGHT_KINDS[kind]
     said = _note_content(text, fields)
-    asked = None if query is None else Asked(query)
+    asked = None if query is None else NoteQuestion(query)
     rank = default_authority if authority is None else authority
     return _save_note(services, note_kind, namespace, said, rank, asked)
 
@@ -80,7 +87,7 @@ def correct_turn(
     if wrong is None:
         wrong = _best_document(services.store, logged) if logged else ()
     said = _note_content(text, fields, wrong)
-    asked = Asked(query) if query is not None else _question(logged)
+    asked = NoteQuestion(query) if query is not None else _question(logged)
     return _save_note(services, "correction", namespace, said, authority, asked, logged)
 
 
@@ -95,23 +102,23 @@ def resolve_nodes(store: GraphStore, ids: Sequence[str], namespace: str) -> dict
     Raises:
         NotFoundError: An id does not exist in this namespace.
     """
-    owner = store.walk.clock(namespace).key
-    aliases = store.catalog.answering(ids)
+    owner = store.walk.get_clock(namespace).key
+    aliases = store.catalog.resolve_aliases(ids)
     ids = [aliases.get(node, node) for node in ids]
-    keys = {head.id: head.key for head in store.walk.heads(ids, namespace=owner)}
+    keys = {head.id: head.key for head in store.walk.get_nodes(ids, namespace=owner)}
     missing = [node for node in dict.fromkeys(ids) if node not in keys]
-    chunks = store.catalog.known(documents=missing, owners=WHOLES)
+    chunks = store.catalog.find_chunks(documents=missing, owners=SOURCE_OWNERS)
     unknown = [node for node in missing if node not in {chunk.document for chunk in chunks}]
     if unknown:
         names = ", ".join(map(repr, unknown[:_SHOWN])) + (" …" if unknown[_SHOWN:] else "")
         msg = f"there is no document or note {names}: check the ids and the namespace"
         raise NotFoundError(msg)
-    aliases = store.catalog.answering([chunk.id for chunk in chunks])
+    aliases = store.catalog.resolve_aliases([chunk.id for chunk in chunks])
     return keys | store.learned.keys([aliases.get(c.id, c.id) for c in chunks])
 
 
-def _note_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> Said:
-    return Said(
+def _note_content(text: str, fields: NoteFields, wrong: Sequence[str] | str = ()) -> NoteContent:
+    return NoteContent(
         text,
         fields.get("title", ""),
         texts_of(fields.get("related", ()), name="related"),
@@ -125,28 +132,28 @@ def _save_note(
     services: Services,
     kind: NoteKind,
     namespace: str,
-    raw: Said,
+    raw: NoteContent,
     authority: str,
-    asked: Asked | None,
-    logged: Logged | None = None,
+    asked: NoteQuestion | None,
+    logged: StoredTurn | None = None,
 ) -> str:
     """Save a note unless it exists already just so; returns its id."""
     services.require_open()
     store = services.store
     rank, owner = Authority.of(authority), namespace_of(namespace)
     if asked is not None:
-        asked = replace(asked, query=_check_text("query", asked.query, LONGEST))
-    if store.learned.learned(owner).frozen:
+        asked = replace(asked, query=_check_text("query", asked.query, MAX_NOTE_CHARS))
+    if store.learned.get_state(owner).frozen:
         msg = f"namespace {owner!r} is frozen: it learns nothing, teach another one"
         raise InvalidInputError(msg)
     said = _check_note(raw)
     related, wrong = ([*resolve_nodes(store, ids, owner)] for ids in (said.related, said.wrong))
     said = replace(said, related=related, wrong=wrong)
-    name = said.id or note_id(kind, owner, said.text)
-    known = {fact.digest for fact in store.notes.facts([name]) if fact.namespace == owner}
+    name = said.id or make_note_id(kind, owner, said.text)
+    known = {fact.digest for fact in store.notes.get_facts([name]) if fact.namespace == owner}
     query = None if asked is None else asked.query
-    if note_digest(kind, said, rank, query) not in known:
-        edges = () if logged is None else entry_edges(store, logged.turn, said.wrong)
+    if hash_note(kind, said, rank, query) not in known:
+        edges = () if logged is None else build_entry_inhibitions(store, logged.turn, said.wrong)
         store.apply([_note_change(services, kind, owner, said, rank, asked, edges)])
     return name
 
@@ -155,19 +162,19 @@ def _note_change(
     services: Services,
     kind: NoteKind,
     namespace: str,
-    said: Said,
+    said: NoteContent,
     rank: Authority,
-    asked: Asked | None,
+    asked: NoteQuestion | None,
     edges: Iterable[NoteEdge],
 ) -> KeepNote:
-    text = titled(said.title, said.text) if said.title else said.text
-    vector = services.identity.embedded(text)
+    text = prepend_title(said.title, said.text) if said.title else said.text
+    vector = services.identity.embed_text(text)
     if asked is not None and asked.vector is None:
         asked = replace(asked, vector=services.embedder.query(asked.query))
-    return note(namespace, kind, said, vector, authority=rank, asked=asked, beside=edges)
+    return build_note(namespace, kind, said, vector, authority=rank, asked=asked, beside=edges)
 
 
-def _find_turn(services: Services, turn_id: str, namespace: str | None) -> Logged:
+def _find_turn(services: Services, turn_id: str, namespace: str | None) -> StoredTurn:
     services.require_open()
     scope = None if namespace is None else namespace_of(namespace)
     name = text_of("turn_id", turn_id)
@@ -178,23 +185,23 @@ def _find_turn(services: Services, turn_id: str, namespace: str | None) -> Logge
     return logged
 
 
-def _best_document(store: GraphStore, logged: Logged) -> list[str]:
+def _best_document(store: GraphStore, logged: StoredTurn) -> list[str]:
     """Id of the best document of a turn; none when it was forgotten."""
     best = [item.node for item in logged.turn.returned[:1]]
     return [node for node in best if store.learned.keys([node])]
 
 
-def _question(logged: Logged | None) -> Asked | None:
+def _question(logged: StoredTurn | None) -> NoteQuestion | None:
     """The question of a turn, with its vector where that was recorded."""
     if logged is None:
         return None
     vector: Vector | None = None
     if logged.vector is not None:
         vector = np.asarray(logged.vector, dtype=np.float32)
-    return Asked(logged.turn.query, vector, logged.turn.id)
+    return NoteQuestion(logged.turn.query, vector, logged.turn.id)
 
 
-def _check_note(said: Said) -> Said:
+def _check_note(said: NoteContent) -> NoteContent:
     """A note as it is stored.
 
     Raises:
@@ -206,8 +213,8 @@ def _check_note(said: Said) -> Said:
     if not isinstance(said.metadata, Mapping):
         msg = f"the metadata must be a mapping, not {type(said.metadata).__name__}"
         raise InvalidInputError(msg)
-    metadata = json_safe(own_metadata(said.metadata))
-    text = _check_text("text", said.text, LONGEST)
+    metadata = to_json_safe(remove_answer_metadata(said.metadata))
+    text = _check_text("text", said.text, MAX_NOTE_CHARS)
     return replace(said, text=text, title=title, id=name, metadata=metadata)
 
 
@@ -215,7 +222,7 @@ def _check_text(name: str, value: object, longest: int) -> str:
     if not isinstance(value, str):
         msg = f"the {name} must be a text, not {type(value).__name__}"
         raise InvalidInputError(msg)
-    text = storable(value).strip()
+    text = to_storable(value).strip()
     if not 1 <= len(text) <= longest:
         advice = "" if name != "text" else "; what is longer is a document: use add_documents"
         msg = f"the {name} must have 1 to {longest} characters, not {len(text)}{advice}"

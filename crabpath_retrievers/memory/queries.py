@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from crabpath_retrievers.driver import Steps, perform
+from crabpath_retrievers.driver import Operations, perform
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.query import Query, QueryOptions
 from crabpath_retrievers.retrieval import Answer
-from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.embedder import to_unit_vector
 
 
-def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Steps[Answer]:
+def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Operations[Answer]:
     """Steps of one query, for either driver of :mod:`crabpath_retrievers.driver`.
 
     Args:
@@ -27,21 +27,23 @@ def retrieve_steps(services: Services, text: str, options: QueryOptions) -> Step
         query = yield from perform(_resolve_ids, services, query)
     random = None if query.explore is False else _generator(query.explore)
     answer = yield from services.retrieval.steps(query, explore=random)
-    if services.recorder.overdue():
-        yield from perform(services.recorder.look)
+    if services.recorder.is_backlog_due():
+        yield from perform(services.recorder.index_backlog)
     return answer
 
 
 def validate_query(text: str, options: QueryOptions) -> Query:
     """The query with valid options, its vector scaled to length 1."""
     if (vector := options.get("vector")) is not None:
-        options = {**options, "vector": unit(vector)}
+        options = {**options, "vector": to_unit_vector(vector)}
     return Query.validated(text, **options)
 
 
 def _resolve_ids(services: Services, query: Query) -> Query:
     """The query with ids of merged documents replaced by the ids of those that answer for them."""
-    aliases = services.store.catalog.answering((*(query.candidate_ids or ()), *query.seed_ids))
+    aliases = services.store.catalog.resolve_aliases(
+        (*(query.candidate_ids or ()), *query.seed_ids)
+    )
     if not aliases:
         return query
     seeds = tuple(aliases.get(node, node) for node in query.seed_ids)

@@ -7,17 +7,22 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.feedback.experience import Classify, Episode, Experience, State
+from crabpath_retrievers.feedback.experience import (
+    ActionClassifier,
+    AgentEpisode,
+    EpisodeLearner,
+    EpisodeState,
+)
 from crabpath_retrievers.feedback.receipt import Receipt
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
 from crabpath_retrievers.memory.services import Services
-from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, learnable
+from crabpath_retrievers.outcome import DEFAULT_NAMESPACE, validate_outcome
 from crabpath_retrievers.query import listed, namespace_of, texts_of
 from crabpath_retrievers.regions.mdp import RegionModel
-from crabpath_retrievers.regions.models import Models
-from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.text import shown, storable
+from crabpath_retrievers.regions.models import RegionModels
+from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.text import format_value, to_storable
 
 
 class MemoryRegions:
@@ -56,7 +61,7 @@ class MemoryRegions:
             services.identity.verify()
             (key,) = hubs.nearest(services.embedder.query(text)[None])
         else:
-            (key,) = hubs.nearest(unit(vector)[None])
+            (key,) = hubs.nearest(to_unit_vector(vector)[None])
         return hubs.names[key]
 
     def assignments(self, level: int | None = None) -> dict[str, str]:
@@ -93,7 +98,7 @@ class MemoryRegions:
         texts: Sequence[str] | None = None,
         task_type: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        classify: Classify | None = None,
+        classify: ActionClassifier | None = None,
         episode_id: str | None = None,
     ) -> Receipt:
         """Learn from an episode of an agent which actions succeed in which regions.
@@ -123,7 +128,7 @@ class MemoryRegions:
         self._services.require_open()
         name = namespace_of(namespace)
         if classify is not None and not callable(classify):
-            msg = f"classify must be a function of one action, not {shown(classify)}"
+            msg = f"classify must be a function of one action, not {format_value(classify)}"
             raise InvalidInputError(msg)
         experience = self._experience()
         experience.require_regions()
@@ -131,32 +136,32 @@ class MemoryRegions:
         if actions is None:
             actions = self._default_actions([state.node for state in checked_states], name)
         fields = {} if episode_id is None else {"id": episode_id}
-        episode = Episode(
+        episode = AgentEpisode(
             states=checked_states,
             actions=[
                 action if classify is None else classify(action)
                 for action in _as_list(actions, "actions")
             ],
-            reward=learnable(reward, name="reward"),
+            reward=validate_outcome(reward, name="reward"),
             task_type=task_type,
             namespace=name,
             **fields,
         )
         return experience.learn(episode)
 
-    def models(self) -> Models:
+    def models(self) -> RegionModels:
         """Regions and counts, read from the graph store alone."""
         services = self._services
-        return Models(services.store, services.regions, services.settings.region)
+        return RegionModels(services.store, services.regions, services.settings.region)
 
-    def _experience(self) -> Experience:
+    def _experience(self) -> EpisodeLearner:
         services = self._services
         learning = services.settings.learning
-        return Experience(services.store, services.regions, services.undoing.prior, learning)
+        return EpisodeLearner(services.store, services.regions, services.undoing.prior, learning)
 
     def _checked_states(
         self, states: Sequence[Any] | None, texts: Sequence[str] | None, namespace: str
-    ) -> list[State]:
+    ) -> list[EpisodeState]:
         if (states is None) == (texts is None):
             msg = "give exactly one of states and texts"
             raise InvalidInputError(msg)
@@ -164,18 +169,21 @@ class MemoryRegions:
         if texts is not None:
             observed = _checked_texts(texts, "texts")
             services.identity.verify()
-            return [State(vector) for vector in services.embedder.documents(observed)]
-        values = [storable(s) if isinstance(s, str) else s for s in _as_list(states, "states")]
-        aliases = services.store.catalog.answering([s for s in values if isinstance(s, str)])
+            return [EpisodeState(vector) for vector in services.embedder.documents(observed)]
+        values = [to_storable(s) if isinstance(s, str) else s for s in _as_list(states, "states")]
+        aliases = services.store.catalog.resolve_aliases([s for s in values if isinstance(s, str)])
         values = [aliases.get(s, s) if isinstance(s, str) else s for s in values]
         vectors = self._vectors([s for s in values if isinstance(s, str)], namespace)
-        checked = [State(vectors[s], s) if isinstance(s, str) else State(unit(s)) for s in values]
+        checked = [
+            EpisodeState(vectors[s], s) if isinstance(s, str) else EpisodeState(to_unit_vector(s))
+            for s in values
+        ]
         services.identity.require_size(state.vector for state in checked)
         return checked
 
     def _vectors(self, ids: Sequence[str], namespace: str) -> dict[str, Vector]:
         walk = self._services.store.walk
-        heads = walk.heads(ids, namespace=walk.clock(namespace).key)
+        heads = walk.get_nodes(ids, namespace=walk.get_clock(namespace).key)
         vectors = {head.id: head.vector.astype(np.float32) for head in heads}
         unknown = [node for node in ids if node not in vectors]
         if unknown:
@@ -190,9 +198,9 @@ class MemoryRegions:
             msg = "give actions: only between documents are they known from the graph"
             raise InvalidInputError(msg)
         store = self._services.store
-        clock = store.walk.clock(namespace)
+        clock = store.walk.get_clock(namespace)
         keys = store.learned.keys(known)
-        pointers, _ = store.walk.outgoing(list(keys.values()), clock)
+        pointers, _ = store.walk.get_outgoing_edges(list(keys.values()), clock)
         strongest = {
             (p.source, p.target.id): p.kind.label
             for p in sorted(pointers, key=lambda pointer: pointer.weight)
@@ -260,7 +268,7 @@ class RegionMDP(RegionModel):
         *,
         texts: Sequence[str] | None = None,
         task_type: str | None = None,
-        classify: Classify | None = None,
+        classify: ActionClassifier | None = None,
         episode_id: str | None = None,
     ) -> Receipt:
         """Learn from an episode of this namespace; as :meth:`MemoryRegions.learn_episode`."""

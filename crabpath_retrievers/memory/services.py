@@ -16,19 +16,20 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from typing_extensions import Self
 
+from crabpath_retrievers.autotune import Autotuner
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.feedback.learner import Learner
-from crabpath_retrievers.feedback.published import publish
+from crabpath_retrievers.feedback.learner import FeedbackLearner
+from crabpath_retrievers.feedback.published import publish_settings
 from crabpath_retrievers.feedback.recorder import Recorder
-from crabpath_retrievers.feedback.undoing import Undoing
+from crabpath_retrievers.feedback.undoing import LearningHistory
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.ingest.linkers import Linker, default_linkers
+from crabpath_retrievers.ingest.linkers import Linker, make_linkers
 from crabpath_retrievers.ingest.pipeline import Ingest
-from crabpath_retrievers.ingest.reindexing import Reindexing
+from crabpath_retrievers.ingest.reindexing import Reindexer
 from crabpath_retrievers.logs import elapsed_ms, quiet_foreign_loggers
-from crabpath_retrievers.mind import Minds
+from crabpath_retrievers.mind import NamespaceModels
 from crabpath_retrievers.opening import (
     OWN,
     open_index,
@@ -43,20 +44,20 @@ from crabpath_retrievers.progress import bar
 from crabpath_retrievers.query import listed, namespace_of, require_flags
 from crabpath_retrievers.regions.hubs import Regions
 from crabpath_retrievers.rerank.ranker import Ranker
-from crabpath_retrievers.retrieval import Retrieval
+from crabpath_retrievers.retrieval import RetrievalPipeline
 from crabpath_retrievers.routing.policy import Router, SoftmaxRouter
-from crabpath_retrievers.searches.scope import Scope
-from crabpath_retrievers.seeds.embedder import Embedder, unit
-from crabpath_retrievers.seeds.episodes import Episodes
-from crabpath_retrievers.seeds.identity import EmbedderIdentity
+from crabpath_retrievers.searches.scope import NamespaceView
+from crabpath_retrievers.seeds.embedder import Embedder, to_unit_vector
+from crabpath_retrievers.seeds.episodes import EpisodeMemory
+from crabpath_retrievers.seeds.identity import EmbedderFingerprint
 from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.notes import Notes
-from crabpath_retrievers.seeds.search import nearest
+from crabpath_retrievers.seeds.notes import NoteMemory
+from crabpath_retrievers.seeds.search import find_nearest
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.text import shown, storable
-from crabpath_retrievers.time_limit import limited
+from crabpath_retrievers.text import format_value, to_storable
+from crabpath_retrievers.time_limit import limit_waiting
 
 _log = logging.getLogger(__name__)
 _REBUILDING = partial(bar, description="indexing again")
@@ -90,37 +91,43 @@ class Services:
         quiet_foreign_loggers()
         self.store, self.index, self.embedder = store, index, embedder
         self.settings = settings
-        self.identity = EmbedderIdentity(store, embedder)
+        self.identity = EmbedderFingerprint(store, embedder)
         if linkers is None:
-            linkers = default_linkers(settings.links, self._neighbours)
+            linkers = make_linkers(settings.links, self._neighbours)
         self.ingest = Ingest(store, index, embedder, tuple(linkers), settings.ingest.batch_size)
-        self.episodes = Episodes(store, index, settings.episode)
-        self.notes = Notes(store, index, settings.note)
+        self.episodes = EpisodeMemory(store, index, settings.episode)
+        self.notes = NoteMemory(store, index, settings.note)
         self.ranker = ranker or Ranker.load(inhibition=settings.rank.max_inhibition)
         self.regions = Regions(store, settings.region)
-        minds = Minds(store, self.episodes, self.notes, self.regions, self.ranker, settings)
-        self.retrieval = Retrieval(
+        minds = NamespaceModels(
+            store, self.episodes, self.notes, self.regions, self.ranker, settings
+        )
+        self.retrieval = RetrievalPipeline(
             store, index, embedder, minds, router or SoftmaxRouter(settings.policy), settings
         )
-        learner = Learner(store, self.episodes, self.notes, self.regions, minds.prior, settings)
-        self.recorder = Recorder(store, learner, self.identity.embedded)
-        self.undoing = Undoing(store, self.episodes, self.notes, minds.prior)
+        learner = FeedbackLearner(
+            store, self.episodes, self.notes, self.regions, minds.prior, settings
+        )
+        self.recorder = Recorder(
+            store, learner, self.identity.embed_text, Autotuner(store, settings).run_if_due
+        )
+        self.undoing = LearningHistory(store, self.episodes, self.notes, minds.prior)
         # Hosts never close a retriever: at the latest this runs when the process ends.
         self._release: weakref.finalize[..., Any] = weakref.finalize(
             self, _close_all, self.recorder, index, store
         )
-        self.reindexing = Reindexing(
+        self.reindexing = Reindexer(
             store, index, self.ingest, self.episodes, self.notes, _REBUILDING
         )
         if hasattr(index, "refill"):
             index.refill = self.reindexing.refill
         if reindex:
-            self.reindexing.everything()
+            self.reindexing.reindex_all()
         else:
             self.reindexing.check()
         self.ingest.recover()
         if settings.learning.apply == "external":
-            publish(store, settings)
+            publish_settings(store, settings)
         self.recorder.resume()
 
     @classmethod
@@ -140,7 +147,7 @@ class Services:
         begun = time.perf_counter()
         settings = Settings() if settings is None else settings
         if not isinstance(settings, Settings):
-            msg = f"settings must be Settings(...), not {shown(settings)}"
+            msg = f"settings must be Settings(...), not {format_value(settings)}"
             raise InvalidInputError(msg)
         require_flags(create=create, reindex=reindex)
         checked_linkers = None if linkers is None else listed("linkers", linkers)
@@ -156,7 +163,7 @@ class Services:
                 undo.callback(shutil.rmtree, place, ignore_errors=True)
             limit = settings.time_limit
             store = undo.enter_context(closing(GraphStore(place, time_limit=limit)))
-            with limited(limit):
+            with limit_waiting(limit):
                 meta = store.catalog.meta()
                 if vectors is None:
                     require_vectors(meta, store.name if "://" in place else place)
@@ -196,9 +203,9 @@ class Services:
             msg = "this memory was closed: open it again with CrabPath.open or from_existing"
             raise StoreUnavailableError(msg)
 
-    def scope(self, namespace: str) -> Scope:
+    def scope(self, namespace: str) -> NamespaceView:
         """What one namespace sees of the memory."""
-        return Scope(self.store, self.index, self.notes, namespace_of(namespace))
+        return NamespaceView(self.store, self.index, self.notes, namespace_of(namespace))
 
     def query_vector(self, query: str | Sequence[float]) -> Vector:
         """Unit vector ``[d]`` of a text or a vector.
@@ -209,8 +216,8 @@ class Services:
         """
         if isinstance(query, str):
             self.identity.verify()
-            return self.embedder.query(storable(query))
-        vector = unit(query)
+            return self.embedder.query(to_storable(query))
+        vector = to_unit_vector(query)
         if not self.identity.fits(vector):
             self.identity.verify(vector)
         return vector
@@ -234,9 +241,9 @@ class Services:
 
     def _neighbours(self, node_id: str, k: int) -> list[tuple[int, float]]:
         """Keys and cosines of a node's k nearest neighbours, nearest first."""
-        (own,) = self.store.walk.heads([node_id])
+        (own,) = self.store.walk.get_nodes([node_id])
         vector = np.asarray(own.vector, dtype=np.float32)
-        heads = nearest(self.store, self.index, vector, k + 1)
+        heads = find_nearest(self.store, self.index, vector, k + 1)
         cosines = [(h.key, float(h.vector.astype(np.float32) @ vector)) for h in heads]
         others = [(key, cosine) for key, cosine in cosines if key != own.key]
         return sorted(others, key=lambda item: -item[1])[:k]
@@ -244,7 +251,7 @@ class Services:
 
 def _close_within(seconds: float, stack: ExitStack) -> None:
     """Close parts; all their waiting for servers takes no longer than a time limit."""
-    with limited(seconds):
+    with limit_waiting(seconds):
         stack.close()
 
 

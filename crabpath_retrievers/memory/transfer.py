@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from crabpath_retrievers.archive.choosing import chosen
-from crabpath_retrievers.archive.exporting import Exported, export
-from crabpath_retrievers.archive.importing import Imported, fill_namespace, fill_store
-from crabpath_retrievers.archive.reading import Archive, opened
+from crabpath_retrievers.archive.choosing import select_namespace
+from crabpath_retrievers.archive.exporting import ExportResult, export_archive
+from crabpath_retrievers.archive.importing import ImportResult, fill_namespace, fill_store
+from crabpath_retrievers.archive.reading import Archive, open_archive
 from crabpath_retrievers.changes.archive import FillStore
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.memory.asynchronous import AsyncView, off_loop
@@ -21,7 +21,7 @@ class MemoryTransfer:
         """Transfer to and from a memory."""
         self._services = services
 
-    def export(self, archive: str | Path, *, namespace: str | None = None) -> Exported:
+    def export(self, archive: str | Path, *, namespace: str | None = None) -> ExportResult:
         """Write the whole memory, or what one namespace has learned, into one file.
 
         The file is a zip of JSON lines, vectors and a manifest with check sums, readable by its
@@ -39,7 +39,9 @@ class MemoryTransfer:
         services = self._services
         services.require_open()
         path = path_of("archive", archive)
-        return export(services.store, path, None if namespace is None else namespace_of(namespace))
+        return export_archive(
+            services.store, path, None if namespace is None else namespace_of(namespace)
+        )
 
     def import_archive(
         self,
@@ -48,7 +50,7 @@ class MemoryTransfer:
         namespace: str | None = None,
         rename: str | None = None,
         replace: bool = False,
-    ) -> Imported:
+    ) -> ImportResult:
         """Import a whole memory into an empty one, or what a namespace has learned elsewhere.
 
         The archive is checked first; then all of it is written in one transaction. The vectors of
@@ -57,7 +59,7 @@ class MemoryTransfer:
         does not hold is left out, and counted.
 
         Args:
-            archive: A file that :meth:`export` has written.
+            archive: A file that :meth:`export_archive` has written.
             namespace: The namespace to import from the archive of a whole memory; None for all of
                 it.
             rename: New name of the namespace; None keeps its name.
@@ -73,8 +75,11 @@ class MemoryTransfer:
         self._services.require_open()
         require_flags(replace=replace)
         wanted = None if namespace is None else namespace_of(namespace)
-        with opened(path_of("archive", archive)) as checked, self._services.store.ingesting():
-            chosen_name = chosen(checked, wanted)
+        with (
+            open_archive(path_of("archive", archive)) as checked,
+            self._services.store.hold_ingest_lock(),
+        ):
+            chosen_name = select_namespace(checked, wanted)
             if chosen_name is not None:
                 name = chosen_name if rename is None else namespace_of(rename)
                 return self._import_namespace(checked, chosen_name, name, replace=replace)
@@ -85,7 +90,7 @@ class MemoryTransfer:
             fill = FillStore(checked.blocks(), manifest.last, manifest.digest)
             return self._fill(fill, manifest.rows)
 
-    def copy_from(self, dump: Dump, origin: str) -> Imported:
+    def copy_from(self, dump: Dump, origin: str) -> ImportResult:
         """Copy everything of another store; called by :func:`crabpath_retrievers.migrate`.
 
         Args:
@@ -95,12 +100,12 @@ class MemoryTransfer:
         Raises:
             InvalidInputError: This memory is not empty.
         """
-        whole = dump.everything()
-        with self._services.store.ingesting():
-            fill = FillStore(dump.blocks(whole), dump.last(), origin)
+        whole = dump.select_all()
+        with self._services.store.hold_ingest_lock():
+            fill = FillStore(dump.blocks(whole), dump.get_last_keys(), origin)
             return self._fill(fill, dump.counts(whole))
 
-    def _fill(self, fill: FillStore, rows: dict[str, int]) -> Imported:
+    def _fill(self, fill: FillStore, rows: dict[str, int]) -> ImportResult:
         services = self._services
         # After an interruption the index may hold some of the vectors already.
         resumed = services.store.catalog.meta().get("origin") == fill.origin
@@ -116,10 +121,10 @@ class MemoryTransfer:
 
     def _import_namespace(
         self, archive: Archive, former: str, name: str, *, replace: bool
-    ) -> Imported:
+    ) -> ImportResult:
         services = self._services
-        services.store.settle()
-        before = services.store.walk.clock(name)
+        services.store.flush()
+        before = services.store.walk.get_clock(name)
         imported = fill_namespace(services.store, archive, former, name, replace=replace)
         services.delete_namespace_vectors(before)
         services.episodes.catch_up()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from crabpath_retrievers.regions.chances import Chances
+from crabpath_retrievers.regions.chances import SuccessModel
 
 
 class ActionScore(NamedTuple):
@@ -21,7 +21,7 @@ class ActionScore(NamedTuple):
     trials: float
 
 
-def action_scores(chances: Chances, task: str) -> list[ActionScore]:
+def score_actions(chances: SuccessModel, task: str) -> list[ActionScore]:
     """Score every action type that was ever taken, sorted by name.
 
     Args:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crabpath_retrievers.changes.regions import Place
+from crabpath_retrievers.changes.regions import RegionKey
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.regions.chances import ANY_TASK, Chances, log_odds
+from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel, log_odds
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.routing.experience import Tried
+from crabpath_retrievers.routing.experience import ActionStatistics
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
@@ -16,7 +16,7 @@ _MIN_TRIALS = 8.0  # fewest trials of an action in a region
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class RegionAdvice:
     """Success estimates of actions in the regions of a query.
 
     Attributes:
@@ -25,11 +25,11 @@ class Advice:
         task: Type of the task; empty if none is given.
     """
 
-    places: Sequence[Place]
-    chances: Chances
+    places: Sequence[RegionKey]
+    chances: SuccessModel
     task: str
 
-    def of_action(self, action: str) -> float:
+    def score_action(self, action: str) -> float:
         """Return how much better an action does here than elsewhere, in log-odds; 0 if not known.
 
         Relative to the other actions: the effect of a region on all actions is removed.
@@ -40,10 +40,10 @@ class Advice:
     def _log_odds(self, action: str, task: str, depth: int | None = None) -> float:
         return log_odds(self.chances.success(action, task, depth))
 
-    def tried(self) -> list[Tried]:
+    def list_tried_actions(self) -> list[ActionStatistics]:
         """Return the actions with enough trials, each in the finest region that has them."""
         return [
-            Tried(action, self.chances.success(action, self.task, depth), trials)
+            ActionStatistics(action, self.chances.success(action, self.task, depth), trials)
             for action in self.chances.actions
             for depth, trials in self._find_finest(action)
         ]
@@ -56,14 +56,14 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Advisor:
+class RegionAdvisor:
     """Reads advice for a query: one product with the hubs, one database query."""
 
     store: GraphStore
     regions: Regions
     settings: RegionSettings
 
-    def advice(self, vector: Vector, clock: Clock, task: str | None) -> Advice | None:
+    def advice(self, vector: Vector, clock: Clock, task: str | None) -> RegionAdvice | None:
         """Return the advice for a query in a namespace; None if the corpus has no regions.
 
         Args:
@@ -74,7 +74,9 @@ class Advisor:
         if not clock.hubs:
             return None
         places = self.regions.places(vector, clock.hubs)
-        steps = self.store.regions.steps(clock.key, places)
+        steps = self.store.regions.get_transitions(clock.key, places)
         if not steps:
             return None
-        return Advice(places, Chances(places, steps, self.settings.prior_trials), task or ANY_TASK)
+        return RegionAdvice(
+            places, SuccessModel(places, steps, self.settings.prior_trials), task or ANY_TASK
+        )

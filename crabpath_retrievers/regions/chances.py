@@ -5,14 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from crabpath_retrievers.changes.regions import Place, Step
+from crabpath_retrievers.changes.regions import RegionKey, TransitionCount
 
 _PRIOR_MEAN = 0.5  # P(success) before any evidence
 _MIN_PROBABILITY = 1e-4  # bound on a probability before its log-odds are taken
 ANY_TASK = ""
 
 
-class Chances:
+class SuccessModel:
     """P(success | region, action), for one chain of regions from the whole corpus to the finest.
 
     In every region the posterior mean ``(wins + s p) / (trials + s)`` of a Beta distribution whose
@@ -21,7 +21,9 @@ class Chances:
     of task refines the estimate over all tasks in the same way.
     """
 
-    def __init__(self, places: Sequence[Place], steps: Iterable[Step], strength: float) -> None:
+    def __init__(
+        self, places: Sequence[RegionKey], steps: Iterable[TransitionCount], strength: float
+    ) -> None:
         """Sum the counts.
 
         Args:
@@ -34,7 +36,7 @@ class Chances:
         self._depth = len(places)
         self._counts: defaultdict[tuple[int, str, str], list[float]]
         self._counts = defaultdict(lambda: [0.0, 0.0])
-        self._arrivals: dict[tuple[int, str], Step] = {}
+        self._arrivals: dict[tuple[int, str], TransitionCount] = {}
         self.tasks: set[str] = set()
         for step in steps:
             position = depth.get((step.level, step.region))
@@ -77,7 +79,7 @@ class Chances:
             prior = (
                 region_estimate
                 if not action
-                else moved(previous, log_odds(region_estimate) - log_odds(region))
+                else shift_log_odds(previous, log_odds(region_estimate) - log_odds(region))
             )
             estimates.append(
                 self._estimate((position, task, action), prior) if action else region_estimate
@@ -90,7 +92,7 @@ class Chances:
         shift = 0.0
         estimate = estimates[-1]
         for position, general in enumerate(estimates):
-            estimate = self._estimate((position, task, action), moved(general, shift))
+            estimate = self._estimate((position, task, action), shift_log_odds(general, shift))
             shift = log_odds(estimate) - log_odds(general)
         return estimate
 
@@ -146,6 +148,6 @@ def log_odds(probability: float) -> float:
     return math.log(bounded / (1.0 - bounded))
 
 
-def moved(probability: float, shift: float) -> float:
+def shift_log_odds(probability: float, shift: float) -> float:
     """Return a probability shifted in log-odds."""
     return 1.0 / (1.0 + math.exp(-(log_odds(probability) + shift)))

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.changes.regions import Place
+from crabpath_retrievers.changes.regions import RegionKey
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError, NotFoundError
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.text import format_value
 
-EVERYWHERE: Place = (0, 0)
+WHOLE_CORPUS: RegionKey = (0, 0)
 _MAX_CACHED = 65_536  # nodes with cached regions: 10 MiB
 
 
@@ -78,7 +78,7 @@ class _HubCache:
     version: int
     sizes: dict[int, int]
     hubs: dict[int, Hubs] = field(default_factory=dict)
-    nodes: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    nodes: dict[RegionKey, tuple[int, int]] = field(default_factory=dict)
 
 
 class Regions:
@@ -108,7 +108,7 @@ class Regions:
             NotFoundError: The level has no hub.
         """
         if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-            msg = f"level must be a whole number of at least 1, not {shown(level)}"
+            msg = f"level must be a whole number of at least 1, not {format_value(level)}"
             raise InvalidInputError(msg)
         cache = self._read_cache(version)
         if (nearest_keys := self._load_hubs(cache, level)) is None:
@@ -118,11 +118,11 @@ class Regions:
                 if highest
                 else "this memory is too small for any"
             )
-            msg = f"level {shown(level)} has no hub: {available}"
+            msg = f"level {format_value(level)} has no hub: {available}"
             raise NotFoundError(msg)
         return nearest_keys
 
-    def places(self, vector: Vector, version: int | None = None) -> tuple[Place, ...]:
+    def places(self, vector: Vector, version: int | None = None) -> tuple[RegionKey, ...]:
         """Return the regions of a unit vector, shape ``[d]``, whole corpus first."""
         cache, row = self._read_cache(version), np.asarray(vector)[None]
         nearest_keys = [
@@ -130,7 +130,7 @@ class Regions:
             for level in self._select_levels(cache)
             if (hubs := self._load_hubs(cache, level))
         ]
-        return (EVERYWHERE, *reversed(nearest_keys))
+        return (WHOLE_CORPUS, *reversed(nearest_keys))
 
     def of_nodes(
         self,

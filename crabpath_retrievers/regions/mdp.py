@@ -6,17 +6,17 @@ After [CVX RFC-013] (docs/bibliography.md).
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.regions.action_scores import ActionScore, action_scores
-from crabpath_retrievers.regions.chances import ANY_TASK, log_odds, moved
-from crabpath_retrievers.regions.counted import Counted
+from crabpath_retrievers.regions.action_scores import ActionScore, score_actions
+from crabpath_retrievers.regions.chances import ANY_TASK, log_odds, shift_log_odds
+from crabpath_retrievers.regions.counted import RegionCounts
 from crabpath_retrievers.regions.hubs import Hubs
-from crabpath_retrievers.regions.planning import Plan, value_iteration
+from crabpath_retrievers.regions.planning import ValueFunction, run_value_iteration
 
 
-class Stage(NamedTuple):
+class StrategyStep(NamedTuple):
     """One step of a strategy: an action in a region, and the region that it mostly leads to.
 
     Attributes:
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     probability: float
 
 
-class Values(NamedTuple):
+class RegionValues(NamedTuple):
     """Value and best action of every region with a counted action, by id of its hub."""
 
     values: Mapping[str, float]
@@ -53,7 +53,7 @@ class RegionModel:
         self,
         hubs: Callable[[], Hubs],
         version: Callable[[], Hashable],
-        steps: Callable[[], Sequence[Step]],
+        steps: Callable[[], Sequence[TransitionCount]],
         settings: RegionSettings,
     ) -> None:
         """Create a model; use ``RegionMDP``, or ``RegionModels`` if there is only a graph store.
@@ -66,7 +66,7 @@ class RegionModel:
         """
         self._hubs, self._version, self._steps = hubs, version, steps
         self._settings = settings
-        self._cached: Counted | None = None
+        self._cached: RegionCounts | None = None
 
     @property
     def level(self) -> int:
@@ -142,7 +142,7 @@ class RegionModel:
             chances = self._region_counts.chances(self._get_key(region))
             opinions.append(log_odds(chances.success(self._require_action(action), task)))
             opinions.append(log_odds(chances.quality(task)))
-        return moved(0.5, sum(opinions) / len(opinions))
+        return shift_log_odds(0.5, sum(opinions) / len(opinions))
 
     def best_action(self, region: str, task_type: str | None = None) -> list[ActionScore]:
         """Return the actions in a region, best first.
@@ -159,7 +159,7 @@ class RegionModel:
             NotFoundError: Unknown region.
         """
         chances = self._region_counts.chances(self._get_key(region))
-        scores = action_scores(chances, task_type or ANY_TASK)
+        scores = score_actions(chances, task_type or ANY_TASK)
         return sorted(scores, key=lambda score: -score.success * score.share)
 
     def region_quality(self, region: str, task_type: str | None = None) -> float:
@@ -172,7 +172,7 @@ class RegionModel:
 
     def value_iteration(
         self, task_type: str | None = None, *, discount: float | None = None
-    ) -> Values:
+    ) -> RegionValues:
         """Return the value of each region, and the best action there.
 
         Args:
@@ -184,7 +184,7 @@ class RegionModel:
         """
         solution = self._solve(task_type, self._settings.discount if discount is None else discount)
         names_by_key = self._hubs().names
-        return Values(
+        return RegionValues(
             {
                 names_by_key[key]: value
                 for key, value in solution.values.items()
@@ -200,7 +200,7 @@ class RegionModel:
 
     def strategy_for(
         self, region: str, task_type: str | None = None, *, most: int = 8
-    ) -> list[Stage]:
+    ) -> list[StrategyStep]:
         """Return the strategy of value iteration from a region on, along the likeliest regions.
 
         It ends where the episode mostly does, where nothing is known, or before a region occurs
@@ -220,7 +220,7 @@ class RegionModel:
             task_type = None
             solution = self._solve(None, self._settings.discount)
         names_by_key = self._hubs().names
-        stages: list[Stage] = []
+        stages: list[StrategyStep] = []
         visited: set[int] = set()
         while key in solution.actions and key not in visited and len(stages) < most:
             assert key is not None  # noqa: S101
@@ -231,7 +231,7 @@ class RegionModel:
             probability = next_counts[next_region] / (sum(next_counts.values()) or 1.0)
             success = self._region_counts.chances(key).success(action, task_type or ANY_TASK)
             name = None if next_region is None else names_by_key[next_region]
-            stages.append(Stage(names_by_key[key], action, success, name, probability))
+            stages.append(StrategyStep(names_by_key[key], action, success, name, probability))
             key = next_region
         return stages
 
@@ -249,7 +249,7 @@ class RegionModel:
                 next_counts[step.next] = next_counts.get(step.next, 0.0) + step.trials - step.ends
         return next_counts
 
-    def _solve(self, task_type: str | None, discount: float) -> Plan:
+    def _solve(self, task_type: str | None, discount: float) -> ValueFunction:
         number = isinstance(discount, (int, float)) and not isinstance(discount, bool)
         if not number or not 0.0 < discount < 1.0:
             msg = f"discount must be between 0 and 1, not {discount!r}"
@@ -266,17 +266,17 @@ class RegionModel:
             (region, action): chances[region].success(action, task)
             for region, action in {(step.region, step.action) for step in steps}
         }
-        return value_iteration(steps, success, discount)
+        return run_value_iteration(steps, success, discount)
 
     @property
-    def _region_counts(self) -> Counted:
+    def _region_counts(self) -> RegionCounts:
         version, counts = self._version(), self._cached
         if counts is None or counts.version != version:
-            counts = Counted(version, self._steps(), self.level, self._settings.prior_trials)
+            counts = RegionCounts(version, self._steps(), self.level, self._settings.prior_trials)
             self._cached = counts
         return counts
 
-    def _list_steps(self, region: int, action: str, task_type: str | None) -> list[Step]:
+    def _list_steps(self, region: int, action: str, task_type: str | None) -> list[TransitionCount]:
         task = task_type or ANY_TASK
         steps = self._region_counts.by_region.get(region, ())
         return [step for step in steps if step.action == action and step.task == task]

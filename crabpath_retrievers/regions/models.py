@@ -5,21 +5,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.regions.hubs import Hubs, Regions
 from crabpath_retrievers.regions.mdp import RegionModel
 from crabpath_retrievers.storage import GraphStore
 
-Sources = tuple[
-    Callable[[], Hubs], Callable[[], Hashable], Callable[[], Sequence[Step]], RegionSettings
+ModelSources = tuple[
+    Callable[[], Hubs],
+    Callable[[], Hashable],
+    Callable[[], Sequence[TransitionCount]],
+    RegionSettings,
 ]
 """Readers of the hubs of a level, of the version of the counts and of the counts; settings."""
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class RegionModels:
     """Reads regions and the transition counts of a namespace."""
 
     store: GraphStore
@@ -40,7 +43,7 @@ class Models:
         """
         hubs = self.hubs(level)
         hub_by_node: dict[str, str] = {}
-        for block in self.store.regions.placed():
+        for block in self.store.regions.iterate_nodes():
             nearest = hubs.nearest(np.stack([node.vector for node in block]))
             hub_by_node |= {
                 node.id: hubs.names[key] for node, key in zip(block, nearest, strict=True)
@@ -59,7 +62,7 @@ class Models:
         """Return the region model of a namespace; raises as :meth:`sources`."""
         return RegionModel(*self.sources(namespace, level))
 
-    def sources(self, namespace: str, level: int | None) -> Sources:
+    def sources(self, namespace: str, level: int | None) -> ModelSources:
         """Return the readers that a region model is built from.
 
         Raises:
@@ -74,12 +77,12 @@ class Models:
             raise NotFoundError(msg)
 
         def version() -> tuple[int, ...]:
-            clock = self.store.walk.clock(namespace)  # a forgotten namespace gets a new key
+            clock = self.store.walk.get_clock(namespace)  # a forgotten namespace gets a new key
             return clock.key, clock.learned, clock.hubs
 
         return (
             lambda: self.regions.hubs(chosen),
             version,
-            lambda: self.store.regions.all_steps(namespace, chosen),
+            lambda: self.store.regions.get_all_transitions(namespace, chosen),
             self.settings,
         )

@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.regions.action_scores import ActionScore, action_scores
-from crabpath_retrievers.regions.chances import ANY_TASK, Chances
-from crabpath_retrievers.regions.hubs import EVERYWHERE, Hubs
-from crabpath_retrievers.regions.models import Models
+from crabpath_retrievers.regions.action_scores import ActionScore, score_actions
+from crabpath_retrievers.regions.chances import ANY_TASK, SuccessModel
+from crabpath_retrievers.regions.hubs import WHOLE_CORPUS, Hubs
+from crabpath_retrievers.regions.models import RegionModels
 
 
-class Lead(NamedTuple):
+class NextRegion(NamedTuple):
     """A region that others lead to: id of its hub, and its share of their steps in [0, 1]."""
 
     region: str
     share: float
 
 
-class RegionRow(NamedTuple):
+class RegionSummary(NamedTuple):
     """Summary of one region.
 
     Attributes:
@@ -36,11 +36,11 @@ class RegionRow(NamedTuple):
     arrivals: float
     quality: float
     actions: Sequence[ActionScore]
-    next_regions: Sequence[Lead]
+    next_regions: Sequence[NextRegion]
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class RegionOverview:
     """Summary of the regions of one level.
 
     Attributes:
@@ -54,13 +54,13 @@ class Overview:
     hubs: Hubs
     levels: tuple[int, ...]
     visited: int
-    rows: Sequence[RegionRow]
+    rows: Sequence[RegionSummary]
     actions: Sequence[ActionScore]
 
 
-def overview(
-    models: Models, namespace: str, level: int | None, task_type: str | None, most: int
-) -> Overview | None:
+def summarise_regions(
+    models: RegionModels, namespace: str, level: int | None, task_type: str | None, most: int
+) -> RegionOverview | None:
     """Summarise the most visited regions; None if nothing was learned.
 
     Args:
@@ -75,7 +75,7 @@ def overview(
     """
     mdp = models.transitions(namespace, level)
     hubs = models.hubs(level)
-    steps = models.store.regions.all_steps(namespace, hubs.level)
+    steps = models.store.regions.get_all_transitions(namespace, hubs.level)
     if not mdp.visited_regions:
         return None
     task = _validate_task(task_type, steps)
@@ -86,7 +86,7 @@ def overview(
     if task != ANY_TASK:
         order = [region for region in order if arrivals.get(keys[region])]
     rows = [
-        RegionRow(
+        RegionSummary(
             region,
             titles[region],
             arrivals.get(keys[region], 0.0),
@@ -96,12 +96,12 @@ def overview(
         )
         for region in order[:most]
     ]
-    return Overview(
+    return RegionOverview(
         hubs, models.regions.levels(), len(order), rows, _score_all(steps, task, models)
     )
 
 
-def _validate_task(task_type: str | None, steps: Sequence[Step]) -> str:
+def _validate_task(task_type: str | None, steps: Sequence[TransitionCount]) -> str:
     tasks = {step.task for step in steps}
     if task_type is None or task_type in tasks:
         return task_type or ANY_TASK
@@ -110,7 +110,7 @@ def _validate_task(task_type: str | None, steps: Sequence[Step]) -> str:
     raise NotFoundError(msg)
 
 
-def _count_arrivals(steps: Sequence[Step], task: str) -> dict[int, float]:
+def _count_arrivals(steps: Sequence[TransitionCount], task: str) -> dict[int, float]:
     return {
         step.region: step.trials
         for step in steps
@@ -118,7 +118,9 @@ def _count_arrivals(steps: Sequence[Step], task: str) -> dict[int, float]:
     }
 
 
-def _list_next_regions(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int, list[Lead]]:
+def _list_next_regions(
+    steps: Sequence[TransitionCount], task: str, hubs: Hubs
+) -> dict[int, list[NextRegion]]:
     """Return the next regions by key of the region."""
     names = hubs.names
     totals: defaultdict[int, float] = defaultdict(float)
@@ -130,13 +132,15 @@ def _list_next_regions(steps: Sequence[Step], task: str, hubs: Hubs) -> dict[int
                 next_counts[step.region][step.next] += step.trials
     return {
         region: [
-            Lead(names[key], trials / totals[region])
+            NextRegion(names[key], trials / totals[region])
             for key, trials in sorted(counts.items(), key=lambda item: -item[1])
         ]
         for region, counts in next_counts.items()
     }
 
 
-def _score_all(steps: Sequence[Step], task: str, models: Models) -> list[ActionScore]:
-    chances = Chances((EVERYWHERE,), steps, models.settings.prior_trials)
-    return sorted(action_scores(chances, task), key=lambda score: -score.trials)
+def _score_all(
+    steps: Sequence[TransitionCount], task: str, models: RegionModels
+) -> list[ActionScore]:
+    chances = SuccessModel((WHOLE_CORPUS,), steps, models.settings.prior_trials)
+    return sorted(score_actions(chances, task), key=lambda score: -score.trials)

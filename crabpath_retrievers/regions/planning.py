@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 
 _MAX_ROUNDS = 10_000
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ValueFunction:
     """The fixed point of the Bellman optimality equation.
 
     Attributes:
@@ -26,9 +26,9 @@ class Plan:
     rounds: int
 
 
-def value_iteration(
-    steps: Sequence[Step], success: Mapping[tuple[int, str], float], discount: float
-) -> Plan:
+def run_value_iteration(
+    steps: Sequence[TransitionCount], success: Mapping[tuple[int, str], float], discount: float
+) -> ValueFunction:
     """Compute the value of every region under the best actions, as a chance of success.
 
     ``V(s) = max_a e R + (1 - e) ((1 - γ) R + γ Σ_s' P(s' | s, a) V(s'))``, ``e = P(end | s, a)``.
@@ -43,7 +43,7 @@ def value_iteration(
     """
     tried = [step for step in steps if step.action and step.trials > 0]
     if not tried:
-        return Plan({}, {}, 0)
+        return ValueFunction({}, {}, 0)
     regions = sorted({step.region for step in tried})
     index_of_region = {region: index for index, region in enumerate(regions)}
     moves = sorted({(step.region, step.action) for step in tried})
@@ -71,4 +71,4 @@ def value_iteration(
         moves[index][0]: moves[index][1]
         for index in np.argsort(action_values, kind="stable").tolist()
     }
-    return Plan(dict(zip(regions, values.tolist(), strict=True)), best, rounds)
+    return ValueFunction(dict(zip(regions, values.tolist(), strict=True)), best, rounds)

@@ -10,7 +10,7 @@ import numpy as np
 from crabpath_retrievers.terms import Floats
 
 
-def complementary(
+def greedy_coverage(
     odds: Floats, term_weights: Floats, weight: float, k: int
 ) -> tuple[list[int], Floats]:
     """Order all documents; the first k are chosen greedily by odds plus added information.

@@ -7,7 +7,7 @@ from crabpath_retrievers.rerank.features import FEATURES, Evidence, Matrix
 _DOCUMENT = FEATURES.index("document")
 
 
-def one_of_each(
+def select_best_chunks(
     documents: Sequence[str], order: Sequence[int], evidence: Evidence, matrix: Matrix
 ) -> list[int]:
     """Indices of the best chunk of each document, best first.

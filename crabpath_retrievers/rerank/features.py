@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crabpath_retrievers.graph import LEARNED, Candidate, EdgeKind, NodeHead, WalkEdge
+from crabpath_retrievers.graph import LEARNED_KINDS, Candidate, EdgeKind, NodeHead, WalkEdge
 from crabpath_retrievers.rerank.pagerank import pagerank
-from crabpath_retrievers.terms import Floats, Information
+from crabpath_retrievers.terms import Floats, QueryInformation
 
 FEATURES = (
     "bias",
@@ -98,7 +98,7 @@ _KIND_COLUMN = {
     EdgeKind.CO_USED: _COLUMN["learned"],
     EdgeKind.TAUGHT: _COLUMN["learned"],
 }
-UNIT = 10.0  # nats
+NATS_PER_UNIT = 10.0  # nats
 _FOLLOW = 0.5  # probability of following an edge rather than restarting, in PageRank
 _CHANCE = 0.1  # change of weight that one outcome without attribution can cause
 _CODES = {kind: kind.value for kind in EdgeKind}
@@ -137,22 +137,22 @@ class Evidence:
         pool: Sequence[Candidate],
         support: Sequence[WalkEdge],
         inhibition: Mapping[int, tuple[NodeHead, float]],
-        information: Information,
+        information: QueryInformation,
     ) -> "Evidence":
         """Look up which words of the query each candidate contains."""
         present = information.find_words([hit.head.terms for hit in pool])
-        term_weights = present * (information.nats / UNIT)
+        term_weights = present * (information.nats / NATS_PER_UNIT)
         return cls(pool, support, inhibition, term_weights, information.total)
 
 
-def feature_matrix(evidence: Evidence, sources: Floats) -> Matrix:
+def compute_features(evidence: Evidence, sources: Floats) -> Matrix:
     """Features of every candidate, shape ``[n, len(FEATURES)]``; coverage is left at 0.
 
     Args:
         evidence: The candidates.
         sources: Weights of ``SOURCE_FEATURES``, in log-odds, shape ``[len(SOURCE_FEATURES)]``.
     """
-    matrix = own_features(evidence)
+    matrix = compute_node_features(evidence)
     if not len(matrix):
         return matrix
     if evidence.inhibition:
@@ -163,7 +163,7 @@ def feature_matrix(evidence: Evidence, sources: Floats) -> Matrix:
     return matrix
 
 
-def own_features(evidence: Evidence) -> Matrix:
+def compute_node_features(evidence: Evidence) -> Matrix:
     """Features of the candidates themselves, shape ``[n, len(FEATURES)]``; edge features are 0.
 
     Args:
@@ -208,7 +208,7 @@ class _EdgeArrays(NamedTuple):
                 # A source that the filter excludes counts by its energy only.
                 row = rows.get(source.key, -1)
                 column = _KIND_COLUMN.get(kind, -1) if hop == 1 else _FAR
-                change = 0.0 if kind in LEARNED else edge.weight - edge.prior
+                change = 0.0 if kind in LEARNED_KINDS else edge.weight - edge.prior
                 entries.append((target, row, column, _CODES[kind], strength, weight, change))
         values = np.array(entries).reshape(-1, 7).T
         targets, sources, columns, kinds = values[:4].astype(np.intp)
@@ -237,7 +237,7 @@ def _add_edge_features(matrix: Matrix, evidence: Evidence, likelihood: Floats) -
         _set_maximum(matrix, "shared_term", edges.targets, likely, edges.kinds == _SHARED)
         missing = evidence.term_weights[edges.sources] == 0
         added = evidence.term_weights[edges.targets] * missing
-        gain = added.sum(axis=1) * (UNIT / evidence.information)
+        gain = added.sum(axis=1) * (NATS_PER_UNIT / evidence.information)
         _set_maximum(matrix, "bridge", edges.targets, gain * likely, known)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from crabpath_retrievers.graph import Candidate, Node
 
 
-def hinted(
+def apply_tag_hints(
     pool: Sequence[Candidate], nodes: Mapping[str, Node], tags: Iterable[str]
 ) -> list[Candidate]:
     """The candidates, with ``hint`` set to 1 where a metadata value is one of the tags.

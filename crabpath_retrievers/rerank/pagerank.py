@@ -5,11 +5,11 @@ from numpy.typing import NDArray
 
 from crabpath_retrievers.terms import Floats
 
-Rows = NDArray[np.intp]
+RowIndices = NDArray[np.intp]
 
 
 def pagerank(
-    sources: Rows, targets: Rows, weights: Floats, restart: Floats, follow: float
+    sources: RowIndices, targets: RowIndices, weights: Floats, restart: Floats, follow: float
 ) -> Floats:
     """Stationary visits of each node relative to the most visited one, in [0, 1], shape ``[n]``.
 

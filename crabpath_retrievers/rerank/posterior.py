@@ -100,7 +100,7 @@ class Posterior:
         return cls(mean, precision)
 
 
-def gained(before: Posterior, after: Posterior) -> bytes:
+def encode_gain(before: Posterior, after: Posterior) -> bytes:
     """Difference of two posteriors in natural parameters, in which evidence adds up.
 
     Encoded as precision (upper triangle, single precision) and precision times mean (double
@@ -112,7 +112,7 @@ def gained(before: Posterior, after: Posterior) -> bytes:
     return zlib.compress(data, _FAST)
 
 
-def without(posterior: Posterior, gain: bytes) -> Posterior:
+def remove_gain(posterior: Posterior, gain: bytes) -> Posterior:
     """The posterior without a gain from :func:`encode_gain`.
 
     A gain over other features, from another release, leaves the posterior as it is.

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from crabpath_retrievers.errors import ConfigurationError
-from crabpath_retrievers.rerank.cover import complementary
+from crabpath_retrievers.rerank.cover import greedy_coverage
 from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,
     Evidence,
     Matrix,
-    feature_matrix,
+    compute_features,
 )
 from crabpath_retrievers.terms import Floats
 
@@ -79,7 +79,7 @@ class Ranker:
 
     def features(self, evidence: Evidence) -> Matrix:
         """Features of every candidate, coverage left at 0."""
-        return feature_matrix(evidence, self.sources)
+        return compute_features(evidence, self.sources)
 
     def order(self, matrix: Matrix, evidence: Evidence, k: int, among: Sequence[int]) -> list[int]:
         """Indices of candidates, best first; their column ``coverage`` is filled in.
@@ -93,7 +93,7 @@ class Ranker:
         chosen = np.asarray(among, dtype=np.intp)
         weight = float(self.weights[_COVERAGE])
         odds = self.log_odds(matrix)[chosen]
-        order, added = complementary(odds, evidence.term_weights[chosen], weight, k)
+        order, added = greedy_coverage(odds, evidence.term_weights[chosen], weight, k)
         matrix[chosen, _COVERAGE] = added
         return [int(chosen[index]) for index in order]
 

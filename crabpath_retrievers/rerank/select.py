@@ -12,7 +12,7 @@ _DUPLICATE = 0.95  # cosine from which two texts count as duplicates
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectionLimits:
     """Limits of a selection.
 
     Attributes:
@@ -26,8 +26,8 @@ class Selection:
     characters_per_token: float
 
 
-def select(
-    heads: Sequence[NodeHead], documents: Mapping[str, Node], bounds: Selection
+def select_within_budget(
+    heads: Sequence[NodeHead], documents: Mapping[str, Node], bounds: SelectionLimits
 ) -> list[int]:
     """Indices of the documents to keep, in rank order.
 

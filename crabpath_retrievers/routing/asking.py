@@ -21,8 +21,12 @@ from tenacity import (
 from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_when_event_set
 
-from crabpath_retrievers.driver import Steps, perform_either
-from crabpath_retrievers.routing.limited import alimited, late, limited
+from crabpath_retrievers.driver import Operations, perform_sync_or_async
+from crabpath_retrievers.routing.limited import (
+    arun_with_timeout,
+    make_timeout_error,
+    run_with_timeout,
+)
 from crabpath_retrievers.routing.route import Route
 from crabpath_retrievers.routing.settings import RouterSettings
 
@@ -38,7 +42,7 @@ _IN_THREADS = (BaseChatModel._agenerate, SimpleChatModel._agenerate)  # noqa: SL
 
 
 @dataclass(slots=True)
-class Reply:
+class ModelReply:
     """The reply of a model, or its failure.
 
     Attributes:
@@ -57,7 +61,7 @@ class Reply:
 
 
 @dataclass(slots=True)
-class Asking:
+class ModelClient:
     """Sends requests to one model."""
 
     model: BaseChatModel
@@ -74,15 +78,15 @@ class Asking:
         except Exception:  # models raise many kinds of errors here
             self._structured = False
 
-    def reply(self, messages: Sequence[BaseMessage], callbacks: Any) -> Steps[Reply]:
+    def reply(self, messages: Sequence[BaseMessage], callbacks: Any) -> Operations[ModelReply]:
         """Send messages, within the timeout of the settings; failures are returned, not raised."""
         # Without the tag, LangGraph streams the tokens of the decision to the user.
         config: RunnableConfig = {"run_name": "crabpath_router", "tags": ["nostream"]}
         if callbacks is not None:
             config["callbacks"] = callbacks
-        reply = Reply(plain=not self._structured)
+        reply = ModelReply(plain=not self._structured)
         try:
-            reply.answer = yield from perform_either(
+            reply.answer = yield from perform_sync_or_async(
                 lambda: self._ask(list(messages), config, reply),
                 lambda: self._aask(list(messages), config, reply),
             )
@@ -93,13 +97,13 @@ class Asking:
             self._structured = self._structured and not reply.unsupported
         return reply
 
-    def _ask(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
+    def _ask(self, messages: Any, config: RunnableConfig, reply: ModelReply) -> Any:
         with self._open_retries(messages, config, reply) as ask:
-            return limited(ask, self.settings.timeout)
+            return run_with_timeout(ask, self.settings.timeout)
 
     @contextmanager
     def _open_retries(
-        self, messages: Any, config: RunnableConfig, reply: Reply
+        self, messages: Any, config: RunnableConfig, reply: ModelReply
     ) -> Iterator[Callable[[], Any]]:
         """A call with retries, which stop when the context is left."""
         abandoned = threading.Event()
@@ -118,10 +122,10 @@ class Asking:
         finally:
             abandoned.set()
 
-    async def _aask(self, messages: Any, config: RunnableConfig, reply: Reply) -> Any:
+    async def _aask(self, messages: Any, config: RunnableConfig, reply: ModelReply) -> Any:
         if type(self.model)._agenerate in _IN_THREADS:  # noqa: SLF001  LangChain has no other sign
             with self._open_retries(messages, config, reply) as ask:
-                return await alimited(ask, self.settings.timeout)
+                return await arun_with_timeout(ask, self.settings.timeout)
         retrying = AsyncRetrying(
             **self._retries(reply), stop=stop_after_attempt(1 + self.settings.max_retries)
         )
@@ -133,19 +137,19 @@ class Asking:
         try:
             return await asyncio.wait_for(retrying(send), self.settings.timeout)
         except asyncio.TimeoutError:
-            raise late(self.settings.timeout) from None
+            raise make_timeout_error(self.settings.timeout) from None
 
-    def _runnable(self, reply: Reply) -> Runnable[Any, Any]:
+    def _runnable(self, reply: ModelReply) -> Runnable[Any, Any]:
         return self.model if reply.plain or self._chain is None else self._chain
 
-    def _retries(self, reply: Reply) -> dict[str, Any]:
+    def _retries(self, reply: ModelReply) -> dict[str, Any]:
         return {
             "wait": wait_exponential(_PAUSE, _LONGEST_PAUSE) + wait_random(0, _PAUSE),
             "retry": retry_if_exception(lambda error: self._is_transient(error, reply)),
             "reraise": True,
         }
 
-    def _is_transient(self, error: BaseException, reply: Reply) -> bool:
+    def _is_transient(self, error: BaseException, reply: ModelReply) -> bool:
         """Whether another attempt, perhaps without structured output, may succeed."""
         status = getattr(error, "status_code", None)
         missing = isinstance(error, NotImplementedError) or status in _UNSUPPORTED

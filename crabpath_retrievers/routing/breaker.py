@@ -10,7 +10,7 @@ from circuitbreaker import STATE_CLOSED, STATE_HALF_OPEN, CircuitBreaker
 _log = logging.getLogger(__name__)
 
 
-class Breaker:
+class ModelBreaker:
     """Opens after consecutive failures; after a while it admits a single trial call."""
 
     def __init__(self, failures: int, seconds: float) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from crabpath_retrievers.graph import NodeHead, Pointer
+from crabpath_retrievers.graph import NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import RoutingRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RouteOption:
     """An entry of the walk, or a node that unclear edges lead to.
 
     Attributes:
@@ -26,7 +26,7 @@ class Candidate:
     places: list[tuple[int, int]] = field(default_factory=list)
 
 
-def unclear(request: RoutingRequest, margin: float, limit: int) -> list[Candidate]:
+def find_unclear(request: RoutingRequest, margin: float, limit: int) -> list[RouteOption]:
     """Targets of edges whose score is close to that of STOP, best first.
 
     Args:
@@ -35,27 +35,27 @@ def unclear(request: RoutingRequest, margin: float, limit: int) -> list[Candidat
             clear.
         limit: Most nodes.
     """
-    options: dict[int, Candidate] = {}
+    options: dict[int, RouteOption] = {}
     for place, edge, weight, score in _score_edges(request):
         if abs(score) >= margin:
             continue
         known = options.get(edge.target.key)
         if known is None or known.score < score:
             places = [] if known is None else known.places
-            known = Candidate(edge.target, edge.kind.label, weight, score, places)
+            known = RouteOption(edge.target, edge.kind.label, weight, score, places)
             options[edge.target.key] = known
         known.places.append(place)
     return sorted(options.values(), key=lambda option: -option.score)[:limit]
 
 
-def entered(request: RoutingRequest) -> list[Candidate]:
+def list_entries(request: RoutingRequest) -> list[RouteOption]:
     """The entries of the walk; none after the first hop."""
-    return [Candidate(head, "search", energy, energy) for head, energy in request.entries]
+    return [RouteOption(head, "search", energy, energy) for head, energy in request.entries]
 
 
 def _score_edges(
     request: RoutingRequest,
-) -> Iterator[tuple[tuple[int, int], Pointer, float, float]]:
+) -> Iterator[tuple[tuple[int, int], OutgoingEdge, float, float]]:
     """Place, edge, weight and score above STOP of every edge."""
     for row, choice in enumerate(request.choices):
         stop = request.policy.stop_score + choice.stop_weight

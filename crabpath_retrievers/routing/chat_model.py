@@ -12,17 +12,22 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
-from crabpath_retrievers.driver import Steps, arun, perform, run
+from crabpath_retrievers.driver import Operations, arun, perform, run
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.routing.asking import Asking, Reply
-from crabpath_retrievers.routing.breaker import Breaker
-from crabpath_retrievers.routing.candidates import Candidate, entered, unclear
-from crabpath_retrievers.routing.policy import Decision, Routed, RoutingRequest, SoftmaxRouter
-from crabpath_retrievers.routing.prompt import Prompt, prompt
-from crabpath_retrievers.routing.route import Heard, Route, heard
+from crabpath_retrievers.routing.asking import ModelClient, ModelReply
+from crabpath_retrievers.routing.breaker import ModelBreaker
+from crabpath_retrievers.routing.candidates import RouteOption, find_unclear, list_entries
+from crabpath_retrievers.routing.policy import (
+    Decision,
+    RoutingRequest,
+    RoutingResult,
+    SoftmaxRouter,
+)
+from crabpath_retrievers.routing.prompt import RouterPrompt, build_prompt
+from crabpath_retrievers.routing.route import Route, RouterAnswer, parse_answer
 from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.routing.tokens import counter
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.routing.tokens import make_token_counter
+from crabpath_retrievers.usage import ModelUsage
 
 _MILLION = 1_000_000
 _CUT_OFF = {"length", "max_tokens"}
@@ -54,9 +59,9 @@ class ChatModelRouter:
             )
             raise InvalidInputError(msg)
         self.settings = settings or RouterSettings()
-        self._client = Asking(llm, self.settings)
-        self._count_tokens = counter(llm)
-        self._breaker = Breaker(self.settings.max_failures, self.settings.recovery_seconds)
+        self._client = ModelClient(llm, self.settings)
+        self._count_tokens = make_token_counter(llm)
+        self._breaker = ModelBreaker(self.settings.max_failures, self.settings.recovery_seconds)
         self._schema_tokens: int | None = None
 
     @property
@@ -69,38 +74,38 @@ class ChatModelRouter:
         """``closed``: calls are made; ``open``: none is; ``half_open``: one trial call is."""
         return self._breaker.state
 
-    def route(self, request: RoutingRequest) -> Routed:
+    def route(self, request: RoutingRequest) -> RoutingResult:
         """One decision per choice of the request, in order."""
         return run(self._steps(request))
 
-    async def aroute(self, request: RoutingRequest) -> Routed:
+    async def aroute(self, request: RoutingRequest) -> RoutingResult:
         """As :meth:`route`, without blocking the event loop."""
         return await arun(self._steps(request))
 
-    def _steps(self, request: RoutingRequest) -> Steps[Routed]:
+    def _steps(self, request: RoutingRequest) -> Operations[RoutingResult]:
         default = SoftmaxRouter(request.policy).route(request)
         called = request.calls and self.settings.ask_per == "turn"
         if called or request.recalled >= self.settings.known_confidence:
             return default
-        candidates = unclear(request, self.settings.clear_margin, self.settings.max_candidates)
+        candidates = find_unclear(request, self.settings.clear_margin, self.settings.max_candidates)
         if not candidates:
             return default
         with self._breaker.admit() as admitted:
             if not admitted:
                 return default._replace(notes=(self._breaker.reason[:_MAX_NOTE],))
-            options = [*entered(request), *candidates][: self.settings.max_candidates]
+            options = [*list_entries(request), *candidates][: self.settings.max_candidates]
             routed = yield from self._ask_model(request, options, default)
             return routed
 
     def _ask_model(
-        self, request: RoutingRequest, candidates: Sequence[Candidate], default: Routed
-    ) -> Steps[Routed]:
+        self, request: RoutingRequest, candidates: Sequence[RouteOption], default: RoutingResult
+    ) -> Operations[RoutingResult]:
         sent = yield from perform(self._build_prompt, request, candidates)
         if sent is None:
             note = f"not asked: no candidate fits into {self.settings.max_input_tokens} tokens"
             return default._replace(notes=(note,))
         reply = yield from self._client.reply(sent.messages, request.callbacks)
-        answer = heard(reply.answer, range(1, len(sent.offered) + 1), request.budget)
+        answer = parse_answer(reply.answer, range(1, len(sent.offered) + 1), request.budget)
         failure = reply.failure
         if failure is None and answer is None:
             failure = ValueError(_explain_unusable(_get_message(reply.answer)))
@@ -108,27 +113,27 @@ class ChatModelRouter:
         usage = self._measure_usage(sent, reply, failed=failure is not None)
         if answer is None:
             return default._replace(usage=usage, notes=(f"failed: {failure!r}"[:_MAX_NOTE],))
-        routed = followed(request, default, sent.offered, answer)
+        routed = merge_decisions(request, default, sent.offered, answer)
         return routed._replace(usage=usage, notes=(answer.reason,) if answer.reason else ())
 
     def _build_prompt(
-        self, request: RoutingRequest, candidates: Sequence[Candidate]
-    ) -> Prompt | None:
+        self, request: RoutingRequest, candidates: Sequence[RouteOption]
+    ) -> RouterPrompt | None:
         """The prompt; None if no candidate fits into the budget of tokens."""
         if self._schema_tokens is None:
             self._schema_tokens = self._count_tokens(json.dumps(Route.model_json_schema()))
         budget = self.settings.max_input_tokens - self._schema_tokens
-        built = prompt(request, candidates, self._count_tokens, budget)
+        built = build_prompt(request, candidates, self._count_tokens, budget)
         return built if built.offered and built.tokens <= budget else None
 
-    def _measure_usage(self, sent: Prompt, reply: Reply, *, failed: bool) -> Usage:
+    def _measure_usage(self, sent: RouterPrompt, reply: ModelReply, *, failed: bool) -> ModelUsage:
         calls, failures = reply.attempts, reply.attempts - (not failed)
         message = _get_message(reply.answer)
         if not isinstance(message, BaseMessage):
-            return Usage(calls, failures=failures)
+            return ModelUsage(calls, failures=failures)
         metadata: Any = getattr(message, "usage_metadata", None) or {}
         if metadata.get("total_cost") == 0:  # LangChain marks answers from its cache like this
-            return Usage(calls - 1, 1, failures)
+            return ModelUsage(calls - 1, 1, failures)
         sent_tokens = _read_tokens(metadata, "input_tokens")
         sent_tokens = sent.tokens if sent_tokens is None else sent_tokens
         answer_tokens = _read_tokens(metadata, "output_tokens")
@@ -136,7 +141,7 @@ class ChatModelRouter:
             answer_tokens = self._count_tokens(message.text)
         per_input, per_output = self.settings.prices
         cost = (sent_tokens * per_input + answer_tokens * per_output) / _MILLION
-        return Usage(calls, 0, failures, sent_tokens, answer_tokens, cost)
+        return ModelUsage(calls, 0, failures, sent_tokens, answer_tokens, cost)
 
 
 def _get_message(answer: Any) -> Any:
@@ -159,9 +164,12 @@ def _read_tokens(metadata: Mapping[str, Any], name: str) -> int | None:
     return None
 
 
-def followed(
-    request: RoutingRequest, default: Routed, offered: Sequence[Candidate], answer: Heard
-) -> Routed:
+def merge_decisions(
+    request: RoutingRequest,
+    default: RoutingResult,
+    offered: Sequence[RouteOption],
+    answer: RouterAnswer,
+) -> RoutingResult:
     """Combine the policy's decisions with the model's decisions about the offered nodes.
 
     Args:
@@ -189,7 +197,7 @@ def followed(
             decision = Decision(columns, stopped, decision.probabilities, "chat_model")  # noqa: PLW2901
         decisions.append(decision)
     keys = {number: candidate.target.key for number, candidate in enumerate(offered, 1)}
-    return Routed(
+    return RoutingResult(
         decisions,
         chosen=frozenset(keys[number] for number in answer.follow),
         dropped=frozenset(keys[number] for number in answer.drop),

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from crabpath_retrievers.routing.quoting import quoted
+from crabpath_retrievers.routing.quoting import quote_as_json
 
 _MAX_ACTIONS = 4
 _MAX_LABEL = 40  # characters of an action; labels of users may be of any length
 _SHARE = 6  # the line may take one sixth of the room
 
 
-class Tried(NamedTuple):
+class ActionStatistics(NamedTuple):
     """Success of an action in the region of a query.
 
     Attributes:
@@ -24,8 +24,11 @@ class Tried(NamedTuple):
     trials: float
 
 
-def experience_line(
-    tried: Sequence[Tried], offered: Collection[str], count: Callable[[str], int], room: int
+def format_experience(
+    tried: Sequence[ActionStatistics],
+    offered: Collection[str],
+    count: Callable[[str], int],
+    room: int,
 ) -> str:
     """Success of at most four actions; empty if nothing is known or no room is left.
 
@@ -44,12 +47,12 @@ def experience_line(
     return ""
 
 
-def _format_line(tried: Sequence[Tried]) -> str:
+def _format_line(tried: Sequence[ActionStatistics]) -> str:
     first, *others = sorted(tried, key=lambda one: -one.success)
     parts = [f"{_quote_label(first)} helped in {first.success:.0%} of {first.trials:.0f} steps"]
     parts += [f"{_quote_label(one)} in {one.success:.0%} of {one.trials:.0f}" for one in others]
     return f"Experience here: {', '.join(parts)}."
 
 
-def _quote_label(one: Tried) -> str:
-    return quoted(" ".join(one.action.split())[:_MAX_LABEL])
+def _quote_label(one: ActionStatistics) -> str:
+    return quote_as_json(" ".join(one.action.split())[:_MAX_LABEL])

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def limited(work: Callable[[], T], seconds: float) -> T:
+def run_with_timeout(work: Callable[[], T], seconds: float) -> T:
     """The result of ``work``, run in a thread that is abandoned when it takes too long.
 
     The thread is a daemon, so that one that never ends does not keep the program from ending.
@@ -21,11 +21,11 @@ def limited(work: Callable[[], T], seconds: float) -> T:
     future = _start(work)
     wait([future], seconds)
     if not future.done():
-        raise late(seconds)
+        raise make_timeout_error(seconds)
     return future.result()
 
 
-async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
+async def arun_with_timeout(work: Callable[[], T], seconds: float | None = None) -> T:
     """As :func:`run_with_timeout`, without blocking the event loop; None waits without limit.
 
     The event loop's own threads are not used: they are few, and closing the loop waits for them.
@@ -36,10 +36,10 @@ async def alimited(work: Callable[[], T], seconds: float | None = None) -> T:
     except asyncio.TimeoutError:
         if seconds is None or future.done():  # raised by the work itself
             raise
-        raise late(seconds) from None
+        raise make_timeout_error(seconds) from None
 
 
-def late(seconds: float) -> TimeoutError:
+def make_timeout_error(seconds: float) -> TimeoutError:
     """The error for a missing answer."""
     return TimeoutError(f"no answer within {seconds:g} s")
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import Node, NodeHead, Pointer
-from crabpath_retrievers.routing.experience import Tried
+from crabpath_retrievers.graph import Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.routing.experience import ActionStatistics
 from crabpath_retrievers.terms import Floats
 from crabpath_retrievers.trajectory import Decider
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.usage import ModelUsage
 
 
 def _read_nothing(_ids: Sequence[str]) -> Mapping[str, Node]:
@@ -28,7 +28,7 @@ def _read_nothing(_ids: Sequence[str]) -> Mapping[str, Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RouterChoice:
     """The habitual edges of one node, for a router to decide.
 
     Attributes:
@@ -41,11 +41,11 @@ class Choice:
     """
 
     source: str
-    edges: tuple[Pointer, ...]
+    edges: tuple[OutgoingEdge, ...]
     relevance: Floats
     weights: Floats
     stop_weight: float
-    inhibited: tuple[Pointer, ...] = ()
+    inhibited: tuple[OutgoingEdge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RoutingRequest:
     """
 
     query: str
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[RouterChoice, ...] = ()
     budget: int = 6
     callbacks: Any = None
     calls: int = 0
@@ -74,7 +74,7 @@ class RoutingRequest:
     policy: PolicySettings = field(default_factory=PolicySettings)
     recalled: float = 0.0
     entries: tuple[tuple[NodeHead, float], ...] = ()
-    tried: Callable[[], Sequence[Tried]] = tuple
+    tried: Callable[[], Sequence[ActionStatistics]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Decision:
     decided_by: Decider
 
 
-class Routed(NamedTuple):
+class RoutingResult(NamedTuple):
     """The result of a router.
 
     Attributes:
@@ -108,17 +108,17 @@ class Routed(NamedTuple):
     decisions: Sequence[Decision]
     chosen: frozenset[int] = frozenset()
     dropped: frozenset[int] = frozenset()
-    usage: Usage = Usage()
+    usage: ModelUsage = ModelUsage()
     notes: tuple[str, ...] = ()
 
 
 class Router(Protocol):
     """Decides which habitual edges of a frontier to follow."""
 
-    def route(self, request: RoutingRequest) -> Routed:
+    def route(self, request: RoutingRequest) -> RoutingResult:
         """One decision per choice of the request, in order."""
 
-    async def aroute(self, request: RoutingRequest) -> Routed:
+    async def aroute(self, request: RoutingRequest) -> RoutingResult:
         """As :meth:`route`, without blocking the event loop."""
 
 
@@ -149,20 +149,20 @@ class SoftmaxRouter:
         self._settings = settings
         self._rng = rng
 
-    def route(self, request: RoutingRequest) -> Routed:
+    def route(self, request: RoutingRequest) -> RoutingResult:
         """One decision per choice of the request, in order."""
         choices, budget = request.choices, request.budget
         if not choices:
-            return Routed(())
+            return RoutingResult(())
         sizes = np.array([len(choice.edges) + 1 for choice in choices])
         logits = self._logits(choices)
         scores = logits if self._rng is None else logits + self._rng.gumbel(size=logits.size)
         keys, probabilities = scores.tolist(), action_probabilities(logits, sizes)
         ends = sizes.cumsum().tolist()
         runs = [slice(start, end) for start, end in pairwise([0, *ends])]
-        return Routed([_decide(keys[run], probabilities[run], budget) for run in runs])
+        return RoutingResult([_decide(keys[run], probabilities[run], budget) for run in runs])
 
-    def _logits(self, choices: Sequence[Choice]) -> Floats:
+    def _logits(self, choices: Sequence[RouterChoice]) -> Floats:
         """Logits of the edges and, last, of STOP, one choice after the other."""
         parts: list[Floats] = []
         for choice in choices:
@@ -170,7 +170,7 @@ class SoftmaxRouter:
             parts += [choice.relevance + choice.weights, np.array([stop])]
         return np.concatenate(parts) / self._settings.temperature
 
-    async def aroute(self, request: RoutingRequest) -> Routed:
+    async def aroute(self, request: RoutingRequest) -> RoutingResult:
         """As :meth:`route`, which is short enough not to block the event loop."""
         return self.route(request)
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from crabpath_retrievers.graph import Node, NodeHead, Pointer
-from crabpath_retrievers.routing.candidates import Candidate
-from crabpath_retrievers.routing.experience import experience_line
+from crabpath_retrievers.graph import Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.routing.candidates import RouteOption
+from crabpath_retrievers.routing.experience import format_experience
 from crabpath_retrievers.routing.policy import RoutingRequest
-from crabpath_retrievers.routing.quoting import quoted
+from crabpath_retrievers.routing.quoting import quote_as_json
 
 INSTRUCTIONS = """\
 You choose which documents of a memory to read in order to answer a question. Each line between \
@@ -36,7 +36,7 @@ _SHORTEST = 40
 _UNTITLED = 40  # additional characters of a text without title
 
 
-class Prompt(NamedTuple):
+class RouterPrompt(NamedTuple):
     """The messages for a model.
 
     Attributes:
@@ -46,16 +46,16 @@ class Prompt(NamedTuple):
     """
 
     messages: list[BaseMessage]
-    offered: list[Candidate]
+    offered: list[RouteOption]
     tokens: int
 
 
-def prompt(
+def build_prompt(
     request: RoutingRequest,
-    candidates: Sequence[Candidate],
+    candidates: Sequence[RouteOption],
     count: Callable[[str], int],
     budget: int,
-) -> Prompt:
+) -> RouterPrompt:
     """The messages for a request; texts are shortened, then the last candidates dropped, to fit.
 
     Args:
@@ -70,9 +70,9 @@ def prompt(
     fixed = count(INSTRUCTIONS)
     room = budget - fixed
     min_query = _estimate_length(request.query[:_TEXT], count, room // 2)
-    experience = experience_line(request.tried(), {one.kind for one in candidates}, count, room)
+    experience = format_experience(request.tried(), {one.kind for one in candidates}, count, room)
 
-    def write(offered: Sequence[Candidate], length: int) -> str:
+    def write(offered: Sequence[RouteOption], length: int) -> str:
         return _write_message(request, offered, avoid, nodes, length, min_query, experience)
 
     offered = _limit_candidates(candidates, lambda few: count(write(few, _SHORTEST)), room)
@@ -80,12 +80,12 @@ def prompt(
     fitting = bisect_right(lengths, room, key=lambda length: count(write(offered, length)))
     text = write(offered, lengths[max(0, fitting - 1)])
     messages = [SystemMessage(INSTRUCTIONS), HumanMessage(text)]
-    return Prompt(messages, offered, fixed + count(text))
+    return RouterPrompt(messages, offered, fixed + count(text))
 
 
 def _limit_candidates(
-    candidates: Sequence[Candidate], count: Callable[[Sequence[Candidate]], int], room: int
-) -> list[Candidate]:
+    candidates: Sequence[RouteOption], count: Callable[[Sequence[RouteOption]], int], room: int
+) -> list[RouteOption]:
     """As many of the first candidates as fit with the shortest texts."""
     few = list(candidates)
     while few and (tokens := count(few)) > room:
@@ -93,7 +93,7 @@ def _limit_candidates(
     return few
 
 
-def _list_inhibited(request: RoutingRequest) -> list[Pointer]:
+def _list_inhibited(request: RoutingRequest) -> list[OutgoingEdge]:
     """The strongest inhibitory edges, one per target."""
     edges = {edge.target.key: edge for choice in request.choices for edge in choice.inhibited}
     return sorted(edges.values(), key=lambda edge: edge.weight)[:_AVOIDED]
@@ -107,8 +107,8 @@ def _estimate_length(text: str, count: Callable[[str], int], room: int) -> int:
 
 def _write_message(
     request: RoutingRequest,
-    offered: Sequence[Candidate],
-    avoid: Sequence[Pointer],
+    offered: Sequence[RouteOption],
+    avoid: Sequence[OutgoingEdge],
     nodes: Mapping[str, Node],
     length: int,
     min_query: int,
@@ -126,7 +126,7 @@ def _write_message(
     ]
     return "\n".join(
         [
-            f"Question: {quoted(question)}",
+            f"Question: {quote_as_json(question)}",
             f"Follow at most {request.budget}. All are of the habitual tier.",
             *([experience] if experience else ()),
             "<candidates>",
@@ -143,4 +143,4 @@ def _write_line(
     # A text often begins with its title.
     text = "" if node is None else node.content.removeprefix(target.title)[: 2 * length]
     summary = " ".join(text.split())[:length]
-    return quoted((number, target.title[:_TITLE], summary, kind, round(weight, 2)))
+    return quote_as_json((number, target.title[:_TITLE], summary, kind, round(weight, 2)))

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.utils.json import parse_partial_json
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import to_storable
 
 _LONGEST_REASON = 200
 _MAX_PARSED = 8_000  # characters parsed, from the end of an answer; 180 tokens have about 700
@@ -44,7 +44,7 @@ class Route(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class RouterAnswer:
     """The valid part of an answer.
 
     Attributes:
@@ -60,7 +60,7 @@ class Heard:
     reason: str = ""
 
 
-def heard(answer: Any, offered: Sequence[int], limit: int) -> Heard | None:
+def parse_answer(answer: Any, offered: Sequence[int], limit: int) -> RouterAnswer | None:
     """Parse an answer; None if it says nothing about the offered numbers.
 
     Args:
@@ -78,8 +78,8 @@ def heard(answer: Any, offered: Sequence[int], limit: int) -> Heard | None:
         route.follow or route.drop
     ):  # an answer without numbers leaves all to the policy
         return None
-    return Heard(
-        follow, drop, route.stop, " ".join(storable(route.reason).split())[:_LONGEST_REASON]
+    return RouterAnswer(
+        follow, drop, route.stop, " ".join(to_storable(route.reason).split())[:_LONGEST_REASON]
     )
 
 

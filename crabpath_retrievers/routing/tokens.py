@@ -6,19 +6,19 @@ from math import ceil
 
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 
-from crabpath_retrievers.routing.limited import limited
+from crabpath_retrievers.routing.limited import run_with_timeout
 
 _log = logging.getLogger(__name__)
 _TIMEOUT = 5.0  # seconds
 _BYTES = 3.5  # UTF-8 bytes per token; slightly low, so that budgets are not exceeded
 
 
-def estimated(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimated tokens of a text, for a model without a counter."""
     return ceil(len(text.encode("utf-8", "surrogatepass")) / _BYTES)
 
 
-def counter(model: BaseChatModel) -> Callable[[str], int]:
+def make_token_counter(model: BaseChatModel) -> Callable[[str], int]:
     """The counter of a model, or the estimate.
 
     LangChain's default counter is not used: it downloads the tokenizer of GPT-2.
@@ -26,7 +26,7 @@ def counter(model: BaseChatModel) -> Callable[[str], int]:
     inherited = type(model).get_token_ids is BaseLanguageModel.get_token_ids
     inherited &= type(model).get_num_tokens is BaseLanguageModel.get_num_tokens
     if inherited and model.custom_get_token_ids is None:
-        return estimated
+        return estimate_tokens
     return _ModelCounter(model)
 
 
@@ -43,9 +43,9 @@ class _ModelCounter:
             if self._called:
                 tokens = self._count(text)
             else:
-                tokens = limited(lambda: self._count(text), _TIMEOUT)
+                tokens = run_with_timeout(lambda: self._count(text), _TIMEOUT)
         except Exception as error:
             _log.warning("the model cannot count tokens, they are estimated: %s", error)
-            self._count, tokens = estimated, estimated(text)
+            self._count, tokens = estimate_tokens, estimate_tokens(text)
         self._called = True
         return tokens

@@ -1,4 +1,4 @@
-"""Similarity search re-ranked by five factors of each node (``bayesian_search``)."""
+"""Similarity search re-ranked by five factors of each node (``search_bayesian``)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ import numpy as np
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import Node, NodeHead, Vector
 from crabpath_retrievers.regions.hubs import Regions
-from crabpath_retrievers.searches.kinds import number
-from crabpath_retrievers.searches.scope import Scope, similarity
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.searches.kinds import validate_number
+from crabpath_retrievers.searches.scope import NamespaceView, compute_similarities
+from crabpath_retrievers.text import format_value
 
-DEFAULT_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
+DEFAULT_FACTOR_WEIGHTS = (1.0, 0.3, 0.5, 0.2, 0.4)
 _HITS_PER_RESULT, _MIN_HITS = 4, 40  # hits that are re-ranked: four times k, at least 40
 _RECENCY_DECAY = 0.01  # per turn
 _MAX_TURNS = 1_000  # turns back; for older ones exp(-0.01 n) is below 5e-5
 
 
-class Factors(NamedTuple):
+class ScoreFactors(NamedTuple):
     """Factors of a node's score; all but the first are in [0, 1].
 
     Attributes:
@@ -45,28 +45,30 @@ class BayesianHit:
 
     node: Node
     score: float
-    factors: Factors
+    factors: ScoreFactors
 
 
-def weights_of(weights: object) -> tuple[float, ...]:
+def validate_weights(weights: object) -> tuple[float, ...]:
     """Validate five finite numbers.
 
     Raises:
         InvalidInputError: They are something else.
     """
-    names = Factors._fields
+    names = ScoreFactors._fields
     values = list(weights) if isinstance(weights, (Sequence, np.ndarray)) else []
     if isinstance(weights, str) or len(values) != len(names):
-        msg = f"weights must be five numbers, for {', '.join(names)}, not {shown(weights)}"
+        msg = f"weights must be five numbers, for {', '.join(names)}, not {format_value(weights)}"
         raise InvalidInputError(msg)
     return tuple(
-        number(f"the weight of {name}", float(value) if isinstance(value, np.number) else value)
+        validate_number(
+            f"the weight of {name}", float(value) if isinstance(value, np.number) else value
+        )
         for name, value in zip(names, values, strict=True)
     )
 
 
-def bayesian_search(
-    scope: Scope,
+def search_bayesian(
+    scope: NamespaceView,
     regions: Regions,
     vector: Vector,
     k: int,
@@ -95,14 +97,14 @@ def bayesian_search(
 
 
 def _compute_factors(
-    scope: Scope,
+    scope: NamespaceView,
     regions: Regions,
     vector: Vector,
     heads: Sequence[NodeHead],
     prior: tuple[float, float],
-) -> dict[str, Factors]:
+) -> dict[str, ScoreFactors]:
     """Compute the factors of each node, by id."""
-    cosine, clock = similarity(heads, vector), scope.clock
+    cosine, clock = compute_similarities(heads, vector), scope.clock
     usage = scope.store.learned.usage(clock.key, [head.key for head in heads])
     last_success = _read_last_success(scope)
     query_region, region_by_key = _read_regions(scope, regions, vector, heads)
@@ -113,7 +115,7 @@ def _compute_factors(
         elapsed = (
             max(0, clock.turn - last_success[head.id]) if head.id in last_success else math.inf
         )
-        factors_by_node[head.id] = Factors(
+        factors_by_node[head.id] = ScoreFactors(
             cosine[head.key],
             math.exp(-_RECENCY_DECAY * elapsed),
             math.exp(-decay),
@@ -123,12 +125,12 @@ def _compute_factors(
     return factors_by_node
 
 
-def _read_last_success(scope: Scope) -> dict[str, int]:
+def _read_last_success(scope: NamespaceView) -> dict[str, int]:
     """Read the turn number at which an episode last credited a node, by node id."""
     if not scope.clock.key:
         return {}
     last_success: dict[str, int] = {}
-    for clock, credits_ in scope.store.typed.helped(scope.clock, _MAX_TURNS):
+    for clock, credits_ in scope.store.typed_edges.get_recent_credit(scope.clock, _MAX_TURNS):
         for node, credit in credits_.items():
             if credit > 0:
                 last_success[node] = max(clock, last_success.get(node, 0))
@@ -136,7 +138,7 @@ def _read_last_success(scope: Scope) -> dict[str, int]:
 
 
 def _read_regions(
-    scope: Scope, regions: Regions, vector: Vector, heads: Sequence[NodeHead]
+    scope: NamespaceView, regions: Regions, vector: Vector, heads: Sequence[NodeHead]
 ) -> tuple[int | None, Mapping[int, int]]:
     """Read the region of the query and those of the nodes, by key; None in a small corpus."""
     version = scope.clock.hubs or scope.store.regions.version()

@@ -1,16 +1,16 @@
-"""Similarity search with boosts along typed edges (``graph_search``)."""
+"""Similarity search with boosts along typed edges (``search_graph``)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
-from crabpath_retrievers.searches.scope import Scope, similarity
+from crabpath_retrievers.searches.scope import NamespaceView, compute_similarities
 
 _NEAREST_PER_RESULT, _MIN_NEAREST = 4, 20  # hits of the vector index: four times k, at least 20
 
 
-class Spoke(NamedTuple):
+class EdgeContribution(NamedTuple):
     """The contribution of one edge to a node's score.
 
     Attributes:
@@ -27,7 +27,7 @@ class Spoke(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BoostedHit:
+class GraphHit:
     """A node found by similarity or along an edge.
 
     Attributes:
@@ -40,12 +40,12 @@ class BoostedHit:
     node: Node
     score: float
     similarity: float
-    contributions: tuple[Spoke, ...]
+    contributions: tuple[EdgeContribution, ...]
 
 
-def graph_search(
-    scope: Scope, vector: Vector, k: int, boosts: Mapping[EdgeKind, float]
-) -> list[BoostedHit]:
+def search_graph(
+    scope: NamespaceView, vector: Vector, k: int, boosts: Mapping[EdgeKind, float]
+) -> list[GraphHit]:
     """Return the best k of the nearest nodes and the nodes that edges lead to from there.
 
     ``cosine + Σ boost · w · cosine(source)``: of each type only the edge with the largest ``|w ·
@@ -60,19 +60,19 @@ def graph_search(
     hits = {
         head.key: head for head in scope.near(vector, max(_NEAREST_PER_RESULT * k, _MIN_NEAREST))
     }
-    cosine = similarity(list(hits.values()), vector)
-    edges = scope.store.typed.edges(list(hits), scope.clock, boosts) if boosts else []
+    cosine = compute_similarities(list(hits.values()), vector)
+    edges = scope.store.typed_edges.edges(list(hits), scope.clock, boosts) if boosts else []
     for head in scope.heads(list({edge.key for edge in edges} - hits.keys())):
         hits[head.key] = head
-    cosine = similarity(list(hits.values()), vector)
-    contributions: dict[int, dict[EdgeKind, Spoke]] = {}
+    cosine = compute_similarities(list(hits.values()), vector)
+    contributions: dict[int, dict[EdgeKind, EdgeContribution]] = {}
     for edge in edges:
         signal = edge.weight * max(0.0, cosine[edge.near])
         share = boosts[edge.kind] * signal
         best = contributions.setdefault(edge.key, {}).get(edge.kind)
         if share and edge.near != edge.key and (best is None or abs(share) > abs(best.share)):
             source, label = hits[edge.near].id, edge.kind.label
-            contributions[edge.key][edge.kind] = Spoke(source, label, edge.weight, share)
+            contributions[edge.key][edge.kind] = EdgeContribution(source, label, edge.weight, share)
     scores = {
         key: cosine[key]
         + sum(contribution.share for contribution in contributions.get(key, {}).values())
@@ -81,7 +81,7 @@ def graph_search(
     best_keys = sorted(hits, key=lambda key: (-scores[key], hits[key].id))[:k]
     nodes = scope.documents([hits[key].id for key in best_keys])
     return [
-        BoostedHit(
+        GraphHit(
             nodes[hits[key].id],
             scores[key],
             cosine[key],

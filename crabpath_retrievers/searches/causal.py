@@ -1,11 +1,11 @@
-"""Similarity search with the nodes before and after each hit (``causal_search``)."""
+"""Similarity search with the nodes before and after each hit (``search_causal``)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crabpath_retrievers.graph import EdgeKind, Node, Vector
 from crabpath_retrievers.searches.following import Neighbour
-from crabpath_retrievers.searches.scope import Scope, similarity
+from crabpath_retrievers.searches.scope import NamespaceView, compute_similarities
 from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
 
 
@@ -28,7 +28,7 @@ class CausalHit:
     successors: tuple[Neighbour, ...]
 
 
-def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[CausalHit]:
+def search_causal(scope: NamespaceView, vector: Vector, k: int, context: int) -> list[CausalHit]:
     """Return the k nearest documents, each with its strongest chains of ``temporal`` edges.
 
     Args:
@@ -38,7 +38,7 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
         context: Longest chain on either side.
     """
     heads = scope.near(vector, k)
-    cosine = similarity(heads, vector)
+    cosine = compute_similarities(heads, vector)
     before = _follow_chains(scope, [head.key for head in heads], context, "in")
     after = _follow_chains(scope, [head.key for head in heads], context, "out")
     nodes = scope.documents([head.id for head in heads])
@@ -51,7 +51,7 @@ def causal_search(scope: Scope, vector: Vector, k: int, context: int) -> list[Ca
 
 
 def _follow_chains(
-    scope: Scope, keys: Sequence[int], context: int, direction: Direction
+    scope: NamespaceView, keys: Sequence[int], context: int, direction: Direction
 ) -> Mapping[int, tuple[Neighbour, ...]]:
     """Follow the strongest edge from each node to one not yet in its chain; a query per hop."""
     chains: dict[int, list[Neighbour]] = {key: [] for key in keys}
@@ -77,11 +77,11 @@ def _follow_chains(
 
 
 def _read_edges(
-    scope: Scope, keys: Sequence[int], direction: Direction
+    scope: NamespaceView, keys: Sequence[int], direction: Direction
 ) -> dict[int, list[TypedEdge]]:
     """Read the edges of each node, strongest first."""
-    edges = scope.store.typed.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
-    expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    edges = scope.store.typed_edges.edges(keys, scope.clock, [EdgeKind.TEMPORAL], direction)
+    expired = scope.notes.find_expired([edge.id for edge in edges], scope.clock) if edges else set()
     edges_by_node: dict[int, list[TypedEdge]] = {}
     for edge in sorted(edges, key=lambda edge: (-edge.weight, edge.id)):
         if edge.weight > 0 and edge.id not in expired:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.searches.scope import Scope
+from crabpath_retrievers.searches.scope import NamespaceView
 from crabpath_retrievers.storage.typed_queries import Direction, TypedEdge
 
-MOST_REACHED = 500
+MAX_REACHED = 500
 """Most nodes of a traversal; of a hop that exceeds it the strongest are taken."""
 
 
@@ -26,7 +26,7 @@ class Neighbour(NamedTuple):
     weight: float
 
 
-class Reached(NamedTuple):
+class ReachedNode(NamedTuple):
     """A node reached by a traversal.
 
     Attributes:
@@ -44,15 +44,15 @@ class Reached(NamedTuple):
     weight: float
 
 
-def neighbours(
-    scope: Scope,
+def list_neighbours(
+    scope: NamespaceView,
     node: str,
     kinds: Iterable[EdgeKind],
     min_weight: float,
     direction: Direction,
 ) -> list[Neighbour]:
     """Return the nodes at the other end of a node's edges, strongest first."""
-    edges = scope.store.typed.edges([scope.key(node)], scope.clock, kinds, direction)
+    edges = scope.store.typed_edges.edges([scope.key(node)], scope.clock, kinds, direction)
     visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
     neighbours_found = [Neighbour(edge.id, edge.kind.label, edge.weight) for edge in visible]
     return sorted(
@@ -65,45 +65,45 @@ def neighbours(
 class _Frontier:
     """Nodes of one hop, by key."""
 
-    nodes: dict[int, Reached]
+    nodes: dict[int, ReachedNode]
 
-    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, Reached]:
+    def advance(self, edges: Iterable[TypedEdge], visited: set[int]) -> dict[int, ReachedNode]:
         """Return the nodes of the next hop, each by the path with the strongest product."""
-        reached: dict[int, Reached] = {}
+        reached: dict[int, ReachedNode] = {}
         for edge in sorted(edges, key=lambda edge: (edge.id, edge.kind.label)):
             source = self.nodes[edge.near]
             weight = source.weight * edge.weight
             known = reached.get(edge.key)
             if edge.key not in visited and (known is None or abs(weight) > abs(known.weight)):
                 path, types = (*source.path, edge.id), (*source.edge_types, edge.kind.label)
-                reached[edge.key] = Reached(edge.id, source.hops + 1, path, types, weight)
+                reached[edge.key] = ReachedNode(edge.id, source.hops + 1, path, types, weight)
         return reached
 
 
-def traverse(
-    scope: Scope, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
-) -> list[Reached]:
+def traverse_edges(
+    scope: NamespaceView, start: str, kinds: Sequence[EdgeKind], hops: int, min_weight: float
+) -> list[ReachedNode]:
     """Return the nodes within ``hops`` along edges of these kinds, breadth first.
 
     Every node once, with its fewest hops, so cycles end. At most 500 nodes; one query per hop.
     """
     key = scope.key(start)
-    frontier, visited = {key: Reached(start, 0, (start,), (), 1.0)}, {key}
-    reached: list[Reached] = []
+    frontier, visited = {key: ReachedNode(start, 0, (start,), (), 1.0)}, {key}
+    reached: list[ReachedNode] = []
     for _ in range(hops):
-        edges = scope.store.typed.edges(list(frontier), scope.clock, kinds)
+        edges = scope.store.typed_edges.edges(list(frontier), scope.clock, kinds)
         visible = _drop_expired(scope, [edge for edge in edges if abs(edge.weight) >= min_weight])
         next_nodes = _Frontier(frontier).advance(visible, visited)
         best = sorted(next_nodes.items(), key=lambda item: (-abs(item[1].weight), item[1].id))
-        frontier = dict(best[: MOST_REACHED - len(reached)])
+        frontier = dict(best[: MAX_REACHED - len(reached)])
         visited |= set(frontier)
         reached += frontier.values()
-        if not frontier or len(reached) >= MOST_REACHED:
+        if not frontier or len(reached) >= MAX_REACHED:
             break
     return reached
 
 
-def _drop_expired(scope: Scope, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
+def _drop_expired(scope: NamespaceView, edges: Sequence[TypedEdge]) -> list[TypedEdge]:
     """Drop edges at notes whose probation is over."""
-    expired = scope.notes.expired([edge.id for edge in edges], scope.clock) if edges else set()
+    expired = scope.notes.find_expired([edge.id for edge in edges], scope.clock) if edges else set()
     return [edge for edge in edges if edge.id not in expired]

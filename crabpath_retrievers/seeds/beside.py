@@ -9,7 +9,7 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.seeds.index import VectorIndex
 
 
-class Entry(NamedTuple):
+class CollectionEntry(NamedTuple):
     """A unit vector ``[d]`` for the collection of a namespace, which is given by its key."""
 
     namespace: int
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     text: str = ""
 
 
-class Beside:
+class NamespaceCollections:
     """Opens collections on demand; an index without the method ``beside`` has none."""
 
     def __init__(self, index: VectorIndex | None, name: str) -> None:
@@ -43,7 +43,7 @@ class Beside:
             self._open[namespace] = self._beside(f"{self._name}-{namespace}")
         return self._open[namespace]
 
-    def upsert(self, entries: Iterable[Entry]) -> None:
+    def upsert(self, entries: Iterable[CollectionEntry]) -> None:
         """Add vectors, one write per namespace; does nothing without collections."""
         for namespace, group in self._by_namespace(entries):
             self.of(namespace).upsert(
@@ -54,7 +54,7 @@ class Beside:
             )
 
     def delete_gone(
-        self, entries: Iterable[Entry], existing: Callable[[int, list[str]], set[str]]
+        self, entries: Iterable[CollectionEntry], existing: Callable[[int, list[str]], set[str]]
     ) -> None:
         """Delete vectors that were just added but whose rows have been deleted meanwhile.
 
@@ -67,9 +67,11 @@ class Beside:
             present = existing(namespace, ids)
             self.delete(namespace, [entry_id for entry_id in ids if entry_id not in present])
 
-    def _by_namespace(self, entries: Iterable[Entry]) -> Iterable[tuple[int, list[Entry]]]:
+    def _by_namespace(
+        self, entries: Iterable[CollectionEntry]
+    ) -> Iterable[tuple[int, list[CollectionEntry]]]:
         """Entries by namespace; empty without collections."""
-        groups: dict[int, list[Entry]] = {}
+        groups: dict[int, list[CollectionEntry]] = {}
         for entry in entries if self.available else ():
             groups.setdefault(entry.namespace, []).append(entry)
         return groups.items()

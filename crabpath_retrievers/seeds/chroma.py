@@ -24,11 +24,11 @@ from crabpath_retrievers.seeds.chroma_client import (
     create_client,
     limit_requests,
 )
-from crabpath_retrievers.seeds.chroma_directory import COLLECTION, Directory, is_panic
-from crabpath_retrievers.seeds.chroma_files import glance
-from crabpath_retrievers.seeds.index import Filter
-from crabpath_retrievers.storage.engine import full_disk
-from crabpath_retrievers.time_limit import waiting
+from crabpath_retrievers.seeds.chroma_directory import DEFAULT_COLLECTION, ChromaDirectory, is_panic
+from crabpath_retrievers.seeds.chroma_files import peek_collection
+from crabpath_retrievers.seeds.index import MetadataFilter
+from crabpath_retrievers.storage.engine import build_disk_full_error
+from crabpath_retrievers.time_limit import track_waiting
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -76,13 +76,13 @@ class ChromaIndex:
         self._where = where or f"Chroma collection {collection.name!r}"
         self._client: ClientAPI | None = None
         self._owns_client = False
-        self._directory: Directory | None = None
+        self._directory: ChromaDirectory | None = None
         self._generation = 0
         self._main = self
         self.refill: Callable[[], None] | None = None
 
     @classmethod
-    def embedded(cls, path: Path, name: str = COLLECTION) -> "ChromaIndex":
+    def open_directory(cls, path: Path, name: str = DEFAULT_COLLECTION) -> "ChromaIndex":
         """Open or create a collection in a directory that only this process uses.
 
         Raises:
@@ -90,7 +90,7 @@ class ChromaIndex:
             StoreError: The files cannot be read, and contain collections of others.
         """
         with _translate_errors(str(path)):
-            directory = Directory.enter(path, name)
+            directory = ChromaDirectory.enter(path, name)
         where = f"{_EMBEDDED}{directory.path}"
         try:
             try:
@@ -109,7 +109,7 @@ class ChromaIndex:
 
     @classmethod
     def from_client(
-        cls, client: "ClientAPI", name: str = COLLECTION, *, where: str = ""
+        cls, client: "ClientAPI", name: str = DEFAULT_COLLECTION, *, where: str = ""
     ) -> "ChromaIndex":
         """Open or create a collection through a client (``HttpClient``, ``CloudClient``, …).
 
@@ -259,7 +259,7 @@ class ChromaIndex:
             part = list(ids[start : start + self._batch])
             self._run(lambda records, part=part: records.delete(ids=part))  # type: ignore[misc]
 
-    def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first."""
         found = self._run(
             lambda records: records.query(
@@ -272,7 +272,7 @@ class ChromaIndex:
         )
         return list(found["ids"][0])
 
-    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002, ARG002
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002, ARG002
         """Those of the ids whose metadata satisfies a filter."""
         if not ids or not filter:
             return set(ids)
@@ -282,7 +282,7 @@ class ChromaIndex:
         )
         return set(found["ids"])
 
-    def held(self, ids: Sequence[str]) -> set[str]:
+    def find_existing(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that the collection contains."""
         existing: set[str] = set()
         for start in range(0, len(ids), self._batch):
@@ -300,8 +300,8 @@ class ChromaIndex:
     def glance(self, ids: Sequence[str]) -> tuple[int, set[str]]:
         """Number of vectors, and those of the ids that exist, without loading the index."""
         if self._directory is None:
-            return self.count(), self.held(ids)
-        return glance(self._directory.path, self._records.name, ids)
+            return self.count(), self.find_existing(ids)
+        return peek_collection(self._directory.path, self._records.name, ids)
 
     def ids(self) -> Iterator[list[str]]:
         """All ids in pages; nothing may be added or deleted meanwhile."""
@@ -335,13 +335,13 @@ def _complete_metadata(
     known = records.get(ids=list(ids), include=["metadatas"])
     former = dict(zip(known["ids"], known["metadatas"] or (), strict=True))
     return [
-        {**dict.fromkeys(former.get(node_id) or ()), **filterable(metadata)} or None
+        {**dict.fromkeys(former.get(node_id) or ()), **keep_filterable(metadata)} or None
         for node_id, metadata in zip(ids, metadatas, strict=True)
     ]
 
 
 @contextmanager
-def visiting(url: str) -> "Iterator[tuple[ClientAPI, str]]":
+def open_server_client(url: str) -> "Iterator[tuple[ClientAPI, str]]":
     """A client of the server at a URL, and the name of the collection in the URL.
 
     Raises:
@@ -355,7 +355,7 @@ def visiting(url: str) -> "Iterator[tuple[ClientAPI, str]]":
         close_client(client)
 
 
-def filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def keep_filterable(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata that Chroma accepts: strings, numbers, booleans, and lists of one type."""
     return {
         key: value
@@ -384,7 +384,7 @@ def _is_scalar(value: object) -> bool:
 def _translate_errors(where: str, condition: Any = None) -> Iterator[None]:
     """Translate Chroma's errors, and count the time within as waiting."""
     try:
-        with waiting():
+        with track_waiting():
             yield
     except CrabPathError:
         raise
@@ -409,7 +409,7 @@ def _to_own_error(where: str, error: BaseException, condition: Any) -> CrabPathE
             f"{where} holds vectors of another dimension ({text}): use the same embedder"
         )
     if _is_full(where, text):
-        return full_disk(where)
+        return build_disk_full_error(where)
     # Chroma does not wrap errors of httpx.
     unreachable = isinstance(error, (ConnectionError, TimeoutError))
     if unreachable or type(error).__module__.startswith("httpx"):

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from crabpath_retrievers.errors import InvalidInputError, StoreUnavailableError
-from crabpath_retrievers.seeds.chroma_directory import COLLECTION
-from crabpath_retrievers.time_limit import TIME_LIMIT, waiting
+from crabpath_retrievers.seeds.chroma_directory import DEFAULT_COLLECTION
+from crabpath_retrievers.time_limit import DEFAULT_TIME_LIMIT, track_waiting
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -52,7 +52,7 @@ def create_client(url: str) -> "tuple[ClientAPI, str]":
     except ValueError as error:  # chromadb raises it when no server answers
         msg = f"Chroma at {url} cannot be reached ({error}): is the Chroma server running?"
         raise StoreUnavailableError(msg) from error
-    return client, parts.path.strip("/") or COLLECTION
+    return client, parts.path.strip("/") or DEFAULT_COLLECTION
 
 
 def _require_answer(url: str, address: str) -> None:
@@ -61,8 +61,8 @@ def _require_answer(url: str, address: str) -> None:
     Raises:
         StoreUnavailableError: The server does not answer within the time limit.
     """
-    with waiting() as until:
-        left = TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
+    with track_waiting() as until:
+        left = DEFAULT_TIME_LIMIT if until is None else max(_MIN_TIMEOUT, until - monotonic())
         try:
             urlopen(f"{address}/api/v2/heartbeat", timeout=left).close()  # noqa: S310  http or https
         except OSError as error:
@@ -93,7 +93,7 @@ def limit_requests(client: "ClientAPI") -> None:
 
 def _shorten_timeout(request: Any) -> None:
     """Set the timeouts of an httpx request to the time left of the current call."""
-    with waiting() as until:
+    with track_waiting() as until:
         if until is None:
             return
         left = max(_MIN_TIMEOUT, until - monotonic())

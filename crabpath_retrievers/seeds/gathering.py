@@ -12,13 +12,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from crabpath_retrievers.graph import Vector
 
-Embed = Callable[[Sequence[str]], Sequence[Vector]]
+EmbedTexts = Callable[[Sequence[str]], Sequence[Vector]]
 
 
-class Gathering:
+class QueryBatcher:
     """Batches queued queries for one embedder, first in, first out."""
 
-    def __init__(self, embed: Embed, batch: int) -> None:
+    def __init__(self, embed: EmbedTexts, batch: int) -> None:
         """Embed at most ``batch`` texts per call of ``embed``."""
         self._embed, self._batch = embed, batch
         self._queue: deque[tuple[str, Future[Vector]]] = deque()

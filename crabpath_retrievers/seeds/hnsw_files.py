@@ -48,7 +48,7 @@ class _Header(NamedTuple):
     own_links: int
 
 
-def hnsw_damage(directory: Path, applied: int, ids: set[str] | None = None) -> str | None:
+def find_hnsw_damage(directory: Path, applied: int, ids: set[str] | None = None) -> str | None:
     """Damage in the HNSW files of one collection; None without damage.
 
     Args:

@@ -11,7 +11,7 @@ import numpy as np
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import EmbeddingMismatchError
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.seeds.embedder import Embedder, require_same
+from crabpath_retrievers.seeds.embedder import Embedder, require_same_embedder
 from crabpath_retrievers.storage import GraphStore
 
 
@@ -20,7 +20,7 @@ class _Stored(NamedTuple):
     probe: Vector
 
 
-class EmbedderIdentity:
+class EmbedderFingerprint:
     """The embedder of a store: its name and its vector of one fixed sentence."""
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
@@ -67,7 +67,7 @@ class EmbedderIdentity:
                 )
                 raise EmbeddingMismatchError(msg)
 
-    def embedded(self, text: str) -> Vector:
+    def embed_text(self, text: str) -> Vector:
         """Unit vector of a text, shape ``[d]``, by the embedder that the store was built with.
 
         Raises:
@@ -79,7 +79,7 @@ class EmbedderIdentity:
     def _compare(self, stored: _Stored | None) -> None:
         probe, model = self._embedder.fingerprint(), self._embedder.model
         if stored:
-            require_same(stored.probe, probe, stored_model=stored.model, model=model)
+            require_same_embedder(stored.probe, probe, stored_model=stored.model, model=model)
             self._is_same = True
         else:
             self._store.apply([PutMeta((("embedder", _encode(model, probe)),))])

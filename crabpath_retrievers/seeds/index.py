@@ -11,8 +11,8 @@ from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.walk_queries import Clock
 
-Filter = Mapping[str, Any] | None
-Held = Callable[[Sequence[str]], set[str] | None]
+MetadataFilter = Mapping[str, Any] | None
+FindExisting = Callable[[Sequence[str]], set[str] | None]
 """Finds those of the ids that a vector store has; None if the store cannot be asked."""
 
 
@@ -42,7 +42,7 @@ class VectorIndex(Protocol):
     def delete(self, ids: Sequence[str]) -> None:
         """Delete vectors; unknown ids are ignored."""
 
-    def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest vectors, nearest first.
 
         Args:
@@ -51,7 +51,7 @@ class VectorIndex(Protocol):
             filter: Condition on metadata, in the index's own syntax.
         """
 
-    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
         """Those of the ids whose metadata satisfies a filter."""
 
     def count(self) -> int:
@@ -61,13 +61,15 @@ class VectorIndex(Protocol):
         """Release files and connections."""
 
 
-def held_by_owner(index: VectorIndex) -> Held | None:
+def get_owner_lookup(index: VectorIndex) -> FindExisting | None:
     """Look-up of ids in a store owned by others; None for an index that the memory owns."""
-    find_existing: Held | None = getattr(index, "held", None)
+    find_existing: FindExisting | None = getattr(index, "find_existing", None)
     return find_existing if getattr(index, "foreign", False) else None
 
 
-def find_gone(find_existing: Held, store: GraphStore, ids: Sequence[str], clock: Clock) -> set[str]:
+def find_deleted(
+    find_existing: FindExisting, store: GraphStore, ids: Sequence[str], clock: Clock
+) -> set[str]:
     """Those of the documents that the owner of the vector store has deleted from it.
 
     Args:
@@ -76,7 +78,7 @@ def find_gone(find_existing: Held, store: GraphStore, ids: Sequence[str], clock:
         ids: Ids of a few documents and notes.
         clock: State of the namespace.
     """
-    notes = {note.id for note in store.notes.facts(ids)} if clock.notes else set()
+    notes = {note.id for note in store.notes.get_facts(ids)} if clock.notes else set()
     documents = [node for node in ids if node not in notes]
     existing = find_existing(documents) if documents else None
     return set() if existing is None else set(documents) - existing

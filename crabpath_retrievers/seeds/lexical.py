@@ -7,7 +7,7 @@ import numpy as np
 
 from crabpath_retrievers.config import SeedSettings
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import is_telling, tokens
+from crabpath_retrievers.text import is_specific_name, tokenise
 
 
 class QueryTerms(NamedTuple):
@@ -24,7 +24,7 @@ class QueryTerms(NamedTuple):
     mean_length: float
 
 
-def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings) -> QueryTerms:
+def look_up_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings) -> QueryTerms:
     """Look up the inverse document frequencies of a query's words.
 
     Args:
@@ -32,7 +32,9 @@ def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings)
         words: Tokens of the query.
         settings: Bounds.
     """
-    frequencies, total, mean_length = store.walk.frequencies(distinct(words, settings))
+    frequencies, total, mean_length = store.walk.get_frequencies(
+        select_query_words(words, settings)
+    )
     rarest = sorted(frequencies, key=lambda word: (frequencies[word], word))
     counts = np.array([frequencies[word] for word in rarest], dtype=np.float64)
     # BM25 idf (Robertson & Zaragoza 2009, eq. 3.3), kept positive as Lucene does.
@@ -40,7 +42,9 @@ def query_terms(store: GraphStore, words: Sequence[str], settings: SeedSettings)
     return QueryTerms(dict(zip(rarest, nats, strict=True)), frequencies, mean_length)
 
 
-def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -> dict[int, float]:
+def search_lexical(
+    store: GraphStore, terms: QueryTerms, settings: SeedSettings
+) -> dict[int, float]:
     """Keys of the best matches with their BM25 scores, at least 0, best first.
 
     Only the rarest words are searched, as many as match at most ``settings.max_postings`` nodes
@@ -56,13 +60,13 @@ def lexical_hits(store: GraphStore, terms: QueryTerms, settings: SeedSettings) -
     return dict(store.fulltext.search(chosen, settings.hits_per_engine, terms.mean_length))
 
 
-def distinct(words: Sequence[str], settings: SeedSettings) -> list[str]:
+def select_query_words(words: Sequence[str], settings: SeedSettings) -> list[str]:
     """The distinct words of a query, at most ``settings.query_terms``, longest first."""
     unique = list(dict.fromkeys(words))
     return sorted(unique, key=len, reverse=True)[: settings.max_query_terms]
 
 
-def names_in(text: str, longest: int, limit: int = 400) -> list[str]:
+def list_possible_names(text: str, longest: int, limit: int = 400) -> list[str]:
     """Word n-grams of a text that could be names of nodes, longest first.
 
     Args:
@@ -70,10 +74,10 @@ def names_in(text: str, longest: int, limit: int = 400) -> list[str]:
         longest: Most words of a name.
         limit: Words of the text that are read.
     """
-    words = tokens(text)[:limit]
+    words = tokenise(text)[:limit]
     grams = (
         " ".join(words[start : start + size])
         for size in range(min(longest, len(words)), 0, -1)
         for start in range(len(words) - size + 1)
     )
-    return [gram for gram in dict.fromkeys(grams) if is_telling(gram)]
+    return [gram for gram in dict.fromkeys(grams) if is_specific_name(gram)]

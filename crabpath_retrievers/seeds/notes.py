@@ -5,20 +5,20 @@ Notes never enter the indexes that all namespaces search.
 
 from collections.abc import Iterable, Sequence
 
-from crabpath_retrievers.changes.notes import NotesIndexed
+from crabpath_retrievers.changes.notes import MarkNotesIndexed
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.graph import Vector, cosines
-from crabpath_retrievers.seeds.beside import Beside, Entry
+from crabpath_retrievers.seeds.beside import CollectionEntry, NamespaceCollections
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.storage import GraphStore
 from crabpath_retrievers.storage.note_queries import NoteVector
 from crabpath_retrievers.storage.walk_queries import Clock
 
-AUTO = "auto:"
+AUTO_NOTE_PREFIX = "auto:"
 """Prefix of the ids of automatic notes, which are on probation."""
 
 
-class Notes:
+class NoteMemory:
     """Finds notes; namespaces without notes cost nothing."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Notes:
     ) -> None:
         """Read ``store``, with collections in the store of ``index``; None scans rows."""
         self._store, self._settings = store, settings
-        self._collections = Beside(index, "notes")
+        self._collections = NamespaceCollections(index, "notes")
 
     def near(self, vector: Vector, clock: Clock) -> dict[str, float]:
         """Ids of the nearest notes of a namespace with their cosines, nearest first."""
@@ -46,12 +46,14 @@ class Notes:
         ids = self._collections.of(clock.key).search(vector, self._settings.neighbours)
         return self._store.notes.near(clock.key, ids, self._since(clock))
 
-    def expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
+    def find_expired(self, ids: Iterable[str], clock: Clock) -> set[str]:
         """Those of the ids that are notes whose probation has ended."""
-        automatic = [node for node in ids if node.startswith(AUTO)] if clock.notes else []
+        automatic = (
+            [node for node in ids if node.startswith(AUTO_NOTE_PREFIX)] if clock.notes else []
+        )
         if not automatic:
             return set()
-        return self._store.notes.expired(clock.key, automatic, self._since(clock))
+        return self._store.notes.find_expired(clock.key, automatic, self._since(clock))
 
     def _since(self, clock: Clock) -> int:
         # The clock counts the turns before this one.
@@ -59,14 +61,14 @@ class Notes:
 
     def catch_up(self, minimum: int = 1) -> None:
         """Index new notes once there are ``minimum`` of them; until then their rows are scanned."""
-        if self._store.notes.pile() < minimum:
+        if self._store.notes.count_unindexed() < minimum:
             return
-        unindexed = self._store.notes.unindexed()
-        entries = [Entry(note.namespace, note.id, note.vector) for note in unindexed]
+        unindexed = self._store.notes.get_unindexed()
+        entries = [CollectionEntry(note.namespace, note.id, note.vector) for note in unindexed]
         self._collections.upsert(entries)
-        self._store.apply([NotesIndexed(tuple(note.key for note in unindexed))])
+        self._store.apply([MarkNotesIndexed(tuple(note.key for note in unindexed))])
         self._collections.delete_gone(
-            entries, lambda _, ids: {note.id for note in self._store.notes.facts(ids)}
+            entries, lambda _, ids: {note.id for note in self._store.notes.get_facts(ids)}
         )
 
     def remove(self, namespace: int, ids: Sequence[str]) -> None:

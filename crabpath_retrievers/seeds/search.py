@@ -7,22 +7,22 @@ from typing import NamedTuple
 from crabpath_retrievers.config import SeedSettings, Settings
 from crabpath_retrievers.graph import Candidate, NodeHead, Vector, cosines
 from crabpath_retrievers.query import Query
-from crabpath_retrievers.seeds.episodes import Question, Recalled
+from crabpath_retrievers.seeds.episodes import EpisodeQuery, EpisodeScore
 from crabpath_retrievers.seeds.index import VectorIndex
-from crabpath_retrievers.seeds.lexical import lexical_hits, names_in, query_terms
+from crabpath_retrievers.seeds.lexical import list_possible_names, look_up_terms, search_lexical
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
 from crabpath_retrievers.storage.retired import RETIRED
 from crabpath_retrievers.storage.walk_queries import Clock
-from crabpath_retrievers.terms import Information
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.terms import QueryInformation
+from crabpath_retrievers.text import tokenise
 
 _LONGEST_QUERY = 20_000  # characters that lexical search reads
 _MAX_HITS = 8192  # hits requested from an index at most
 _CHUNKS = 3  # factor of hits when each document is returned once: chunks expected of each
 
 
-class Wording(NamedTuple):
+class WordMatches(NamedTuple):
     """Matches of the words of a query.
 
     Attributes:
@@ -34,10 +34,10 @@ class Wording(NamedTuple):
 
     lexical: dict[int, float]
     named: dict[int, float]
-    information: Information
+    information: QueryInformation
 
 
-class Found(NamedTuple):
+class SeedHits(NamedTuple):
     """The result of a first-stage search.
 
     Attributes:
@@ -48,10 +48,10 @@ class Found(NamedTuple):
 
     clock: Clock
     hits: dict[int, Candidate]
-    information: Information
+    information: QueryInformation
 
 
-class Recollection(NamedTuple):
+class MemoryMatches(NamedTuple):
     """What the memory of a namespace contributes to a search.
 
     Attributes:
@@ -59,24 +59,24 @@ class Recollection(NamedTuple):
         notes: Ids of the nearest notes.
     """
 
-    scores: Mapping[str, Recalled]
+    scores: Mapping[str, EpisodeScore]
     notes: Sequence[str] = ()
 
 
-Recall = Callable[[Question, Clock], Recollection]
+RecallMemory = Callable[[EpisodeQuery, Clock], MemoryMatches]
 
 
-class Near(NamedTuple):
+class NearestHits(NamedTuple):
     """Ids from a vector index, and the known nodes among them and among other matches."""
 
     ids: Sequence[str]
     heads: list[NodeHead]
 
 
-def nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
+def find_nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> list[NodeHead]:
     """The k documents nearest to a unit vector ``[d]``; notes are not among them."""
     ids = index.search(vector, k)
-    near = Near(ids, store.walk.heads(ids))
+    near = NearestHits(ids, store.walk.get_nodes(ids))
     if len(near.heads) < len(ids):
         near = search_farther(store, partial(index.search, vector), near, k, k)
     rank = {node: number for number, node in enumerate(near.ids)}
@@ -84,8 +84,12 @@ def nearest(store: GraphStore, index: VectorIndex, vector: Vector, k: int) -> li
 
 
 def search_farther(
-    store: GraphStore, search: Callable[[int], list[str]], near: Near, limit: int, wanted: int
-) -> Near:
+    store: GraphStore,
+    search: Callable[[int], list[str]],
+    near: NearestHits,
+    limit: int,
+    wanted: int,
+) -> NearestHits:
     """Request more hits while an index returns vectors of documents that no longer exist.
 
     Args:
@@ -100,22 +104,22 @@ def search_farther(
     while len(known.intersection(ids)) < wanted and len(ids) >= limit and limit < _MAX_HITS:
         limit = min(2 * limit, _MAX_HITS)
         ids = search(limit)
-        heads = heads + store.walk.heads([node_id for node_id in ids if node_id not in known])
+        heads = heads + store.walk.get_nodes([node_id for node_id in ids if node_id not in known])
         known = {head.id for head in heads}
-    return Near(ids, heads)
+    return NearestHits(ids, heads)
 
 
-class Search:
+class SeedSearch:
     """Finds the candidates from which a walk may start."""
 
     def __init__(
-        self, store: GraphStore, index: VectorIndex, settings: Settings, recall: Recall
+        self, store: GraphStore, index: VectorIndex, settings: Settings, recall: RecallMemory
     ) -> None:
         """Search ``store`` and ``index``; ``recall`` adds documents of past turns and notes."""
         self._store, self._index, self._settings = store, index, settings
         self._recall = recall
 
-    def find(self, query: Query, vector: Vector) -> Found:
+    def find(self, query: Query, vector: Vector) -> SeedHits:
         """Search by vector, words and names, and recall past turns."""
         # At least k hits, so that the answer can have k documents.
         seeds = self._settings.seeds
@@ -132,18 +136,20 @@ class Search:
         text = query.text[:_LONGEST_QUERY]
         limit = max(seeds.hits_per_engine, wanted)
         dense: Sequence[str] = self._index.search(vector, limit, query.filter)
-        with self._store.reading():
-            clock = self._store.walk.clock(query.namespace)
+        with self._store.open_reader():
+            clock = self._store.walk.get_clock(query.namespace)
             words = self._match_words(text, seeds)
-            scores, notes = self._recall(Question(text, vector, words.information), clock)
+            scores, notes = self._recall(EpisodeQuery(text, vector, words.information), clock)
             used = [node for node, score in scores.items() if score.alike > 0 or score.same > 0]
             ids = (*dense, *query.seed_ids, *(query.candidate_ids or ()), *used, *notes)
             keys = (*words.lexical, *words.named)
-            heads = self._store.walk.heads(ids, keys, namespace=clock.key)
+            heads = self._store.walk.get_nodes(ids, keys, namespace=clock.key)
         self._report_unknown(dense, heads)
         if len({head.id for head in heads}.intersection(dense)) < min(wanted, len(dense)):
             search = partial(self._index.search, vector, filter=query.filter)
-            dense, heads = search_farther(self._store, search, Near(dense, heads), limit, wanted)
+            dense, heads = search_farther(
+                self._store, search, NearestHits(dense, heads), limit, wanted
+            )
         if query.filter:
             near = set(dense)
             others = [head.id for head in heads if head.id not in near]
@@ -154,7 +160,7 @@ class Search:
             if score := scores.get(hit.head.id):
                 again, passed = max(0.0, score.same), max(0.0, -score.same)
                 hits[key] = hit._replace(episode=score.alike, again=again, passed=passed)
-        return Found(clock, hits, words.information)
+        return SeedHits(clock, hits, words.information)
 
     def _report_unknown(self, dense: Sequence[str], heads: Sequence[NodeHead]) -> None:
         """Log once that a vector store owned by others has documents that the graph lacks."""
@@ -162,23 +168,25 @@ class Search:
             return
         unknown = set(dense) - {head.id for head in heads}
         if unknown:
-            hidden = self._store.catalog.known(ids=unknown, owners=(*WHOLES, RETIRED))
+            hidden = self._store.catalog.find_chunks(ids=unknown, owners=(*SOURCE_OWNERS, RETIRED))
             if unknown := unknown - {known.id for known in hidden}:
                 self._index.report_unknown(sorted(unknown))  # type: ignore[attr-defined]
 
-    def _match_words(self, text: str, settings: SeedSettings) -> Wording:
-        terms = query_terms(self._store, tokens(text), settings)
-        scores = lexical_hits(self._store, terms, settings)
+    def _match_words(self, text: str, settings: SeedSettings) -> WordMatches:
+        terms = look_up_terms(self._store, tokenise(text), settings)
+        scores = search_lexical(self._store, terms, settings)
         best = max(scores.values(), default=0.0) or 1.0
         lexical = {key: score / best for key, score in scores.items()}
-        information = Information.from_idf(terms.idf)
-        return Wording(lexical, self._match_names(text, information), information)
+        information = QueryInformation.from_idf(terms.idf)
+        return WordMatches(lexical, self._match_names(text, information), information)
 
-    def _match_names(self, text: str, information: Information) -> dict[int, float]:
+    def _match_names(self, text: str, information: QueryInformation) -> dict[int, float]:
         """Nodes whose name occurs in the query; a longer name hides the names inside it."""
         links = self._settings.links
         owners: dict[str, list[int]] = {}
-        for name, key in self._store.walk.owners(names_in(text, links.max_name_words)):
+        for name, key in self._store.walk.find_named_nodes(
+            list_possible_names(text, links.max_name_words)
+        ):
             owners.setdefault(name, []).append(key)
         named: dict[int, float] = {}
         matched = ""
@@ -190,7 +198,7 @@ class Search:
 
 
 def _score(
-    heads: Sequence[NodeHead], vector: Vector, words: Wording, hints: set[str]
+    heads: Sequence[NodeHead], vector: Vector, words: WordMatches, hints: set[str]
 ) -> dict[int, Candidate]:
     if not heads:
         return {}

@@ -14,8 +14,8 @@ from crabpath_retrievers.errors import (
     StoreError,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.seeds.chroma import filterable
-from crabpath_retrievers.seeds.index import Filter
+from crabpath_retrievers.seeds.chroma import keep_filterable
+from crabpath_retrievers.seeds.index import MetadataFilter
 
 _BATCH = 256  # records in one write; hosted stores take a few hundred
 _FILTER_HITS = 200  # hits requested to evaluate a filter of unknown syntax
@@ -83,7 +83,7 @@ class VectorStoreIndex:
         except Exception as error:
             raise self._to_own_error(error) from error
 
-    def search(self, vector: Vector, k: int, filter: Filter = None) -> list[str]:  # noqa: A002
+    def search(self, vector: Vector, k: int, filter: MetadataFilter = None) -> list[str]:  # noqa: A002
         """Ids of the k nearest documents, nearest first."""
         arguments: dict[str, Any] = {"filter": filter} if filter else {}
         try:
@@ -98,13 +98,13 @@ class VectorStoreIndex:
             raise ConfigurationError(msg)
         return [str(document.id) for document in documents]
 
-    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: Filter) -> set[str]:  # noqa: A002
+    def filter_ids(self, ids: Sequence[str], vector: Vector, filter: MetadataFilter) -> set[str]:  # noqa: A002
         """Those of the ids among the store's 200 nearest documents that satisfy the filter."""
         if not ids or not filter:
             return set(ids)
         return set(ids) & set(self.search(vector, _FILTER_HITS, filter))
 
-    def held(self, ids: Sequence[str]) -> set[str] | None:
+    def find_existing(self, ids: Sequence[str]) -> set[str] | None:
         """Those of the ids that the store contains; None if it cannot look up ids.
 
         Raises:
@@ -251,5 +251,5 @@ _LOOK_UPS: Mapping[str, Callable[[Any, Sequence[str]], list[str]]] = {
 
 def _simplify(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The part of metadata that every integration can store."""
-    accepted = filterable(metadata)
+    accepted = keep_filterable(metadata)
     return {key: value for key, value in accepted.items() if not isinstance(value, list)}

@@ -20,26 +20,26 @@ from crabpath_retrievers.changes.maintenance import MaintenanceChange
 from crabpath_retrievers.changes.notes import NoteChange
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.alive import alive_of
+from crabpath_retrievers.storage.alive import find_existing_keys
 from crabpath_retrievers.storage.archive_writer import ArchiveWriter
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.health_writer import record_health
 from crabpath_retrievers.storage.history_writer import HistoryWriter
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.journal import write_down
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.journal import write_journal
 from crabpath_retrievers.storage.knob_writer import set_knobs
 from crabpath_retrievers.storage.node_writer import NodeWriter
 from crabpath_retrievers.storage.note_writer import NoteWriter
-from crabpath_retrievers.storage.packing import pack
-from crabpath_retrievers.storage.replaced import standing_keys
-from crabpath_retrievers.storage.replacing import Replacing
-from crabpath_retrievers.storage.scrubbing import scrub
+from crabpath_retrievers.storage.packing import encode_vector
+from crabpath_retrievers.storage.replaced import resolve_alias_keys
+from crabpath_retrievers.storage.replacing import AliasWriter
+from crabpath_retrievers.storage.scrubbing import redact_journal
 from crabpath_retrievers.storage.trial_writer import keep_trial
-from crabpath_retrievers.storage.upkeep_writer import UpkeepWriter
-from crabpath_retrievers.storage.waiting import drop_vectors, want_edges
+from crabpath_retrievers.storage.upkeep_writer import MaintenanceWriter
+from crabpath_retrievers.storage.waiting import queue_index_deletion, queue_linking
 from crabpath_retrievers.storage.weight_writer import WeightWriter
-from crabpath_retrievers.text import storable
+from crabpath_retrievers.text import to_storable
 
 _ADVANCE_CLOCK = (
     s.namespaces.update()
@@ -52,8 +52,8 @@ _SELECT_NAMESPACE = sa.select(s.namespaces.c.key, s.namespaces.c.exponent).where
     s.namespaces.c.name == sa.bindparam("name")
 )
 _NAMESPACE, _NAMESPACE_LOCKED = (
-    HotSelect(_SELECT_NAMESPACE),
-    HotSelect(_SELECT_NAMESPACE.with_for_update()),
+    CompiledSelect(_SELECT_NAMESPACE),
+    CompiledSelect(_SELECT_NAMESPACE.with_for_update()),
 )
 
 
@@ -67,8 +67,8 @@ class Writer:
         self._nodes = NodeWriter(connection, fulltext, self._insert)
         self._learned = HistoryWriter(connection, lambda n: self._namespace(n)[0])
         self._notes = NoteWriter(connection, self._insert, self._nodes, self.apply)
-        self._aliases = Replacing(connection, self._insert, self._nodes)
-        self._maintenance = UpkeepWriter(connection, self._insert, self.apply, self._aliases)
+        self._aliases = AliasWriter(connection, self._insert, self._nodes)
+        self._maintenance = MaintenanceWriter(connection, self._insert, self.apply, self._aliases)
         self._archives = ArchiveWriter(connection, fulltext, self.apply)
 
     def apply(self, change: c.Change) -> None:
@@ -155,27 +155,27 @@ class Writer:
         self._write_journal("remove", {"ids": list(change.ids)})
 
     def _remove(self, ids: Sequence[str]) -> None:
-        for part in parts(ids):
+        for part in split_batches(ids):
             self._queue_linking(self._nodes.remove(part))
             self._queue_index_deletion(part)
 
     def _retire(self, ids: Sequence[str]) -> None:
-        for part in parts(ids):
+        for part in split_batches(ids):
             self._queue_linking(self._nodes.retire(part))
             self._queue_index_deletion(part)
 
     def _queue_index_deletion(self, ids: Sequence[str]) -> None:
-        drop_vectors(self._connection, self._insert, ids)
+        queue_index_deletion(self._connection, self._insert, ids)
 
     def _queue_linking(self, ids: Sequence[str]) -> None:
-        want_edges(self._connection, self._insert, ids)
+        queue_linking(self._connection, self._insert, ids)
 
     @_apply.register
     def _(self, change: c.PutEdges) -> None:
         ends = {key for e in change.edges for key in (e.source, e.target)}
-        existing = alive_of(self._connection, ends)
+        existing = find_existing_keys(self._connection, ends)
         # An edge to a replaced node leads to its target; edges from it are dropped.
-        targets = standing_keys(self._connection, ends)
+        targets = resolve_alias_keys(self._connection, ends)
         edges = [replace(e, target=targets.get(e.target, e.target)) for e in change.edges]
         decay_at = self._connection.scalar(sa.select(sa.func.max(s.namespaces.c.exponent))) or 0.0
         rows = [
@@ -200,7 +200,7 @@ class Writer:
                 insert.on_conflict_do_update(index_elements=key, set_=update), rows
             )
             self._nodes.recount({e.target for e in edges if e.kind is EdgeKind.MENTION})
-        for part in parts(change.linked):
+        for part in split_batches(change.linked):
             linked = sa.select(s.nodes.c.id).where(s.nodes.c.key.in_(part))
             self._connection.execute(
                 s.staging.delete().where(
@@ -213,7 +213,7 @@ class Writer:
         self._nodes.remove_edges(change.keys, [kind.value for kind in change.kinds])
 
     @_apply.register
-    def _(self, change: c.EmptyTrash) -> None:
+    def _(self, change: c.ConfirmIndexDeletions) -> None:
         self._delete_where(s.index_deletions.c.id, change.ids)
 
     @_apply.register
@@ -243,7 +243,7 @@ class Writer:
             self._namespace(turn.namespace)
             advanced = self._connection.execute(_ADVANCE_CLOCK, name).one()
         namespace, clock = advanced
-        record = to_json(replace(turn.described(), clock=clock, query=storable(turn.query)))
+        record = to_json(replace(turn.build_steps(), clock=clock, query=to_storable(turn.query)))
         self._connection.execute(
             _INSERT_TURN,
             {
@@ -253,7 +253,7 @@ class Writer:
                 "created": turn.created,
                 "run_id": turn.run_id,
                 "record": record.decode(),
-                "embedding": None if change.vector is None else pack(change.vector),
+                "embedding": None if change.vector is None else encode_vector(change.vector),
             },
         )
 
@@ -282,7 +282,7 @@ class Writer:
         self._connection.execute(
             s.journal.delete().where(s.journal.c.namespace == change.namespace)
         )
-        scrub(self._connection, key)
+        redact_journal(self._connection, key)
         self._write_journal("forget_namespace", {"namespace": change.namespace})
 
     @_apply.register
@@ -319,11 +319,11 @@ class Writer:
         return key, exponent
 
     def _delete_where(self, column: sa.Column[str], values: Iterable[str]) -> None:
-        for part in parts(values):
+        for part in split_batches(values):
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
     def _write_journal(self, change: str, payload: dict[str, Any]) -> None:
-        write_down(self._connection, change, payload)
+        write_journal(self._connection, change, payload)
 
 
 def _build_queue_row(node: str, operation: str, payload: str | None = None) -> dict[str, Any]:
@@ -354,5 +354,5 @@ def _build_staged_row(node: Node) -> dict[str, Any]:
         "id": node.id,
         "operation": "put",
         "payload": json.dumps(payload, ensure_ascii=False),
-        "embedding": pack(node.vector),
+        "embedding": encode_vector(node.vector),
     }

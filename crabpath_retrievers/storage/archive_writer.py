@@ -9,17 +9,17 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.changes import archive as a
-from crabpath_retrievers.changes.regions import CountSteps, Step
+from crabpath_retrievers.changes.regions import AddTransitions, TransitionCount
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.dump import tables
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.dump import list_tables
 from crabpath_retrievers.storage.fulltext import FullText
-from crabpath_retrievers.storage.journal import write_down
-from crabpath_retrievers.storage.node_writer import indexed_tokens
-from crabpath_retrievers.storage.portable import Naming, nodes_in, translated
-from crabpath_retrievers.storage.renaming import renamed
-from crabpath_retrievers.storage.replaced import WHOLES
+from crabpath_retrievers.storage.journal import write_journal
+from crabpath_retrievers.storage.node_writer import get_indexed_tokens
+from crabpath_retrievers.storage.portable import NodeNames, find_nodes_in, translate_rows
+from crabpath_retrievers.storage.renaming import rename_ids
+from crabpath_retrievers.storage.replaced import SOURCE_OWNERS
 
 INDEX = "index"
 """Staging operation of published nodes that the vector index does not hold yet."""
@@ -45,7 +45,7 @@ class ArchiveWriter:
     @apply.register
     def _(self, change: a.FillStore) -> None:
         self._require_empty()
-        known = tables()
+        known = list_tables()
         for name, rows in change.blocks:
             if name == "meta":
                 self._then(c.PutMeta(tuple((row["name"], row["value"]) for row in rows)))
@@ -56,7 +56,7 @@ class ArchiveWriter:
         for name, last in change.last.items():
             self._set_last_key(known[name], last)
         self._index_texts()
-        self._then(a.IndexAgain())
+        self._then(a.QueueReindex())
         self._then(c.PutMeta((("origin", change.origin),)))
         self._write_journal("import", None, {"origin": change.origin})
 
@@ -93,16 +93,16 @@ class ArchiveWriter:
         )
         last = 0
         while rows := self._connection.execute(query.where(s.nodes.c.key > last)).all():
-            texts = [(row.key, indexed_tokens(row.title, row.content)) for row in rows]
+            texts = [(row.key, get_indexed_tokens(row.title, row.content)) for row in rows]
             self._fulltext.add(self._connection, texts)
             last = rows[-1].key
 
     @apply.register
-    def _(self, change: a.IndexAgain) -> None:
+    def _(self, change: a.QueueReindex) -> None:
         waiting = sa.select(s.nodes.c.id, sa.literal(INDEX)).where(
             s.nodes.c.owner == 0, s.nodes.c.id.not_in(sa.select(s.staging.c.id))
         )
-        some = [None] if change.ids is None else parts(change.ids)
+        some = [None] if change.ids is None else split_batches(change.ids)
         for part in some:
             chosen = waiting if part is None else waiting.where(s.nodes.c.id.in_(part))
             self._connection.execute(s.staging.insert().from_select(["id", "operation"], chosen))
@@ -110,8 +110,8 @@ class ArchiveWriter:
             self._connection.execute(table.update().values(indexed=0))
 
     @apply.register
-    def _(self, change: a.NodesIndexed) -> None:
-        for part in parts(change.ids):
+    def _(self, change: a.MarkNodesIndexed) -> None:
+        for part in split_batches(change.ids):
             own = s.staging.c.id.in_(part)
             again = s.staging.update().where(own, s.staging.c.operation == "return")
             self._connection.execute(s.staging.delete().where(own, s.staging.c.operation == INDEX))
@@ -134,12 +134,14 @@ class ArchiveWriter:
 
     def _insert_rows(self, table: str, rows: list[dict[str, Any]], namespace: str) -> None:
         if table == "transitions":  # keys may coincide where regions are missing here
-            steps = (Step(*(row[field] for field in Step._fields)) for row in rows)
-            self._then(CountSteps(namespace, tuple(steps)))
+            steps = (
+                TransitionCount(*(row[field] for field in TransitionCount._fields)) for row in rows
+            )
+            self._then(AddTransitions(namespace, tuple(steps)))
         elif rows:
-            self._connection.execute(tables()[table].insert(), rows)
+            self._connection.execute(list_tables()[table].insert(), rows)
 
-    def _create_namespace(self, row: a.Row, to: a.Renames) -> int:
+    def _create_namespace(self, row: a.Row, to: a.IdRenames) -> int:
         """Create the namespace; returns its key."""
         name = s.namespaces.c.name == to.namespace
         if self._connection.scalar(sa.select(sa.exists(sa.select(s.namespaces).where(name)))):
@@ -148,19 +150,21 @@ class ArchiveWriter:
                 "replace it, or import it under another name"
             )
             raise InvalidInputError(msg)
-        values = renamed("namespaces", {k: v for k, v in row.items() if k != "key"}, to)
+        values = rename_ids("namespaces", {k: v for k, v in row.items() if k != "key"}, to)
         made = s.namespaces.insert().values(values).returning(s.namespaces.c.key)
         return int(self._connection.execute(made).scalar_one())
 
     def _translate_rows(
-        self, table: str, rows: Iterable[a.Row], namespace: int, to: a.Renames
+        self, table: str, rows: Iterable[a.Row], namespace: int, to: a.IdRenames
     ) -> list[dict[str, Any]]:
         """Translate rows to this store; rows of nodes that do not exist here are left out."""
         block = (table, list(rows))
-        naming = Naming.coming(self._find_keys(nodes_in(block, str), namespace, to.notes))
+        naming = NodeNames.for_import(
+            self._find_keys(find_nodes_in(block, str), namespace, to.notes)
+        )
         local = _get_local_columns(table, namespace, to.namespace)
-        rows_here = translated(block, naming)
-        return [{**_complete_row(table, renamed(table, row, to)), **local} for row in rows_here]
+        rows_here = translate_rows(block, naming)
+        return [{**_complete_row(table, rename_ids(table, row, to)), **local} for row in rows_here]
 
     def _find_keys(
         self, ids: Iterable[str], namespace: int, notes: Mapping[str, str]
@@ -168,9 +172,9 @@ class ArchiveWriter:
         """Keys, by id in the archive, of the existing nodes that the namespace can see."""
         former = {notes.get(node, node): node for node in ids}
         # Rows of replaced nodes are moved to their targets afterwards.
-        seen = s.nodes.c.owner.in_((*WHOLES, namespace))
+        seen = s.nodes.c.owner.in_((*SOURCE_OWNERS, namespace))
         found: dict[str, int] = {}
-        for part in parts(former):
+        for part in split_batches(former):
             query = sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part), seen)
             found |= {former[node]: key for node, key in self._connection.execute(query)}
         return found
@@ -178,7 +182,7 @@ class ArchiveWriter:
     def _write_journal(
         self, change: str, namespace: str | None, payload: Mapping[str, Any]
     ) -> None:
-        write_down(self._connection, change, payload, namespace)
+        write_journal(self._connection, change, payload, namespace)
 
 
 def _complete_row(table: str, row: a.Row) -> dict[str, Any]:
@@ -193,6 +197,6 @@ def _get_local_columns(table: str, key: int, name: str) -> dict[str, Any]:
     """Values of the columns that are not in an archive: namespace, owner, indexed."""
     if table == "feedback":
         return {"namespace": name}
-    columns = tables()[table].c
+    columns = list_tables()[table].c
     given = {"namespace": key, "owner": key, "indexed": 0}
     return {column: value for column, value in given.items() if column in columns}

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.storage.schema import feedback, journal, turns
 
 
-def awaited(connection: sa.Connection) -> list[str]:
+def find_awaited_turns(connection: sa.Connection) -> list[str]:
     """Ids of the turns that waiting feedback refers to, by turn id or by the run id of the host."""
     query = sa.select(feedback.c.payload).where(feedback.c.status == "waiting")
     referenced = (json.loads(payload).get("turn_id") for payload in connection.scalars(query))
@@ -16,6 +16,6 @@ def awaited(connection: sa.Connection) -> list[str]:
     return [*turn_or_run_ids, *connection.scalars(by_run)]
 
 
-def of_run(run: str) -> sa.ColumnElement[bool]:
+def build_run_condition(run: str) -> sa.ColumnElement[bool]:
     """Condition: a row of the journal was written by the maintenance run with this id."""
     return journal.c.payload.contains(json.dumps({"run": run})[1:-1], autoescape=True)

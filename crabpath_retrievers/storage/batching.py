@@ -8,7 +8,7 @@ T = TypeVar("T")
 _MAX_PARAMETERS = 8192  # bound parameters: SQLite allows 32,766 a statement, PostgreSQL 65,535
 
 
-def parts(values: Iterable[T], size: int = _MAX_PARAMETERS) -> Iterator[list[T]]:
+def split_batches(values: Iterable[T], size: int = _MAX_PARAMETERS) -> Iterator[list[T]]:
     """Yield lists of at most ``size`` values, in order."""
     iterator = iter(values)
     while part := list(islice(iterator, size)):

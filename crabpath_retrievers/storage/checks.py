@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
@@ -22,7 +22,7 @@ from crabpath_retrievers.storage.schema import (
 _KEYS_OF_TEXT = {"sqlite": "rowid", "postgresql": "node"}
 
 
-class Known(NamedTuple):
+class ChunkLevel(NamedTuple):
     """A document chunk: its key, its id and the stored level of the hub that it is (0: none)."""
 
     key: int
@@ -30,7 +30,7 @@ class Known(NamedTuple):
     level: int
 
 
-class Waiting(NamedTuple):
+class FeedbackBacklog(NamedTuple):
     """Number of waiting feedback, time of the oldest in epoch seconds, number of refused."""
 
     waiting: int
@@ -41,37 +41,37 @@ class Waiting(NamedTuple):
 class Checks:
     """Reads whose cost grows with the store."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    def damage(self) -> str | None:
+    def find_damage(self) -> str | None:
         """The error that SQLite finds in its file; None for an intact file and on PostgreSQL."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             if connection.dialect.name != "sqlite":
                 return None
             found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
         return None if found == "ok" else str(found)
 
-    def missing_tables(self) -> list[str]:
+    def find_missing_tables(self) -> list[str]:
         """Names of tables of this schema version that the store lacks."""
         wanted = {*metadata.tables, "crabpath_fulltext"}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return sorted(wanted - set(sa.inspect(connection).get_table_names()))
 
-    def chunks(self) -> list[Known]:
+    def chunks(self) -> list[ChunkLevel]:
         """All document chunks."""
         query = sa.select(nodes.c.key, nodes.c.id, nodes.c.level).where(nodes.c.owner == 0)
-        with self._store.reading() as connection:
-            return [Known(*row) for row in connection.execute(query)]
+        with self._store.open_reader() as connection:
+            return [ChunkLevel(*row) for row in connection.execute(query)]
 
-    def texts(self) -> set[int]:
+    def get_fulltext_keys(self) -> set[int]:
         """Keys of the nodes in the full-text index."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             key = _KEYS_OF_TEXT[connection.dialect.name]
             return set(connection.exec_driver_sql(f"SELECT {key} FROM crabpath_fulltext").scalars())
 
-    def dangling(self) -> dict[str, int]:
+    def count_dangling_rows(self) -> dict[str, int]:
         """Number of rows, by table, that refer to a missing node."""
         alive = sa.select(nodes.c.key)
         lost = {
@@ -82,7 +82,7 @@ class Checks:
             contents: contents.c.node.not_in(alive),
             nodes: nodes.c.key.not_in(sa.select(contents.c.node)),
         }
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             found = {
                 table.name: connection.scalar(
                     sa.select(sa.func.count()).select_from(table).where(condition)
@@ -91,49 +91,49 @@ class Checks:
             }
         return {name: count for name, count in found.items() if count}
 
-    def isolated(self) -> int:
+    def count_isolated_chunks(self) -> int:
         """Number of document chunks without any structural edge."""
         touched = (nodes.c.key == edges.c.source, nodes.c.key == edges.c.target)
         alone = [~sa.exists().where(side) for side in touched]
         query = sa.select(sa.func.count()).select_from(nodes).where(nodes.c.owner == 0, *alone)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return connection.scalar(query) or 0
 
-    def other_sizes(self, dimension: int) -> int:
+    def count_other_dimensions(self, dimension: int) -> int:
         """Number of nodes whose vector has another dimension."""
         other = sa.func.length(nodes.c.embedding) != 2 * dimension  # half precision
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return connection.scalar(sa.select(sa.func.count()).where(other)) or 0
 
-    def staged(self) -> dict[str, set[str]]:
+    def get_staged_ids(self) -> dict[str, set[str]]:
         """Ids in the ingest queue, by their operation."""
         found: dict[str, set[str]] = {}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             for name, operation in connection.execute(sa.select(staging.c.id, staging.c.operation)):
                 found.setdefault(operation, set()).add(name)
         return found
 
     def meta(self) -> dict[str, str]:
         """Metadata of the store by name."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {name: value for name, value in connection.execute(sa.select(meta))}
 
-    def frozen(self) -> list[str]:
+    def get_frozen_namespaces(self) -> list[str]:
         """Names of the frozen namespaces."""
         query = sa.select(namespaces.c.name).where(namespaces.c.frozen != 0)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return list(connection.scalars(query.order_by(namespaces.c.name)))
 
-    def feedback(self) -> Waiting:
+    def count_open_feedback(self) -> FeedbackBacklog:
         """Counts of waiting and refused feedback."""
         of = feedback.c.status
         waits = sa.select(sa.func.count(), sa.func.min(feedback.c.created)).where(of == "waiting")
         refused = sa.select(sa.func.count()).where(of == "refused")
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             count, since = connection.execute(waits).one()
-            return Waiting(count, since, connection.scalar(refused) or 0)
+            return FeedbackBacklog(count, since, connection.scalar(refused) or 0)
 
-    def beside(self, *, waiting: bool = False) -> dict[str, set[str]]:
+    def get_companion_ids(self, *, waiting: bool = False) -> dict[str, set[str]]:
         """Ids that the collections of episodes and notes must hold, by name of the collection.
 
         Args:
@@ -149,7 +149,7 @@ class Checks:
             .where(notes.c.indexed >= least)
         )
         found: dict[str, set[str]] = {}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             for kind, query in (("episodes", of_episodes), ("notes", of_notes)):
                 for namespace, name in connection.execute(query):
                     found.setdefault(f"{kind}-{namespace}", set()).add(name)

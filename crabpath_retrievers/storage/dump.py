@@ -8,23 +8,23 @@ import sqlalchemy as sa
 from crabpath_retrievers.changes.archive import Block, Row
 from crabpath_retrievers.errors import NotFoundError, StoreError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 
-PREFIX = "crabpath_"
+TABLE_PREFIX = "crabpath_"
 _AT_ONCE = 1000  # rows in memory
 # Queued work of one store; a copy begins with empty queues.
 _UNFINISHED = frozenset({"staging", "index_deletions"})
 # Metadata that is not copied to another store.
-OWN_META = ("schema_version", "origin", "vectors")
+LOCAL_META = ("schema_version", "origin", "vectors")
 
 
-def tables() -> dict[str, sa.Table]:
+def list_tables() -> dict[str, sa.Table]:
     """The exported tables by their names without prefix."""
-    found = {table.name.removeprefix(PREFIX): table for table in s.metadata.sorted_tables}
+    found = {table.name.removeprefix(TABLE_PREFIX): table for table in s.metadata.sorted_tables}
     return {name: found[name] for name in sorted(found) if name not in _UNFINISHED}
 
 
-class Selection(NamedTuple):
+class TableRows(NamedTuple):
     """Rows of one table: its short name, the table, and conditions on the rows."""
 
     name: str
@@ -55,12 +55,12 @@ class Dump:
         """Metadata of the store by name."""
         return {name: value for name, value in self._connection.execute(sa.select(s.meta))}
 
-    def everything(self) -> list[Selection]:
+    def select_all(self) -> list[TableRows]:
         """Select all rows of all tables."""
-        own = (s.meta.c.name.not_in(OWN_META),)
-        return [Selection(name, t, own if t is s.meta else ()) for name, t in tables().items()]
+        own = (s.meta.c.name.not_in(LOCAL_META),)
+        return [TableRows(name, t, own if t is s.meta else ()) for name, t in list_tables().items()]
 
-    def of_namespace(self, name: str) -> list[Selection]:
+    def select_namespace(self, name: str) -> list[TableRows]:
         """Select all rows of one namespace, each table before those that refer to it.
 
         Raises:
@@ -81,13 +81,13 @@ class Dump:
             "feedback": s.feedback.c.namespace == name,
             "consumed_turns": s.consumed_turns.c.feedback.in_(feedback_ids),
         }
-        known = tables()
-        found = [Selection(n, known[n], (where,)) for n, where in which.items()]
-        rest = [known[name] for name in OF_NAMESPACES if name not in which]
+        known = list_tables()
+        found = [TableRows(n, known[n], (where,)) for n, where in which.items()]
+        rest = [known[name] for name in NAMESPACE_TABLES if name not in which]
         short = {table.name: n for n, table in known.items()}
-        return found + [Selection(short[t.name], t, (t.c.namespace == key,)) for t in rest]
+        return found + [TableRows(short[t.name], t, (t.c.namespace == key,)) for t in rest]
 
-    def counts(self, selections: Sequence[Selection]) -> dict[str, int]:
+    def counts(self, selections: Sequence[TableRows]) -> dict[str, int]:
         """Number of rows by table."""
         found = {}
         for name, table, where in selections:
@@ -95,7 +95,7 @@ class Dump:
             found[name] = self._connection.scalar(query) or 0
         return found
 
-    def rows(self, selection: Selection) -> Iterator[list[Row]]:
+    def rows(self, selection: TableRows) -> Iterator[list[Row]]:
         """Yield the rows in blocks, in order of the primary key."""
         table = selection.table
         query = sa.select(table).where(*selection.where).order_by(*table.primary_key.columns)
@@ -106,7 +106,7 @@ class Dump:
             for block in result.partitions(_AT_ONCE):
                 yield [dict(zip(names, row, strict=True)) for row in block]
 
-    def blocks(self, selections: Sequence[Selection]) -> Iterator[Block]:
+    def blocks(self, selections: Sequence[TableRows]) -> Iterator[Block]:
         """Yield blocks of rows of several tables, table by table."""
         for selection in selections:
             for rows in self.rows(selection):
@@ -115,15 +115,15 @@ class Dump:
     def names(self, keys: set[int]) -> dict[int, str]:
         """Ids of nodes by key."""
         found: dict[int, str] = {}
-        for part in parts(sorted(keys)):
+        for part in split_batches(sorted(keys)):
             query = sa.select(s.nodes.c.key, s.nodes.c.id).where(s.nodes.c.key.in_(part))
             found |= {key: name for key, name in self._connection.execute(query)}
         return found
 
-    def last(self) -> dict[str, int]:
+    def get_last_keys(self) -> dict[str, int]:
         """Highest key that each table with generated keys has assigned, also to deleted rows."""
         found = {}
-        for name, table in tables().items():
+        for name, table in list_tables().items():
             key = table.autoincrement_column
             if key is not None:
                 highest = self._connection.scalar(sa.select(sa.func.max(key))) or 0
@@ -144,7 +144,7 @@ class Dump:
         return self._connection.scalar(given) or 0
 
 
-OF_NAMESPACES = (
+NAMESPACE_TABLES = (
     *("namespaces", "nodes", "contents", "notes", "overlay", "weight_changes", "pair_counts"),
     *("usage", "transitions", "episodes", "turns", "feedback", "consumed_turns"),
     "feedback_effects",

@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.time_limit import TIME_LIMIT, briefly, waiting
+from crabpath_retrievers.time_limit import DEFAULT_TIME_LIMIT, shorten_waiting, track_waiting
 
 # No memory map: every recorded turn invalidates it, and page faults cost more than reads.
 _PRAGMAS = (
@@ -35,7 +35,7 @@ _POOL: dict[str, Any] = {"pool_size": 8, "max_overflow": 16}
 
 
 def open_engine(
-    location: str | Path, *, reading: bool = False, time_limit: float = TIME_LIMIT
+    location: str | Path, *, reading: bool = False, time_limit: float = DEFAULT_TIME_LIMIT
 ) -> sa.Engine:
     """Create an engine for an SQLAlchemy URL, or for a directory that holds ``graph.sqlite``.
 
@@ -82,37 +82,37 @@ def open_engine(
 
 def _limit_waits(engine: sa.Engine, time_limit: float) -> None:
     """Limit every wait of connections to the time limit of the call."""
-    from crabpath_retrievers.storage.postgres import connect
+    from crabpath_retrievers.storage.postgres import connect_within
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, _args: Any, arguments: dict[str, Any]) -> Any:
-        return connect(arguments, time_limit)
+        return connect_within(arguments, time_limit)
 
     ping = engine.dialect.do_ping
 
     def ping_briefly(connection: Any) -> bool:
         # A firewall may have dropped an idle connection: leave time for a new one.
-        with briefly(time_limit / 4):
+        with shorten_waiting(time_limit / 4):
             return ping(connection)
 
     engine.dialect.do_ping = ping_briefly  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
-def connected(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
+def open_connection(engine: sa.Engine, *, lazy: bool = False) -> Iterator[sa.Connection]:
     """Open a connection; the wait for it counts towards the time limit of the call.
 
     Args:
         engine: Engine of the store.
         lazy: Whether commits may be lost in a power failure, until another commit syncs them.
     """
-    with waiting():
+    with track_waiting():
         connection = engine.connect().execution_options(**{_LAZY: lazy})
     with connection:
         yield connection
 
 
-def private_directory(path: Path) -> Path:
+def ensure_private_directory(path: Path) -> Path:
     """Create a directory with mode 0700; raises ``StoreReadOnlyError`` if it cannot be written."""
     try:
         if not path.exists():
@@ -133,7 +133,7 @@ def _build_read_only_error(path: Path) -> StoreReadOnlyError:
 
 
 def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  # noqa: FBT001
-    private_directory(path.parent)
+    ensure_private_directory(path.parent)
     try:
         # The WAL and shared-memory files inherit the mode of the database file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -162,7 +162,7 @@ def _sqlite_engine(path: Path, reading: bool, time_limit: float) -> sa.Engine:  
 
 
 @contextmanager
-def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
+def open_snapshot_connection(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Open a connection whose statements all see the same state of the database.
 
     Args:
@@ -185,7 +185,7 @@ def moment(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def translated_errors(engine: sa.Engine) -> Iterator[None]:
+def translate_database_errors(engine: sa.Engine) -> Iterator[None]:
     """Translate driver errors into ``StoreError`` and its subclasses, which say what to do."""
     try:
         yield
@@ -199,7 +199,7 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
             msg = f"the store {name} is busy: another process is writing; try again"
             raise StoreLockedError(msg) from error
         if _FULL in text or getattr(error.orig, "sqlstate", None) == _DISK_FULL:
-            raise full_disk(name) from error
+            raise build_disk_full_error(name) from error
         if _is_server_error(error.orig):
             raise _build_refusal(text) from error
         msg = f"the store {name} cannot be reached ({_first_line(text)}): is the database running?"
@@ -212,7 +212,7 @@ def translated_errors(engine: sa.Engine) -> Iterator[None]:
         raise StoreUnavailableError(msg) from error
 
 
-def full_disk(name: str) -> StoreFullError:
+def build_disk_full_error(name: str) -> StoreFullError:
     """The error for a full disk."""
     return StoreFullError(f"the disk of {name} is full: make room; what was acknowledged is kept")
 

@@ -6,19 +6,26 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import DECAY_RATES, LEARNED, effective_weight
+from crabpath_retrievers.graph import DECAY_RATES, LEARNED_KINDS, effective_weight
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.images import SUMS, TABLES, Image, Row, key_of, rows_at
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.images import (
+    COUNTER_COLUMNS,
+    NODE_TABLES,
+    Row,
+    RowChange,
+    get_primary_key,
+    read_rows,
+)
 
-Heir = Callable[[int], int]
+TargetOf = Callable[[int], int]
 """Key of the node that takes over an edge, by the key of its other end; 0 for node counters."""
 
-_LEARNED = [kind.value for kind in LEARNED]
+_LEARNED = [kind.value for kind in LEARNED_KINDS]
 _EDGE = ("source", "target", "kind")
 
 
-class Pull(NamedTuple):
+class WeightRow(NamedTuple):
     """A learned weight that competes for an edge.
 
     Attributes:
@@ -32,7 +39,7 @@ class Pull(NamedTuple):
     was: tuple[Any, ...] | None = None
 
 
-def stronger(candidates: Sequence[Pull]) -> Pull:
+def choose_weight(candidates: Sequence[WeightRow]) -> WeightRow:
     """Choose the weight to keep of one edge: the lowest if any is negative, else the highest.
 
     The first of equals wins.
@@ -42,14 +49,14 @@ def stronger(candidates: Sequence[Pull]) -> Pull:
     return max(candidates, key=lambda candidate: candidate.now)
 
 
-class Folding:
+class LearnedMerge:
     """Computes the row changes that move everything learned about a node to other nodes."""
 
     def __init__(self, connection: sa.Connection) -> None:
         """Read on an open transaction."""
         self._connection = connection
 
-    def images(self, old: int, heir: Heir, *, textual: bool) -> list[Image]:
+    def images(self, old: int, heir: TargetOf, *, textual: bool) -> list[RowChange]:
         """Compute the row changes; nothing is written.
 
         Args:
@@ -60,38 +67,38 @@ class Folding:
         edges = self._rows_of_node("edges", old)
         removed = [row for row in edges if textual or row["kind"] in _LEARNED]
         regrouped = _group_by_new_key("edges", removed, old, heir)
-        existing = rows_at(self._connection, "edges", regrouped)
-        found: list[Image] = [("edges", row, None) for row in removed]
+        existing = read_rows(self._connection, "edges", regrouped)
+        found: list[RowChange] = [("edges", row, None) for row in removed]
         found += [
             ("edges", None, rows[0]) for key, (rows, _) in regrouped.items() if key not in existing
         ]
         new = {key: rows[0]["floor"] for key, (rows, _) in regrouped.items()}
         new |= {key: row["floor"] for key, row in existing.items()}
-        floors = {key_of("edges", row): row["floor"] for row in edges} | new
-        for table in SUMS:
+        floors = {get_primary_key("edges", row): row["floor"] for row in edges} | new
+        for table in COUNTER_COLUMNS:
             found += self._merge_counters(table, old, heir)
         return found + self._merge_weights(old, heir, floors)
 
     def _rows_of_node(self, table: str, key: int) -> list[Row]:
         """Rows that refer to a node, in order of their keys."""
-        columns = TABLES[table].c
+        columns = NODE_TABLES[table].c
         ends = [columns[name] for name in ("node", "source", "target") if name in columns]
         found: dict[tuple[Any, ...], Row] = {}
         for end in ends:  # one index each
             for row in self._connection.execute(
-                sa.select(TABLES[table]).where(end == key)
+                sa.select(NODE_TABLES[table]).where(end == key)
             ).mappings():
-                found[key_of(table, row)] = dict(row)
+                found[get_primary_key(table, row)] = dict(row)
         return [found[key] for key in sorted(found)]
 
-    def _merge_counters(self, table: str, old: int, heir: Heir) -> list[Image]:
+    def _merge_counters(self, table: str, old: int, heir: TargetOf) -> list[RowChange]:
         rows = self._rows_of_node(table, old)
         regrouped = _group_by_new_key(table, rows, old, heir)
-        existing = rows_at(self._connection, table, regrouped)
-        found: list[Image] = []
+        existing = read_rows(self._connection, table, regrouped)
+        found: list[RowChange] = []
         for key, (incoming, former) in regrouped.items():
             both = [existing[key], *incoming] if key in existing else incoming
-            total = {name: sum(float(row[name]) for row in both) for name in SUMS[table]}
+            total = {name: sum(float(row[name]) for row in both) for name in COUNTER_COLUMNS[table]}
             found += [(table, row, None) for row in former]
             found.append((table, existing.get(key), {**both[0], **total}))
         # Edges that would connect a node with itself.
@@ -99,29 +106,33 @@ class Folding:
         return found + [(table, row, None) for row in gone]
 
     def _merge_weights(
-        self, old: int, heir: Heir, floors: Mapping[tuple[Any, ...], float]
-    ) -> list[Image]:
+        self, old: int, heir: TargetOf, floors: Mapping[tuple[Any, ...], float]
+    ) -> list[RowChange]:
         rows, moves = self._rows_of_node("overlay", old), self._rows_of_node("weight_changes", old)
         regrouped = _group_by_new_key("overlay", rows, old, heir)
-        existing = rows_at(self._connection, "overlay", regrouped)
+        existing = read_rows(self._connection, "overlay", regrouped)
         every = [
             *rows,
             *existing.values(),
             *(row for found, _ in regrouped.values() for row in found),
         ]
         decay = _DecayState.of(self._connection, [*every, *moves], floors)
-        found: list[Image] = [("overlay", row, None) for row in rows]
+        found: list[RowChange] = [("overlay", row, None) for row in rows]
         kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         overwritten: list[tuple[Any, ...]] = []
         for key, (incoming, former) in regrouped.items():
             candidates = (
-                [Pull(existing[key], decay.get_effective(existing[key]))] if key in existing else []
+                [WeightRow(existing[key], decay.get_effective(existing[key]))]
+                if key in existing
+                else []
             )
             candidates += [
-                Pull(decay.at(row, was), decay.get_effective(was), key_of("overlay", was))
+                WeightRow(
+                    decay.at(row, was), decay.get_effective(was), get_primary_key("overlay", was)
+                )
                 for row, was in zip(incoming, former, strict=True)
             ]
-            best = stronger(candidates)
+            best = choose_weight(candidates)
             if best.was is None:
                 continue
             kept[best.was] = key
@@ -135,9 +146,9 @@ class Folding:
         kept: Mapping[tuple[Any, ...], tuple[Any, ...]],
         overwritten: Iterable[tuple[Any, ...]],
         decay: "_DecayState",
-    ) -> list[Image]:
+    ) -> list[RowChange]:
         """The history of kept weights moves with them; that of the other weights is deleted."""
-        found: list[Image] = []
+        found: list[RowChange] = []
         for row in moves:
             place = kept.get(_edge_key(row))
             new = None if place is None else decay.at({**row, **_key_columns(place)}, row, "delta")
@@ -167,11 +178,11 @@ class _DecayState(NamedTuple):
         spaces = sa.select(s.namespaces.c.key, s.namespaces.c.exponent)
         nodes = sa.select(s.nodes.c.key, s.nodes.c.authority)
         exponents: dict[int, float] = {}
-        for part in parts({row["namespace"] for row in rows}):
+        for part in split_batches({row["namespace"] for row in rows}):
             found = connection.execute(spaces.where(s.namespaces.c.key.in_(part)))
             exponents |= {key: exponent for key, exponent in found}
         ranks: dict[int, int] = {}
-        for part in parts({row["target"] for row in rows}):
+        for part in split_batches({row["target"] for row in rows}):
             found = connection.execute(nodes.where(s.nodes.c.key.in_(part)))
             ranks |= {key: rank for key, rank in found}
         return cls(exponents, ranks, floors)
@@ -196,7 +207,7 @@ class _DecayState(NamedTuple):
 
 
 def _group_by_new_key(
-    table: str, rows: Sequence[Row], old: int, heir: Heir
+    table: str, rows: Sequence[Row], old: int, heir: TargetOf
 ) -> dict[tuple[Any, ...], tuple[list[Row], list[Row]]]:
     """Rows with their new keys, and before, by new key; edges of a node to itself are dropped."""
     found: dict[tuple[Any, ...], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
@@ -209,7 +220,7 @@ def _group_by_new_key(
                 if row[end] == old:
                     new[end] = heir(row[other])
         if "node" in row or new["source"] != new["target"]:
-            incoming, former = found[key_of(table, new)]
+            incoming, former = found[get_primary_key(table, new)]
             incoming.append(new)
             former.append(row)
     return found

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.hot import hot_cursor
+from crabpath_retrievers.storage.hot import open_driver_cursor
 from crabpath_retrievers.storage.schema import contents
 
 _ONE_MATCH = 0.06079271  # ts_rank of a term that occurs once in a text
@@ -69,7 +69,7 @@ class Fts5:
     ) -> list[tuple[int, float]]:
         """Keys of nodes that contain any of the terms, with BM25 scores ≥ 0, best first."""
         match = " OR ".join(f'"{term}"' for term in idf)
-        with hot_cursor(connection) as cursor:
+        with open_driver_cursor(connection) as cursor:
             rows = cursor.execute(
                 "SELECT rowid, -rank FROM crabpath_fulltext WHERE crabpath_fulltext MATCH ? "
                 "ORDER BY rank LIMIT ?",
@@ -175,6 +175,6 @@ class TsVector:
         return [key for (key,) in rows]
 
 
-def full_text(dialect: str) -> FullText:
+def get_fulltext_index(dialect: str) -> FullText:
     """The full-text index for an SQLAlchemy dialect name."""
     return Fts5() if dialect == "sqlite" else TsVector()

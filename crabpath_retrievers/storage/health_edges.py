@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import contents, edges, nodes, overlay, pair_counts
 
-UNWALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
+KINDS_NOT_WALKED = [kind.value for kind in (EdgeKind.STOP, *TYPED_KINDS)]
 """Numbers of the edge kinds that retrieval does not follow; health does not count them."""
 
 _GOLDEN, _WORD = 2_654_435_761, 1 << 32  # Fibonacci hashing: consecutive keys are spread evenly
@@ -22,11 +22,11 @@ _MAX_PARTS = 20_000
 _EDGE = ("source", "target", "kind")
 
 
-class EdgeRow(NamedTuple):
+class EdgeGroup(NamedTuple):
     """A group of edges with equal values.
 
     Attributes:
-        weight, floor, mark: See :func:`~crabpath_retrievers.graph.effective_weight`.
+        weight, floor, decay_at: See :func:`~crabpath_retrievers.graph.effective_weight`.
         authority: Number of the authority of their targets.
         crossing: Whether they connect different documents; None where an end is a note.
         number: Number of edges in the group.
@@ -34,37 +34,37 @@ class EdgeRow(NamedTuple):
 
     weight: float
     floor: float
-    mark: float
+    decay_at: float
     authority: int
     crossing: bool | None
     number: int
 
 
-class Share(NamedTuple):
+class EdgeSample(NamedTuple):
     """A sample, and the share of all rows that was read for it, in (0, 1]."""
 
     found: Any
     share: float
 
 
-class Joint(NamedTuple):
+class CoUsedEdge(NamedTuple):
     """A ``co_used`` edge as stored, with the keys of its ends."""
 
     source: int
     target: int
     weight: float
-    mark: float
+    decay_at: float
     authority: int
 
 
 class HealthEdges:
     """Reads of edges, and of counts that may become edges."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    def structure(self, keys: Sequence[int], namespace: int) -> list[EdgeRow]:
+    def count_structural(self, keys: Sequence[int], namespace: int) -> list[EdgeGroup]:
         """Structural edges that leave these nodes and that a namespace (by key) did not learn."""
         near, far = contents.alias(), contents.alias()
         same = [overlay.c[name] == edges.c[name] for name in _EDGE]
@@ -81,19 +81,19 @@ class HealthEdges:
             .where(~learned)
             .group_by(*what)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [
-                EdgeRow(*row)
-                for part in parts(keys)
+                EdgeGroup(*row)
+                for part in split_batches(keys)
                 for row in connection.execute(query.where(edges.c.source.in_(part)))
             ]
 
-    def learned(self, namespace: int, limit: int) -> Share:
-        """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeRow`."""
+    def sample_learned(self, namespace: int, limit: int) -> EdgeSample:
+        """Learned weights of a namespace (by key) that retrieval follows, as :class:`EdgeGroup`."""
         near, far, ends = contents.alias(), contents.alias(), nodes.alias()
         same = sa.and_(*(overlay.c[name] == edges.c[name] for name in _EDGE))
         documents = (ends.c.owner == 0) & (nodes.c.owner == 0)
-        own = (overlay.c.namespace == namespace, overlay.c.kind.not_in(UNWALKED))
+        own = (overlay.c.namespace == namespace, overlay.c.kind.not_in(KINDS_NOT_WALKED))
         query = (
             sa.select(
                 overlay.c.weight,
@@ -111,12 +111,12 @@ class HealthEdges:
             )
             .where(*own)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             share, condition = _sample_condition(connection, overlay, own, limit)
             rows = connection.execute(query.where(condition)).all()
-        return Share([EdgeRow(*row, 1) for row in rows], share)
+        return EdgeSample([EdgeGroup(*row, 1) for row in rows], share)
 
-    def pairs(self, namespace: int, limit: int) -> Share:
+    def count_pairs(self, namespace: int, limit: int) -> EdgeSample:
         """Numbers of pairs used together, and of those with an edge, as ``(pairs, edges)``."""
         own = (pair_counts.c.namespace == namespace, pair_counts.c.kind == EdgeKind.CO_USED.value)
         same = [overlay.c[name] == pair_counts.c[name] for name in ("namespace", *_EDGE)]
@@ -125,12 +125,12 @@ class HealthEdges:
             .select_from(pair_counts.outerjoin(overlay, sa.and_(*same)))
             .where(*own)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             share, condition = _sample_condition(connection, pair_counts, own, limit)
             found, promoted = connection.execute(query.where(condition)).one()
-        return Share((found, promoted), share)
+        return EdgeSample((found, promoted), share)
 
-    def pieces(self) -> dict[int, str]:
+    def get_split_parts(self) -> dict[int, str]:
         """Parts of split documents: id of the whole by key of the part, limited to 20,000."""
         query = (
             sa.select(contents.c.node, contents.c.split_from)
@@ -138,10 +138,10 @@ class HealthEdges:
             .order_by(contents.c.split_from)
             .limit(_MAX_PARTS)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {key: whole for key, whole in connection.execute(query)}
 
-    def together(self, namespace: int, keys: Iterable[int]) -> list[Joint]:
+    def get_co_used(self, namespace: int, keys: Iterable[int]) -> list[CoUsedEdge]:
         """The ``co_used`` edges of a namespace (by key) that leave these nodes."""
         query = (
             sa.select(
@@ -154,10 +154,10 @@ class HealthEdges:
             .join(nodes, nodes.c.key == overlay.c.target)
             .where(overlay.c.namespace == namespace, overlay.c.kind == EdgeKind.CO_USED.value)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [
-                Joint(*row)
-                for part in parts(keys)
+                CoUsedEdge(*row)
+                for part in split_batches(keys)
                 for row in connection.execute(query.where(overlay.c.source.in_(part)))
             ]
 

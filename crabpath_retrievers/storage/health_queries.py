@@ -8,9 +8,9 @@ import numpy as np
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.health_edges import UNWALKED, HealthEdges
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.health_edges import KINDS_NOT_WALKED, HealthEdges
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     contents,
     edges,
@@ -26,14 +26,14 @@ _SEED = 0
 _MAX_DRAWS = 20  # keys drawn per wanted node, for stores with many deleted keys
 
 
-class Corpus(NamedTuple):
+class CorpusSize(NamedTuple):
     """Number of document chunks, and of the tokens of their titles and texts."""
 
     nodes: int
     tokens: int
 
 
-class Sampled(NamedTuple):
+class SampledChunk(NamedTuple):
     """A sampled document chunk, and whether it has no edges."""
 
     id: str
@@ -56,17 +56,17 @@ class HealthQueries:
         edges: Reads of edges, and of counts that may become edges.
     """
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
         self.edges = HealthEdges(store)
 
-    def corpus(self) -> Corpus:
+    def corpus(self) -> CorpusSize:
         """Size of the corpus, without notes."""
         query = sa.select(meta.c.name, meta.c.value).where(meta.c.name.in_(("nodes", "tokens")))
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             found = {name: int(value) for name, value in connection.execute(query)}
-        return Corpus(found.get("nodes", 0), found.get("tokens", 0))
+        return CorpusSize(found.get("nodes", 0), found.get("tokens", 0))
 
     def sample(self, limit: int) -> list[int]:
         """Keys of about ``limit`` uniformly drawn document chunks, or of all if there are fewer."""
@@ -75,20 +75,21 @@ class HealthQueries:
         # Two subqueries use the index; one query with both would scan.
         ends = (sa.func.min(nodes.c.key), sa.func.max(nodes.c.key))
         bounds = sa.select(*(sa.select(end).scalar_subquery() for end in ends))
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             low, high = connection.execute(bounds).one()
             if low is None or total <= limit:
                 return list(connection.scalars(own.limit(limit)))
             drawn = _draw_keys(low, high, limit, total)
             found = [
-                connection.scalars(own.where(nodes.c.key.in_(part))).all() for part in parts(drawn)
+                connection.scalars(own.where(nodes.c.key.in_(part))).all()
+                for part in split_batches(drawn)
             ]
         return [key for part in found for key in part]
 
-    def sampled(self, keys: Sequence[int], namespace: int) -> list[Sampled]:
+    def describe_sample(self, keys: Sequence[int], namespace: int) -> list[SampledChunk]:
         """The chunks with these keys, with the edges that a namespace (by key) sees."""
         mine = overlay.c.namespace == namespace
-        walked = overlay.c.kind.not_in(UNWALKED)
+        walked = overlay.c.kind.not_in(KINDS_NOT_WALKED)
         touched = sa.or_(
             sa.exists().where(edges.c.source == nodes.c.key),
             sa.exists().where(edges.c.target == nodes.c.key),
@@ -98,13 +99,13 @@ class HealthQueries:
         query = sa.select(nodes.c.id, contents.c.document, ~touched).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = [
                 row
-                for part in parts(keys)
+                for part in split_batches(keys)
                 for row in connection.execute(query.where(nodes.c.key.in_(part)))
             ]
-        return [Sampled(node, document, bool(isolated)) for node, document, isolated in rows]
+        return [SampledChunk(node, document, bool(isolated)) for node, document, isolated in rows]
 
     def turns(self, namespace: int, limit: int) -> list[TurnFacts]:
         """The latest turns of a namespace (by key), newest first; deleted documents count 0."""
@@ -114,7 +115,7 @@ class HealthQueries:
             .order_by(turns.c.clock.desc())
             .limit(limit)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             records = [from_json(record) for record in connection.scalars(query)]
         returned = [[item["node"] for item in record["returned"]] for record in records]
         words = self._lengths({node for of_turn in returned for node in of_turn})
@@ -131,10 +132,10 @@ class HealthQueries:
         query = sa.select(nodes.c.id, contents.c.length).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {
                 node: length
-                for part in parts(sorted(ids))
+                for part in split_batches(sorted(ids))
                 for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
             }
 
@@ -147,7 +148,7 @@ class HealthQueries:
             .order_by(health_reports.c.sequence.desc())
             .limit(limit)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [json.loads(report) for report in connection.scalars(query)][::-1]
 
 

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes.history import Taught
+from crabpath_retrievers.changes.history import FeedbackEffects
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.outcome import RewardSource, Status, user_of
+from crabpath_retrievers.outcome import FeedbackStatus, RewardSource, validate_user
 from crabpath_retrievers.query import namespace_of
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     feedback,
@@ -28,7 +28,7 @@ EdgeName = tuple[str, str, str]
 _KINDS = {kind.value: kind.label for kind in EdgeKind}
 
 
-class Stands(NamedTuple):
+class FeedbackState(NamedTuple):
     """State of stored feedback.
 
     Attributes:
@@ -36,10 +36,10 @@ class Stands(NamedTuple):
     """
 
     namespace: str | None
-    status: Status
+    status: FeedbackStatus
 
 
-class Giver(NamedTuple):
+class FeedbackFilter(NamedTuple):
     """Which feedback is meant; a field that is None does not restrict it."""
 
     user: str | None = None
@@ -47,7 +47,7 @@ class Giver(NamedTuple):
     namespace: str | None = None
 
     @classmethod
-    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "Giver":
+    def of(cls, *, user: str | None, source: str | None, namespace: str | None) -> "FeedbackFilter":
         """Validate the fields.
 
         Raises:
@@ -57,7 +57,7 @@ class Giver(NamedTuple):
             msg = f"unknown source {source!r}: use one of {', '.join(get_args(RewardSource))}"
             raise InvalidInputError(msg)
         return cls(
-            None if user is None else user_of(user),
+            None if user is None else validate_user(user),
             source,
             None if namespace is None else namespace_of(namespace),
         )
@@ -87,7 +87,7 @@ class FeedbackRecord(NamedTuple):
     feedback_id: str
     turn_id: str | None
     outcome: float
-    status: Status
+    status: FeedbackStatus
     note: str | None
     user: str | None
     source: RewardSource
@@ -96,7 +96,7 @@ class FeedbackRecord(NamedTuple):
     correction: str | None
 
 
-class Lesson(NamedTuple):
+class StoredEffects(NamedTuple):
     """The effects of one feedback.
 
     Attributes:
@@ -105,12 +105,12 @@ class Lesson(NamedTuple):
         episodes: Ids of the episodes that it added to.
     """
 
-    taught: Taught
+    taught: FeedbackEffects
     since: int
     episodes: tuple[str, ...]
 
 
-class Move(NamedTuple):
+class StoredWeightChange(NamedTuple):
     """A change of a learned weight: id of the feedback, amount, time in epoch seconds."""
 
     feedback_id: str
@@ -140,18 +140,18 @@ class Snapshot(NamedTuple):
 class HistoryQueries:
     """Reads of feedback, its effects, weight changes and snapshots."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    def feedback(self, feedback_id: str) -> Stands | None:
+    def get_feedback_state(self, feedback_id: str) -> FeedbackState | None:
         """State of feedback; None for an unknown id."""
         query = sa.select(feedback.c.namespace, feedback.c.status)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             row = connection.execute(query.where(feedback.c.id == feedback_id)).one_or_none()
-        return None if row is None else Stands(*row)
+        return None if row is None else FeedbackState(*row)
 
-    def given(self, giver: Giver, limit: int) -> list[FeedbackRecord]:
+    def find_feedback(self, giver: FeedbackFilter, limit: int) -> list[FeedbackRecord]:
         """Feedback that matches a filter, newest first."""
         query = (
             sa.select(feedback)
@@ -159,10 +159,10 @@ class HistoryQueries:
             .order_by(feedback.c.sequence.desc())
             .limit(limit)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [_decode_record(row) for row in connection.execute(query)]
 
-    def standing(self, giver: Giver) -> list[str]:
+    def find_undoable(self, giver: FeedbackFilter) -> list[str]:
         """Ids of the feedback that matches a filter and can be undone, in the order to undo it.
 
         Waiting feedback comes first, then applied feedback, last learned first.
@@ -176,16 +176,16 @@ class HistoryQueries:
             .where(*giver.where(), feedback.c.status.in_(("waiting", "applied")))
             .order_by(feedback.c.status == "applied", learned.desc(), feedback.c.sequence.desc())
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return list(connection.scalars(query))
 
-    def consumer(self, turn_id: str) -> str | None:
+    def find_consumer(self, turn_id: str) -> str | None:
         """Id of the feedback that consumed a turn; None while there is none."""
         query = sa.select(consumed_turns.c.feedback).where(consumed_turns.c.turn == turn_id)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return connection.scalar(query)
 
-    def lesson(self, feedback_id: str) -> Lesson | None:
+    def get_effects(self, feedback_id: str) -> StoredEffects | None:
         """The effects of feedback; None when none are stored."""
         later = feedback_effects.alias()
         since = (
@@ -197,7 +197,7 @@ class HistoryQueries:
             .scalar_subquery()
         )
         query = sa.select(feedback_effects.c.record, feedback_effects.c.ranker, since)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             row = connection.execute(
                 query.where(feedback_effects.c.feedback == feedback_id)
             ).one_or_none()
@@ -205,19 +205,19 @@ class HistoryQueries:
             return None
         record, ranker, count = row
         data = json.loads(record)
-        known = Taught(
+        known = FeedbackEffects(
             outcomes=tuple(data["outcomes"]),
             count=data["count"],
             spoken={memory: (a, b) for memory, (a, b) in data["reliability"].items()},
             ranker=ranker,
-            told=tuple((made["note"], made["query"]) for made in data["notes"]),
+            notes=tuple((made["note"], made["query"]) for made in data["notes"]),
             used=tuple(data["used"]),
         )
-        return Lesson(known, int(count), tuple(episode[0] for episode in data["episodes"]))
+        return StoredEffects(known, int(count), tuple(episode[0] for episode in data["episodes"]))
 
-    def moves(
+    def get_weight_changes(
         self, namespace: str, edges: Iterable[EdgeName], most: int
-    ) -> dict[EdgeName, tuple[Move, ...]]:
+    ) -> dict[EdgeName, tuple[StoredWeightChange, ...]]:
         """The latest changes of learned weights by feedback, newest first.
 
         Args:
@@ -231,12 +231,12 @@ class HistoryQueries:
         query = _select_weight_changes(
             namespace, *({edge[place] for edge in wanted} for place in (0, 1))
         )
-        found: dict[EdgeName, list[Move]] = {}
-        with self._store.reading() as connection:
+        found: dict[EdgeName, list[StoredWeightChange]] = {}
+        with self._store.open_reader() as connection:
             for source, target, kind, place, *move in connection.execute(query):
                 edge = (source, target, _KINDS[kind])
                 if edge in wanted and place <= most:
-                    found.setdefault(edge, []).append(Move(*move))
+                    found.setdefault(edge, []).append(StoredWeightChange(*move))
         return {edge: tuple(known) for edge, known in found.items()}
 
     def snapshots(self, namespace: str | None = None) -> list[Snapshot]:
@@ -255,7 +255,7 @@ class HistoryQueries:
         )
         if namespace is not None:
             query = query.where(namespaces.c.name == namespace)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [Snapshot(*row) for row in connection.execute(query)]
 
 

@@ -10,16 +10,20 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import changes as c
 from crabpath_retrievers.changes import history as h
-from crabpath_retrievers.changes.regions import CountSteps, Step
+from crabpath_retrievers.changes.regions import AddTransitions, TransitionCount
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.alive import alive_of
+from crabpath_retrievers.storage.alive import find_existing_keys
 from crabpath_retrievers.storage.learned_writer import LearnedWriter
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.replaced import standing_ids, standing_keys
-from crabpath_retrievers.storage.snapshot_content import Content, packed, unpacked
-from crabpath_retrievers.storage.weight_writer import WeightWriter, unknown_moves
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.replaced import resolve_alias_ids, resolve_alias_keys
+from crabpath_retrievers.storage.snapshot_content import (
+    SnapshotContent,
+    decode_snapshot,
+    encode_snapshot,
+)
+from crabpath_retrievers.storage.weight_writer import WeightWriter, build_unattributed_changes
 
 
 class HistoryWriter(LearnedWriter):
@@ -100,43 +104,45 @@ class HistoryWriter(LearnedWriter):
         )
 
     def _undo_usage(self, name: str, uses: list[Sequence[float]]) -> None:
-        alive = alive_of(self._connection, {int(use[0]) for use in uses})
-        to = standing_keys(self._connection, alive)
+        alive = find_existing_keys(self._connection, {int(use[0]) for use in uses})
+        to = resolve_alias_keys(self._connection, alive)
         negated = [
             (to.get(int(node), int(node)), -wins, -losses, -decay)
             for node, wins, losses, decay in uses
             if node in alive
         ]
-        self.apply(c.CountUse(name, tuple(negated)))
+        self.apply(c.AddUsage(name, tuple(negated)))
 
     def _undo_transitions(self, name: str, steps: list[Sequence[Any]]) -> None:
-        found = [Step(*step) for step in steps]
-        alive = alive_of(self._connection, {step.region for step in found}) | {0}
-        negated = [Step(*step.place, *(-n for n in step.counts)) for step in found]
-        self.apply(CountSteps(name, tuple(step for step in negated if step.region in alive)))
+        found = [TransitionCount(*step) for step in steps]
+        alive = find_existing_keys(self._connection, {step.region for step in found}) | {0}
+        negated = [TransitionCount(*step.place, *(-n for n in step.counts)) for step in found]
+        self.apply(AddTransitions(name, tuple(step for step in negated if step.region in alive)))
 
     def _undo_pair_counts(self, name: str, pairs: list[tuple[int, int, int, float]]) -> None:
-        alive = alive_of(self._connection, {node for a, b, *_ in pairs for node in (a, b)})
-        to = standing_keys(self._connection, alive)
+        alive = find_existing_keys(
+            self._connection, {node for a, b, *_ in pairs for node in (a, b)}
+        )
+        to = resolve_alias_keys(self._connection, alive)
         negated = [
             (to.get(a, a), to.get(b, b), EdgeKind(k), -n) for a, b, k, n in pairs if {a, b} <= alive
         ]
         # Counts that the feedback had lowered rise again, so a row may have to be created.
-        self.apply(c.CountTogether(name, tuple(negated)))
+        self.apply(c.AddPairCounts(name, tuple(negated)))
 
     def _undo_episode(self, name: str, episode: tuple[Any, ...], *, last: bool) -> None:
         identity, turns, documents, clock, told, user = episode
         query = sa.select(s.episodes.c.clock, s.episodes.c.embedding)
         row = self._connection.execute(query.where(s.episodes.c.id == identity)).one_or_none()
         if row is not None:
-            to = standing_ids(self._connection, documents)
+            to = resolve_alias_ids(self._connection, documents)
             negated_credit: dict[str, float] = {}
             for node, credit in documents.items():
                 negated_credit[to.get(node, node)] = (
                     negated_credit.get(to.get(node, node), 0.0) - credit
                 )
             then = row.clock if clock is None or not last else clock
-            vector = unpack(row.embedding)
+            vector = decode_vector(row.embedding)
             self.apply(
                 c.KeepEpisode(name, identity, "", vector, -turns, -told, negated_credit, then, user)
             )
@@ -159,7 +165,7 @@ class HistoryWriter(LearnedWriter):
                 version=row.version,
                 last_weight_change=self._connection.scalar(last_change) or 0,
                 last_feedback_effect=self._last_effect(row.key),
-                content=packed(self._connection, row.key, row.exponent, row.model),
+                content=encode_snapshot(self._connection, row.key, row.exponent, row.model),
             )
         )
 
@@ -170,7 +176,7 @@ class HistoryWriter(LearnedWriter):
         ).one_or_none()
         self._require_unchanged(kept is not None, change.id)
         assert kept is not None  # noqa: S101
-        content = unpacked(kept.content)
+        content = decode_snapshot(kept.content)
         self._update_namespace(kept.namespace, exponent=content.exponent, model=content.model)
         # The restored state lacks later changes, so nothing is left of them to undo.
         for table, known in (
@@ -180,10 +186,10 @@ class HistoryWriter(LearnedWriter):
             later = sa.and_(table.c.namespace == kept.namespace, table.c.sequence > known)
             self._connection.execute(table.delete().where(later))
         self._restore_tables(kept.namespace, content)
-        self._connection.execute(unknown_moves(kept.namespace))
+        self._connection.execute(build_unattributed_changes(kept.namespace))
 
-    def _restore_tables(self, namespace: int, content: Content) -> None:
-        alive = alive_of(self._connection, content.nodes()) | {0}  # the target of STOP
+    def _restore_tables(self, namespace: int, content: SnapshotContent) -> None:
+        alive = find_existing_keys(self._connection, content.nodes()) | {0}  # the target of STOP
         for table, rows in content.rows(namespace, alive):
             self._connection.execute(table.delete().where(table.c.namespace == namespace))
             if rows:

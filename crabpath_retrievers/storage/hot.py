@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 
 @contextmanager
-def hot_cursor(connection: sa.Connection) -> Iterator[Any]:
+def open_driver_cursor(connection: sa.Connection) -> Iterator[Any]:
     """Open a cursor of the driver; raises its errors as SQLAlchemy's.
 
     Args:
@@ -33,7 +33,7 @@ def hot_cursor(connection: sa.Connection) -> Iterator[Any]:
         cursor.close()
 
 
-class HotSelect:
+class CompiledSelect:
     """A select that is compiled once per dialect and length of its list parameters.
 
     Lists are padded to the next power of two by repeating their last value, so that few lengths
@@ -67,7 +67,7 @@ class HotSelect:
             self._compiled[shape] = self._compile(connection, padded)
         text, order = self._compiled[shape]
         flat = _flatten_lists(padded)
-        with hot_cursor(connection) as cursor:
+        with open_driver_cursor(connection) as cursor:
             cursor.execute(text, flat if order is None else tuple(flat[name] for name in order))
             return cursor.fetchall()  # type: ignore[no-any-return]
 
@@ -81,7 +81,7 @@ class HotSelect:
         return str(compiled), None if order is None else tuple(order)
 
 
-class HotWrite:
+class CompiledWrite:
     """An insert, update or delete without list parameters, compiled once per dialect."""
 
     def __init__(self, build: Callable[[Callable[..., Any]], Any]) -> None:
@@ -97,7 +97,7 @@ class HotWrite:
     def run(self, connection: sa.Connection, row: Mapping[str, Any]) -> int:
         """Run it once; returns the number of changed rows."""
         text, order = self._text(connection)
-        with hot_cursor(connection) as cursor:
+        with open_driver_cursor(connection) as cursor:
             cursor.execute(text, row if order is None else tuple(row[name] for name in order))
             return int(cursor.rowcount)
 
@@ -107,7 +107,7 @@ class HotWrite:
             return
         text, order = self._text(connection)
         filled = rows if order is None else [tuple(row[name] for name in order) for row in rows]
-        with hot_cursor(connection) as cursor:
+        with open_driver_cursor(connection) as cursor:
             cursor.executemany(text, filled)
 
     def _text(self, connection: sa.Connection) -> tuple[str, tuple[str, ...] | None]:
@@ -120,7 +120,7 @@ class HotWrite:
         return self._compiled[name]
 
 
-def inserted(insert: Callable[..., Any], table: sa.Table, **given: Any) -> Any:
+def build_insert(insert: Callable[..., Any], table: sa.Table, **given: Any) -> Any:
     """Build an insert whose parameters are named like the columns, except for ``given`` values.
 
     The database generates the surrogate key, if there is one.
@@ -130,9 +130,9 @@ def inserted(insert: Callable[..., Any], table: sa.Table, **given: Any) -> Any:
     return insert(table).values({**values, **given}).inline()
 
 
-def upserted(insert: Callable[..., Any], table: sa.Table) -> Any:
-    """As :func:`inserted`, but an existing row with the same primary key is replaced."""
-    statement = inserted(insert, table)
+def build_upsert(insert: Callable[..., Any], table: sa.Table) -> Any:
+    """As :func:`build_insert`, but an existing row with the same primary key is replaced."""
+    statement = build_insert(insert, table)
     key = list(table.primary_key.columns)
     update = {
         c.name: statement.excluded[c.name] for c in table.c if c.name not in {k.name for k in key}

@@ -7,15 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.alive import alive_of
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.replaced import standing_keys
+from crabpath_retrievers.storage.alive import find_existing_keys
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.replaced import resolve_alias_keys
 
 Row = dict[str, Any]
-Image = tuple[str, Row | None, Row | None]
+RowChange = tuple[str, Row | None, Row | None]
 """Name of the table, the row before, the row after; None for no row."""
 
-TABLES: Mapping[str, sa.Table] = {
+NODE_TABLES: Mapping[str, sa.Table] = {
     "weight_changes": s.weight_changes,
     "edges": s.edges,
     "overlay": s.overlay,
@@ -24,7 +24,7 @@ TABLES: Mapping[str, sa.Table] = {
 }
 """Tables of rows that move with a node. Weight changes come first: weights depend on them."""
 
-SUMS: Mapping[str, tuple[str, ...]] = {
+COUNTER_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pair_counts": ("count",),
     "usage": ("wins", "losses", "decay"),
 }
@@ -34,28 +34,30 @@ _AT_ONCE = 500
 _ENDS = ("source", "target", "node")
 
 
-def key_of(table: str, row: Any) -> tuple[Any, ...]:
+def get_primary_key(table: str, row: Any) -> tuple[Any, ...]:
     """The primary key of a row."""
-    return tuple(row[column.name] for column in TABLES[table].primary_key)
+    return tuple(row[column.name] for column in NODE_TABLES[table].primary_key)
 
 
-def rows_at(
+def read_rows(
     connection: sa.Connection, table: str, keys: Iterable[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Row]:
     """The rows with these primary keys, by key."""
-    columns = list(TABLES[table].primary_key.columns)
+    columns = list(NODE_TABLES[table].primary_key.columns)
     found: dict[tuple[Any, ...], Row] = {}
-    for part in parts(dict.fromkeys(keys), _AT_ONCE):
-        query = sa.select(TABLES[table]).where(sa.tuple_(*columns).in_(part))
+    for part in split_batches(dict.fromkeys(keys), _AT_ONCE):
+        query = sa.select(NODE_TABLES[table]).where(sa.tuple_(*columns).in_(part))
         # SQLite uses no index for comparisons of row values.
         for place, column in enumerate(columns):
             query = query.where(column.in_({key[place] for key in part}))
         for row in connection.execute(query).mappings():
-            found[key_of(table, row)] = dict(row)
+            found[get_primary_key(table, row)] = dict(row)
     return found
 
 
-def write(connection: sa.Connection, insert: Callable[..., Any], images: Iterable[Image]) -> None:
+def write_rows(
+    connection: sa.Connection, insert: Callable[..., Any], images: Iterable[RowChange]
+) -> None:
     """Write the rows after; deletions come first."""
     deleted: dict[str, list[Row]] = defaultdict(list)
     upserted: dict[str, list[Row]] = defaultdict(list)
@@ -65,21 +67,21 @@ def write(connection: sa.Connection, insert: Callable[..., Any], images: Iterabl
         elif before is not None:
             deleted[table].append(before)
     for name, rows in deleted.items():
-        key = TABLES[name].primary_key.columns
+        key = NODE_TABLES[name].primary_key.columns
         own = [column == sa.bindparam(f"the_{column.name}") for column in key]
         keys = [{f"the_{column.name}": row[column.name] for column in key} for row in rows]
-        connection.execute(TABLES[name].delete().where(*own), keys)
+        connection.execute(NODE_TABLES[name].delete().where(*own), keys)
     for name, rows in upserted.items():
-        key = TABLES[name].primary_key.columns
-        new = insert(TABLES[name])
-        others = {c.name: new.excluded[c.name] for c in TABLES[name].c if c.name not in key}
+        key = NODE_TABLES[name].primary_key.columns
+        new = insert(NODE_TABLES[name])
+        others = {c.name: new.excluded[c.name] for c in NODE_TABLES[name].c if c.name not in key}
         statement = new.on_conflict_do_update(index_elements=list(key), set_=others)
         connection.execute(statement, rows)
 
 
-def restore(
-    connection: sa.Connection, insert: Callable[..., Any], images: Sequence[Image]
-) -> list[Image]:
+def restore_rows(
+    connection: sa.Connection, insert: Callable[..., Any], images: Sequence[RowChange]
+) -> list[RowChange]:
     """Undo row changes, but keep what was learned since.
 
     A row that changed since is kept as it is. Counters keep what was added since, and what was
@@ -95,14 +97,16 @@ def restore(
     Returns:
         The row changes that were written.
     """
-    written: list[Image] = []
-    for table in TABLES:
+    written: list[RowChange] = []
+    for table in NODE_TABLES:
         of_table = [image for image in images if image[0] == table]
-        now = rows_at(connection, table, (key_of(table, b or a or {}) for _, b, a in of_table))
-        changes: list[Image] = []
+        now = read_rows(
+            connection, table, (get_primary_key(table, b or a or {}) for _, b, a in of_table)
+        )
+        changes: list[RowChange] = []
         shortfall: dict[str, float] = {}  # subtracted since from a sum of several rows
         for _, before, after in reversed(of_table):
-            current = now.get(key_of(table, before or after or {}))
+            current = now.get(get_primary_key(table, before or after or {}))
             shortfall = (
                 shortfall if after is None else _find_shortfall(table, before, after, current)
             )
@@ -113,7 +117,7 @@ def restore(
             if previous != current:
                 changes.append((table, current, previous))
         found = _filter_writable(connection, table, changes)
-        write(connection, insert, found)
+        write_rows(connection, insert, found)
         written += found
     return written
 
@@ -122,12 +126,12 @@ def _subtract_change(
     table: str, before: Row | None, after: Row | None, now: Row | None
 ) -> Row | None:
     """A row that changed since; counters without what the undone change had added."""
-    if table not in SUMS:
+    if table not in COUNTER_COLUMNS:
         return now
     some = now or before or after or {}
     left = {
         name: max(0.0, _value(before, name) + _value(now, name) - _value(after, name))
-        for name in SUMS[table]
+        for name in COUNTER_COLUMNS[table]
     }
     return {**some, **left} if any(left.values()) else None
 
@@ -137,7 +141,8 @@ def _find_shortfall(
 ) -> dict[str, float]:
     """By how much a counter is below its value before the undone change."""
     missing = {
-        n: _value(after, n) - _value(before, n) - _value(now, n) for n in SUMS.get(table, ())
+        n: _value(after, n) - _value(before, n) - _value(now, n)
+        for n in COUNTER_COLUMNS.get(table, ())
     }
     return {name: amount for name, amount in missing.items() if amount > 0}
 
@@ -157,13 +162,17 @@ def _value(row: Row | None, name: str) -> float:
     return 0.0 if row is None else float(row[name])
 
 
-def _filter_writable(connection: sa.Connection, table: str, images: Sequence[Image]) -> list[Image]:
+def _filter_writable(
+    connection: sa.Connection, table: str, images: Sequence[RowChange]
+) -> list[RowChange]:
     """The changes that can be written: nodes, namespaces and weight changes exist."""
     restored = [after for _, _, after in images if after is not None]
     if not restored:
         return list(images)
     ends = {row[name] for row in restored for name in _ENDS if name in row}
-    existing = (alive_of(connection, ends) | {0}) - standing_keys(connection, ends).keys()
+    existing = (find_existing_keys(connection, ends) | {0}) - resolve_alias_keys(
+        connection, ends
+    ).keys()
     query = sa.select(s.namespaces.c.key)
     namespace_keys = {row["namespace"] for row in restored if "namespace" in row}
     namespaces = set(connection.scalars(query.where(s.namespaces.c.key.in_(namespace_keys))))
@@ -175,7 +184,7 @@ def _filter_writable(connection: sa.Connection, table: str, images: Sequence[Ima
             all(row[name] in existing for name in _ENDS if name in row)
             and ("namespace" not in row or row["namespace"] in namespaces)
             and row.get("cause") not in undone
-            and (changed_edges is None or key_of("overlay", row) in changed_edges)
+            and (changed_edges is None or get_primary_key("overlay", row) in changed_edges)
         )
 
     return [image for image in images if image[2] is None or is_writable(image[2])]
@@ -186,7 +195,7 @@ def _find_undone(connection: sa.Connection, moves: Sequence[Row]) -> set[str]:
     query = sa.select(s.feedback.c.id).where(s.feedback.c.status == "undone")
     return {
         cause
-        for part in parts({row["cause"] for row in moves})
+        for part in split_batches({row["cause"] for row in moves})
         for cause in connection.scalars(query.where(s.feedback.c.id.in_(part)))
     }
 
@@ -201,7 +210,7 @@ def _find_changed_edges(connection: sa.Connection, weights: Sequence[Row]) -> se
     )
     return {
         tuple(row)
-        for part in parts({row["source"] for row in weights})
+        for part in split_batches({row["source"] for row in weights})
         for row in connection.execute(
             sa.select(*columns).where(s.weight_changes.c.source.in_(part)).distinct()
         )

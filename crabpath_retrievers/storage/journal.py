@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.storage.schema import journal
 
 
-def write_down(
+def write_journal(
     connection: sa.Connection,
     change: str,
     payload: Mapping[str, Any],

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.errors import ConflictError
-from crabpath_retrievers.storage.journal import write_down
+from crabpath_retrievers.storage.journal import write_journal
 from crabpath_retrievers.storage.schema import namespaces
 
 
@@ -28,10 +28,10 @@ def set_knobs(connection: sa.Connection, change: SetKnobs) -> None:
     if change.knobs != change.before[0]:
         payload = {"run": change.run, "knobs": change.knobs, "why": list(change.why)}
         inverse = {"before": change.before[0], "after": change.knobs}
-        write_down(connection, "set_knobs", payload, change.namespace, inverse)
+        write_journal(connection, "set_knobs", payload, change.namespace, inverse)
 
 
-def put_back(
+def restore_knobs(
     connection: sa.Connection, namespace: str, before: str | None, now: str | None
 ) -> None:
     """Restore the knobs of a namespace, unless they were changed again since.

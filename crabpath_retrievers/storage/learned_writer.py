@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from pydantic_core import to_json
 
 from crabpath_retrievers import changes as c
-from crabpath_retrievers.changes.regions import CountSteps
+from crabpath_retrievers.changes.regions import AddTransitions
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.outcome import DEFAULT_NAMESPACE
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted
-from crabpath_retrievers.storage.packing import pack
-from crabpath_retrievers.storage.sums import NOTHING, Sums
+from crabpath_retrievers.storage.hot import CompiledSelect, CompiledWrite, build_insert
+from crabpath_retrievers.storage.packing import encode_vector
+from crabpath_retrievers.storage.sums import ROUNDING, CounterTable
 
 _MOST_DOCUMENTS = 16  # of one episode: those with the most credit
 _MOST_USERS = 32  # of one episode: those with the most credit
@@ -31,13 +31,13 @@ _NAMESPACE_OF_TURN = sa.func.coalesce(
     .offset(sa.literal_column("0", sa.Integer))
     .scalar_subquery(),
 )
-_INSERT_FEEDBACK = HotWrite(
-    lambda insert: inserted(
+_INSERT_FEEDBACK = CompiledWrite(
+    lambda insert: build_insert(
         insert, s.feedback, namespace=_NAMESPACE_OF_TURN
     ).on_conflict_do_nothing()
 )
 _ADDED_EXPONENT = sa.bindparam("more", type_=sa.Float())
-_UPDATE_NAMESPACE = HotWrite(
+_UPDATE_NAMESPACE = CompiledWrite(
     lambda _: (
         s.namespaces.update()
         .where(
@@ -52,7 +52,7 @@ _UPDATE_NAMESPACE = HotWrite(
         )
     )
 )
-_MARK_APPLIED = HotWrite(
+_MARK_APPLIED = CompiledWrite(
     lambda _: (
         s.feedback.update()
         .where(
@@ -64,11 +64,11 @@ _MARK_APPLIED = HotWrite(
         )
     )
 )
-_INSERT_CONSUMED = HotWrite(
-    lambda insert: inserted(insert, s.consumed_turns).on_conflict_do_nothing()
+_INSERT_CONSUMED = CompiledWrite(
+    lambda insert: build_insert(insert, s.consumed_turns).on_conflict_do_nothing()
 )
-_INSERT_EFFECTS = HotWrite(lambda insert: inserted(insert, s.feedback_effects))
-_SELECT_EPISODE = HotSelect(
+_INSERT_EFFECTS = CompiledWrite(lambda insert: build_insert(insert, s.feedback_effects))
+_SELECT_EPISODE = CompiledSelect(
     sa.select(
         s.episodes.c.turns,
         s.episodes.c.labelled_turns,
@@ -82,8 +82,8 @@ _CLOCK = sa.func.coalesce(
     .where(s.namespaces.c.key == sa.bindparam("namespace"))
     .scalar_subquery(),
 )
-_INSERT_EPISODE = HotWrite(lambda insert: inserted(insert, s.episodes, clock=_CLOCK))
-_UPDATE_EPISODE = HotWrite(
+_INSERT_EPISODE = CompiledWrite(lambda insert: build_insert(insert, s.episodes, clock=_CLOCK))
+_UPDATE_EPISODE = CompiledWrite(
     lambda _: (
         s.episodes.update()
         .where(s.episodes.c.id == sa.bindparam("episode"))
@@ -98,9 +98,9 @@ _UPDATE_EPISODE = HotWrite(
 )
 
 
-_USAGE = Sums(s.usage, "wins", "losses", "decay")
-_PAIR_COUNTS = Sums(s.pair_counts, "count")
-_TRANSITIONS = Sums(s.transitions, "trials", "wins", "ends", "end_wins")
+_USAGE = CounterTable(s.usage, "wins", "losses", "decay")
+_PAIR_COUNTS = CounterTable(s.pair_counts, "count")
+_TRANSITIONS = CounterTable(s.transitions, "trials", "wins", "ends", "end_wins")
 
 
 class LearnedWriter:
@@ -134,7 +134,7 @@ class LearnedWriter:
             "note": None,
             "given": feedback.namespace or default_namespace,
             "asked": feedback.turn_id,
-            "embedding": None if change.vector is None else pack(change.vector),
+            "embedding": None if change.vector is None else encode_vector(change.vector),
             "user": feedback.user,
             "source": feedback.source,
         }
@@ -171,7 +171,7 @@ class LearnedWriter:
         )
 
     @apply.register
-    def _(self, change: c.NoteFeedback) -> None:
+    def _(self, change: c.AnnotateFeedback) -> None:
         self._connection.execute(
             s.feedback.update()
             .where(s.feedback.c.id == change.feedback_id)
@@ -179,7 +179,7 @@ class LearnedWriter:
         )
 
     @apply.register
-    def _(self, change: c.CountUse) -> None:
+    def _(self, change: c.AddUsage) -> None:
         key = self._namespace(change.namespace)
         rows = [
             {"namespace": key, "node": node, "wins": wins, "losses": losses, "decay": decay}
@@ -188,7 +188,7 @@ class LearnedWriter:
         _USAGE.add(self._connection, rows)
 
     @apply.register
-    def _(self, change: c.CountTogether) -> None:
+    def _(self, change: c.AddPairCounts) -> None:
         key = self._namespace(change.namespace)
         rows = [
             {"namespace": key, "source": a, "target": b, "kind": kind.value, "count": count}
@@ -197,7 +197,7 @@ class LearnedWriter:
         _PAIR_COUNTS.add(self._connection, rows)
 
     @apply.register
-    def _(self, change: CountSteps) -> None:
+    def _(self, change: AddTransitions) -> None:
         key = self._namespace(change.namespace)
         rows = [{"namespace": key, **step._asdict()} for step in change.steps]
         _TRANSITIONS.add(self._connection, rows)
@@ -206,12 +206,12 @@ class LearnedWriter:
     def _(self, change: c.KeepEpisode) -> None:
         found = _SELECT_EPISODE.rows(self._connection, {"id": change.id})
         before, labelled, known, by_user = found[0] if found else (0.0, 0.0, "{}", None)
-        documents = credited(json.loads(known), change.documents)
+        documents = add_credit(json.loads(known), change.documents)
         values = {
             "namespace": self._namespace(change.namespace),
             "then": change.clock,
             "turns": before + change.turns,
-            "labelled_turns": labelled + change.told,
+            "labelled_turns": labelled + change.labelled_turns,
             "documents": json.dumps(documents),
             "credit_by_user": _add_user_credit(by_user, change),
         }
@@ -223,17 +223,17 @@ class LearnedWriter:
             _UPDATE_EPISODE.run(self._connection, {**values, "episode": change.id})
         else:
             new = {"id": change.id, "query": change.query, "indexed": 0}
-            embedding = pack(change.vector)
+            embedding = encode_vector(change.vector)
             _INSERT_EPISODE.run(self._connection, {**values, **new, "embedding": embedding})
 
     @apply.register
-    def _(self, change: c.EpisodesIndexed) -> None:
+    def _(self, change: c.MarkEpisodesIndexed) -> None:
         self._connection.execute(
             s.episodes.update().where(s.episodes.c.id.in_(change.ids)).values(indexed=1)
         )
 
     @apply.register
-    def _(self, change: c.Freeze) -> None:
+    def _(self, change: c.SetFrozen) -> None:
         key = self._namespace(change.namespace)
         self._connection.execute(
             s.namespaces.update().where(s.namespaces.c.key == key).values(frozen=int(change.frozen))
@@ -247,11 +247,12 @@ def _encode_effects(namespace: int, change: c.ConsumeFeedback) -> dict[str, Any]
         "usage": taught.usage,
         "pair_counts": [(a, b, kind.value, count) for a, b, kind, count in taught.together],
         "episodes": [
-            (e.id, e.turns, dict(e.documents), e.clock, e.told, e.user) for e in taught.episodes
+            (e.id, e.turns, dict(e.documents), e.clock, e.labelled_turns, e.user)
+            for e in taught.episodes
         ],
         "outcomes": taught.outcomes,
         "count": taught.count,
-        "notes": [{"note": note, "query": query} for note, query in taught.told],
+        "notes": [{"note": note, "query": query} for note, query in taught.notes],
         "used": taught.used,
         "reliability": dict(taught.spoken),
         "transitions": taught.steps,
@@ -271,16 +272,16 @@ def _add_user_credit(known: str | None, change: c.KeepEpisode) -> str | None:
     if change.user is None:
         return known
     credit_by_user = {} if known is None else json.loads(known)
-    credit_by_user[change.user] = credited(credit_by_user.get(change.user, {}), change.documents)
+    credit_by_user[change.user] = add_credit(credit_by_user.get(change.user, {}), change.documents)
     ranked = sorted(credit_by_user.items(), key=lambda item: -sum(map(abs, item[1].values())))
     kept = {user: credit for user, credit in ranked[:_MOST_USERS] if credit}
     return json.dumps(kept) if kept else None
 
 
-def credited(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+def add_credit(known: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
     """Add to credit by node id; the 16 documents with the largest absolute credit are kept."""
     total = dict(known)
     for node, credit in more.items():
         total[node] = total.get(node, 0.0) + credit
     best = sorted(total.items(), key=lambda item: -abs(item[1]))[:_MOST_DOCUMENTS]
-    return {node: credit for node, credit in best if abs(credit) > NOTHING}
+    return {node: credit for node, credit in best if abs(credit) > ROUNDING}

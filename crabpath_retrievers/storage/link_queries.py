@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     addresses,
     contents,
@@ -19,7 +19,7 @@ from crabpath_retrievers.storage.schema import (
     references,
     terms,
 )
-from crabpath_retrievers.text import titled
+from crabpath_retrievers.text import prepend_title
 
 
 class LinkNode(NamedTuple):
@@ -37,7 +37,7 @@ class LinkNode(NamedTuple):
     @property
     def text(self) -> str:
         """Title, then content: the text that the full-text index holds."""
-        return titled(self.title, self.content)
+        return prepend_title(self.title, self.content)
 
 
 _COLUMNS = (
@@ -50,13 +50,13 @@ _COLUMNS = (
     contents.c.content,
     nodes.c.mentions,
 )
-_NODES = HotSelect(
+_NODES = CompiledSelect(
     sa.select(*_COLUMNS)
     .join(contents, contents.c.node == nodes.c.key)
     .where(nodes.c.key.in_(sa.bindparam("values", expanding=True)))
 )
 
-_IN_ORDER = HotSelect(
+_IN_ORDER = CompiledSelect(
     sa.select(contents.c.source, contents.c.document, contents.c.position, contents.c.node)
     .join(nodes, nodes.c.key == contents.c.node)
     .where(
@@ -67,16 +67,16 @@ _IN_ORDER = HotSelect(
 
 
 @cache
-def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> HotSelect:
+def _build_lookup(column: sa.Column[Any], select: tuple[sa.Column[Any], ...]) -> CompiledSelect:
     """Build a select of columns by the values of one column."""
     wanted: sa.BindParameter[Any] = sa.bindparam("values", expanding=True)
-    return HotSelect(sa.select(*select).where(column.in_(wanted)))
+    return CompiledSelect(sa.select(*select).where(column.in_(wanted)))
 
 
 class LinkQueries:
     """Lookups whose cost does not grow with the corpus."""
 
-    def __init__(self, store: Readable, fulltext: FullTextReader) -> None:
+    def __init__(self, store: ReadableStore, fulltext: FullTextReader) -> None:
         """Read from ``store`` and its full-text index."""
         self._store = store
         self._fulltext = fulltext
@@ -86,9 +86,11 @@ class LinkQueries:
     ) -> Iterator[tuple[Any, ...]]:
         yield from self._lookup(_build_lookup(column, select), values)
 
-    def _lookup(self, statement: HotSelect, values: Sequence[object]) -> Iterator[tuple[Any, ...]]:
-        with self._store.reading() as connection:
-            for part in parts(values):
+    def _lookup(
+        self, statement: CompiledSelect, values: Sequence[object]
+    ) -> Iterator[tuple[Any, ...]]:
+        with self._store.open_reader() as connection:
+            for part in split_batches(values):
                 yield from statement.rows(connection, {"values": part})
 
     def nodes(self, keys: Sequence[int]) -> list[LinkNode]:
@@ -111,7 +113,7 @@ class LinkQueries:
         """Document frequency by word; unknown words are left out."""
         return dict(self._rows(terms.c.term, words, terms.c.term, terms.c.frequency))
 
-    def addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
+    def find_addressed(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes that link targets lead to, by target."""
         return _group_by_key(
             self._rows(addresses.c.address, targets, addresses.c.address, addresses.c.node)
@@ -123,7 +125,7 @@ class LinkQueries:
             self._rows(addresses.c.node, keys, addresses.c.node, addresses.c.address)
         )
 
-    def referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
+    def find_referring(self, targets: Sequence[str]) -> dict[str, list[int]]:
         """Keys of the nodes whose text contains link targets, by target."""
         return _group_by_key(
             self._rows(references.c.address, targets, references.c.address, references.c.node)
@@ -148,9 +150,9 @@ class LinkQueries:
 
     def out_degrees(self, keys: Sequence[int], kind: int) -> dict[int, int]:
         """Number of edges of a kind that leave nodes, by key; nodes without any are left out."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             found: dict[int, int] = {}
-            for part in parts(keys):
+            for part in split_batches(keys):
                 rows = connection.execute(
                     sa.select(edges.c.source, sa.func.count())
                     .where(edges.c.source.in_(part), edges.c.kind == kind)

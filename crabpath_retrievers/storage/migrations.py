@@ -6,7 +6,7 @@ from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.schema import meta, metadata
 
-VERSION = 1
+SCHEMA_VERSION = 1
 """Version of the tables in ``storage.schema``."""
 
 UNRELEASED = 0
@@ -17,7 +17,7 @@ _NAME = "schema_version"
 _UNRELEASED_NAME = "schema"
 
 
-def prepare(connection: sa.Connection, fulltext: FullText) -> None:
+def ensure_schema(connection: sa.Connection, fulltext: FullText) -> None:
     """Create the tables of a new store, or check the version of an existing one.
 
     Args:
@@ -25,20 +25,20 @@ def prepare(connection: sa.Connection, fulltext: FullText) -> None:
         fulltext: The full-text index of the database.
 
     Raises:
-        SchemaVersionError: The store has another version than ``VERSION``; nothing is changed.
+        SchemaVersionError: The store has another version than ``SCHEMA_VERSION``; nothing is changed.
     """
-    found = stored_version(connection)
+    found = read_schema_version(connection)
     if found is None:
         metadata.create_all(connection)
         fulltext.create(connection)
-        connection.execute(meta.insert().values(name=_NAME, value=str(VERSION)))
-    elif found > VERSION:
+        connection.execute(meta.insert().values(name=_NAME, value=str(SCHEMA_VERSION)))
+    elif found > SCHEMA_VERSION:
         msg = (
-            f"the store has schema version {found}, but this release supports {VERSION}: "
+            f"the store has schema version {found}, but this release supports {SCHEMA_VERSION}: "
             "upgrade crabpath-retrievers"
         )
         raise SchemaVersionError(msg)
-    elif found < VERSION:
+    elif found < SCHEMA_VERSION:
         msg = (
             "the store was written before the first release and its schema is not supported: "
             "add the documents to a new store"
@@ -46,7 +46,7 @@ def prepare(connection: sa.Connection, fulltext: FullText) -> None:
         raise SchemaVersionError(msg)
 
 
-def stored_version(connection: sa.Connection) -> int | None:
+def read_schema_version(connection: sa.Connection) -> int | None:
     """The schema version of a store: ``UNRELEASED`` for an outdated one, None without tables."""
     if not sa.inspect(connection).has_table(meta.name):
         return None

@@ -7,23 +7,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.graph import AUTHORITIES, LEARNED, EdgeKind
-from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.graph import AUTHORITY_BY_NAME, LEARNED_KINDS, EdgeKind
+from crabpath_retrievers.levels import compute_hub_level
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 from crabpath_retrievers.storage.fulltext import FullText
 from crabpath_retrievers.storage.replaced import REPLACED
-from crabpath_retrievers.storage.retired import RETIRED, address_of
-from crabpath_retrievers.terms import term_codes
-from crabpath_retrievers.text import titled, tokens
+from crabpath_retrievers.storage.retired import RETIRED, build_retired_address
+from crabpath_retrievers.terms import encode_terms
+from crabpath_retrievers.text import prepend_title, tokenise
 
-TEXTUAL = tuple(kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED})
+TEXT_EDGE_KINDS = tuple(
+    kind.value for kind in EdgeKind if kind not in {EdgeKind.STOP, *LEARNED_KINDS}
+)
 """Numbers of the edge kinds that are derived from texts, and again when a text changes."""
 
 
-def indexed_tokens(title: str, content: str) -> list[str]:
+def get_indexed_tokens(title: str, content: str) -> list[str]:
     """Tokens of a node for full text and term statistics: those of its title, then of its text."""
-    return tokens(titled(title, content))
+    return tokenise(prepend_title(title, content))
 
 
 class NodeWriter:
@@ -48,8 +50,8 @@ class NodeWriter:
         """
         existing = self.keys([node_id for node_id, _, _ in staged])
         siblings = self.siblings(existing)
-        self._delete_contents(existing.values(), TEXTUAL)
-        rows = [node_row(*node) for node in staged]
+        self._delete_contents(existing.values(), TEXT_EDGE_KINDS)
+        rows = [build_node_row(*node) for node in staged]
         new = [row for row in rows if row["id"] not in existing]
         if new:
             self._connection.execute(s.nodes.insert(), [_with_authority(row) for row in new])
@@ -82,8 +84,8 @@ class NodeWriter:
             reference_rows += [
                 {"address": a, "node": key} for a in dict.fromkeys(payload["references"])
             ]
-            content_rows.append(content_row(key, payload))
-            texts.append((key, indexed_tokens(payload["title"], payload["content"])))
+            content_rows.append(build_content_row(key, payload))
+            texts.append((key, get_indexed_tokens(payload["title"], payload["content"])))
         for table, rows in (
             (s.names, named),
             (s.addresses, address_rows),
@@ -132,17 +134,18 @@ class NodeWriter:
         siblings = self.siblings(ids)
         content_rows = [
             dict(row)
-            for part in parts(keys)
+            for part in split_batches(keys)
             for row in self._connection.execute(
                 sa.select(s.contents).where(s.contents.c.node.in_(part))
             ).mappings()
         ]
-        self._delete_contents(keys, TEXTUAL)
+        self._delete_contents(keys, TEXT_EDGE_KINDS)
         self._set_owner(keys, RETIRED)
         if content_rows:
             self._connection.execute(s.contents.insert(), content_rows)
             address_rows = [
-                {"address": address_of(r["content"]), "node": r["node"]} for r in content_rows
+                {"address": build_retired_address(r["content"]), "node": r["node"]}
+                for r in content_rows
             ]
             self._connection.execute(s.addresses.insert(), address_rows)
         return siblings
@@ -160,7 +163,7 @@ class NodeWriter:
             self._count_terms(texts, sign=1)
 
     def _set_owner(self, keys: Sequence[int], owner: int) -> None:
-        for part in parts(keys):
+        for part in split_batches(keys):
             mine = s.nodes.update().where(s.nodes.c.key.in_(part))
             self._connection.execute(mine.values(owner=owner))
 
@@ -173,8 +176,8 @@ class NodeWriter:
     def _texts(self, keys: Sequence[int]) -> list[tuple[int, list[str]]]:
         """Tokens of those of the nodes that are visible to all namespaces, by key."""
         return [
-            (row.key, indexed_tokens(row.title, row.content))
-            for part in parts(keys)
+            (row.key, get_indexed_tokens(row.title, row.content))
+            for part in split_batches(keys)
             for row in self._connection.execute(
                 sa.select(s.nodes.c.key, s.nodes.c.title, s.contents.c.content)
                 .join(s.contents, s.contents.c.node == s.nodes.c.key)
@@ -186,7 +189,7 @@ class NodeWriter:
         """Ids of the siblings of these nodes, without these nodes."""
         keys = list(self.keys(ids).values())
         siblings = self._targets(keys, EdgeKind.SIBLING) - set(keys)
-        return [node_id for part in parts(siblings) for node_id in self._ids(part)]
+        return [node_id for part in split_batches(siblings) for node_id in self._ids(part)]
 
     def _delete_contents(self, keys: Iterable[int], kinds: Sequence[int]) -> None:
         """Delete the contents, edges of these kinds, and full text of nodes."""
@@ -201,7 +204,7 @@ class NodeWriter:
     def remove_edges(self, keys: Sequence[int], kinds: Sequence[int]) -> None:
         """Delete the edges of these kinds that leave or enter the nodes, and recount mentions."""
         mentioned = self._targets(keys, EdgeKind.MENTION)
-        for part in parts(keys):
+        for part in split_batches(keys):
             touching = s.edges.c.source.in_(part) | s.edges.c.target.in_(part)
             self._connection.execute(s.edges.delete().where(touching, s.edges.c.kind.in_(kinds)))
         if EdgeKind.MENTION.value in kinds:
@@ -209,7 +212,7 @@ class NodeWriter:
 
     def _targets(self, keys: Sequence[int], kind: EdgeKind) -> set[int]:
         found: set[int] = set()
-        for part in parts(keys):
+        for part in split_batches(keys):
             found |= set(
                 self._connection.scalars(
                     sa.select(s.edges.c.target).where(
@@ -226,7 +229,7 @@ class NodeWriter:
             .where(s.edges.c.target == s.nodes.c.key, s.edges.c.kind == EdgeKind.MENTION.value)
             .scalar_subquery()
         )
-        for part in parts(keys):
+        for part in split_batches(keys):
             self._connection.execute(
                 s.nodes.update().where(s.nodes.c.key.in_(part)).values(mentions=count)
             )
@@ -244,7 +247,7 @@ class NodeWriter:
                 rows,
             )
         if sign < 0:
-            for part in parts(frequency):
+            for part in split_batches(frequency):
                 unused = s.terms.c.term.in_(part) & (s.terms.c.frequency <= 0)
                 self._connection.execute(s.terms.delete().where(unused))
         self._add_to_meta("nodes", sign * len(texts))
@@ -263,7 +266,7 @@ class NodeWriter:
         count = sa.select(sa.func.count()).where(s.nodes.c.level > 0)
         return sum(
             self._connection.scalar(count.where(s.nodes.c.key.in_(part))) or 0
-            for part in parts(keys)
+            for part in split_batches(keys)
         )
 
     def _add_to_hub_count(self, changed: int) -> None:
@@ -278,7 +281,7 @@ class NodeWriter:
     def keys(self, ids: Iterable[str]) -> dict[str, int]:
         """Keys of nodes by id, visible or not; unknown ids are left out."""
         found: dict[str, int] = {}
-        for part in parts(ids):
+        for part in split_batches(ids):
             rows = self._connection.execute(
                 sa.select(s.nodes.c.id, s.nodes.c.key).where(s.nodes.c.id.in_(part))
             )
@@ -286,27 +289,27 @@ class NodeWriter:
         return found
 
     def _delete(self, column: sa.Column[int], keys: Iterable[int]) -> None:
-        for part in parts(keys):
+        for part in split_batches(keys):
             self._connection.execute(column.table.delete().where(column.in_(part)))
 
 
-def node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
+def build_node_row(node_id: str, payload: dict[str, Any], embedding: bytes) -> dict[str, Any]:
     """The row of ``nodes``; authority is None if the metadata sets none."""
     named = payload["metadata"].get("authority")
-    authority = AUTHORITIES.get(named) if isinstance(named, str) else None
+    authority = AUTHORITY_BY_NAME.get(named) if isinstance(named, str) else None
     return {
         "id": node_id,
         "owner": 0,
         "authority": None if authority is None else authority.value,
-        "level": level_of(node_id),
+        "level": compute_hub_level(node_id),
         "mentions": 0,
         "title": payload["title"],
         "embedding": embedding,
-        "terms": term_codes(indexed_tokens(payload["title"], payload["content"])),
+        "terms": encode_terms(get_indexed_tokens(payload["title"], payload["content"])),
     }
 
 
-def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
+def build_content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
     """The row of ``contents``."""
     split = payload["metadata"].get("split_from")
     return {
@@ -315,7 +318,7 @@ def content_row(key: int, payload: dict[str, Any]) -> dict[str, Any]:
         "source": payload["source"],
         "position": payload["position"],
         "digest": payload["digest"],
-        "length": len(indexed_tokens(payload["title"], payload["content"])),
+        "length": len(get_indexed_tokens(payload["title"], payload["content"])),
         "content": payload["content"],
         "metadata": json.dumps(payload["metadata"], ensure_ascii=False),
         "split_from": split if isinstance(split, str) else None,

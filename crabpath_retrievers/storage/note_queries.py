@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable, readable
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.reading import ReadableStore, decode_rows
 from crabpath_retrievers.storage.schema import contents, namespaces, nodes, notes
 
 
@@ -51,7 +51,7 @@ _IS_CURRENT = sa.or_(
     notes.c.uses >= sa.literal_column(str(_USES_PROVEN), sa.Integer),
     notes.c.last_turn >= sa.bindparam("since"),
 )
-_NEAR = HotSelect(
+_NEAR = CompiledSelect(
     sa.union_all(
         sa.select(*_VECTOR).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, _IS_CURRENT),
         sa.select(*_VECTOR)
@@ -59,15 +59,15 @@ _NEAR = HotSelect(
         .where(_IN_NAMESPACE, notes.c.indexed == sa.literal_column("0", sa.Integer), _IS_CURRENT),
     )
 )
-_EXPIRED = HotSelect(
+_EXPIRED = CompiledSelect(
     sa.select(nodes.c.id).select_from(_JOINED).where(_IN_NAMESPACE, _BY_ID, sa.not_(_IS_CURRENT))
 )
-_OF_KEYS = HotSelect(
+_OF_KEYS = CompiledSelect(
     sa.select(notes.c.node).where(
         _IN_NAMESPACE, notes.c.node.in_(sa.bindparam("keys", expanding=True))
     )
 )
-_UNINDEXED_COUNT = HotSelect(
+_UNINDEXED_COUNT = CompiledSelect(
     sa.select(sa.func.count()).where(notes.c.indexed == sa.literal_column("0", sa.Integer))
 )
 
@@ -75,20 +75,20 @@ _UNINDEXED_COUNT = HotSelect(
 class NoteQueries:
     """Reads of notes. A note on probation that was last used before turn ``since`` is expired."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
     def near(self, namespace: int, ids: Sequence[str], since: int) -> list[NoteVector]:
         """Current notes with these ids, and all that are queued for the index."""
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = {row[0]: row for row in _NEAR.rows(connection, asked)}
-        return list(readable("a note", rows.values(), _decode_note))
+        return list(decode_rows("a note", rows.values(), _decode_note))
 
-    def among(self, namespace: int, keys: Sequence[int]) -> set[int]:
+    def filter_notes(self, namespace: int, keys: Sequence[int]) -> set[int]:
         """Those of the keys that belong to notes of a namespace."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _OF_KEYS.rows(connection, {"namespace": namespace, "keys": list(keys)})
         return {key for (key,) in rows}
 
@@ -101,35 +101,35 @@ class NoteQueries:
             .order_by(notes.c.created_turn.desc(), notes.c.node.desc())
             .limit(limit)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = connection.execute(query, {"since": since})
-            return list(readable("a note", rows, _decode_note))
+            return list(decode_rows("a note", rows, _decode_note))
 
-    def expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
+    def find_expired(self, namespace: int, ids: Sequence[str], since: int) -> set[str]:
         """Those of the ids that belong to expired notes."""
         asked = {"namespace": namespace, "ids": list(ids), "since": since}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {node for (node,) in _EXPIRED.rows(connection, asked)}
 
-    def pile(self) -> int:
+    def count_unindexed(self) -> int:
         """Number of notes that are queued for the index."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             ((count,),) = _UNINDEXED_COUNT.rows(connection, {})
         return int(count)
 
-    def unindexed(self) -> list[NoteVector]:
+    def get_unindexed(self) -> list[NoteVector]:
         """Notes that are queued for the index."""
         query = sa.select(*_VECTOR).select_from(_JOINED).where(notes.c.indexed == 0)
-        with self._store.reading() as connection:
-            return list(readable("a note", connection.execute(query), _decode_note))
+        with self._store.open_reader() as connection:
+            return list(decode_rows("a note", connection.execute(query), _decode_note))
 
     def ids(self, namespace: int) -> set[str]:
         """Ids of all notes of a namespace."""
         query = sa.select(nodes.c.id).select_from(_JOINED).where(notes.c.namespace == namespace)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return set(connection.scalars(query))
 
-    def facts(self, ids: Iterable[str]) -> list[NoteFacts]:
+    def get_facts(self, ids: Iterable[str]) -> list[NoteFacts]:
         """Facts of those of the ids that belong to notes, of any namespace."""
         n = notes.c
         columns = (
@@ -148,8 +148,8 @@ class NoteQueries:
             .join(namespaces, namespaces.c.key == n.namespace)
         )
         found: list[NoteFacts] = []
-        with self._store.reading() as connection:
-            for part in parts(ids):
+        with self._store.open_reader() as connection:
+            for part in split_batches(ids):
                 rows = connection.execute(query.where(nodes.c.id.in_(part)))
                 found += [NoteFacts(*row) for row in rows]
         return found
@@ -157,4 +157,4 @@ class NoteQueries:
 
 def _decode_note(row: Sequence[Any]) -> NoteVector:
     key, node, namespace, embedding = row
-    return NoteVector(key, node, namespace, unpack(embedding))
+    return NoteVector(key, node, namespace, decode_vector(embedding))

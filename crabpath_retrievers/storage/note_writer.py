@@ -15,12 +15,12 @@ from crabpath_retrievers.changes import notes as n
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.graph import EdgeKind, Node
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.journal import write_down
-from crabpath_retrievers.storage.node_writer import NodeWriter, content_row, node_row
-from crabpath_retrievers.storage.packing import pack, unpack
-from crabpath_retrievers.storage.settling import settle, standing
-from crabpath_retrievers.storage.snapshot_content import unpacked, without_notes
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.journal import write_journal
+from crabpath_retrievers.storage.node_writer import NodeWriter, build_content_row, build_node_row
+from crabpath_retrievers.storage.packing import decode_vector, encode_vector
+from crabpath_retrievers.storage.settling import materialise_decay, read_effective_weight
+from crabpath_retrievers.storage.snapshot_content import decode_snapshot, remove_notes_from_snapshot
 
 _OWN_KINDS = (EdgeKind.TAUGHT.value, EdgeKind.INHIBITS.value)  # edges created with a note
 
@@ -74,7 +74,7 @@ class NoteWriter:
         """Write the node of a note; returns its key."""
         node = change.node
         assert node.vector is not None, "notes carry their vector"  # noqa: S101
-        row = node_row(node.id, _build_payload(node), pack(node.vector))
+        row = build_node_row(node.id, _build_payload(node), encode_vector(node.vector))
         # Only its namespace sees a note, but regions are shared: a note is no hub.
         row |= {"owner": namespace, "authority": change.authority.value, "level": 0}
         known = self._connection.execute(
@@ -87,7 +87,7 @@ class NoteWriter:
             msg = f"the id {node.id!r} is taken: choose another one, or none"
             raise InvalidInputError(msg)
         self._delete_former_content(known.key, namespace, node)
-        settle(self._connection, [known.key])
+        materialise_decay(self._connection, [known.key])
         self._connection.execute(s.nodes.update().where(s.nodes.c.key == known.key).values(row))
         return int(known.key)
 
@@ -103,7 +103,9 @@ class NoteWriter:
             self._remove_from_episodes(key, namespace, node.id)
 
     def _write_note(self, change: n.KeepNote, key: int, namespace: int, turn: int) -> None:
-        self._connection.execute(s.contents.insert(), content_row(key, _build_payload(change.node)))
+        self._connection.execute(
+            s.contents.insert(), build_content_row(key, _build_payload(change.node))
+        )
         fresh = {
             "kind": change.kind,
             "last_turn": turn,
@@ -159,7 +161,7 @@ class NoteWriter:
                 present = 0.0
                 if key in {source, target}:
                     row = {"source": source, "target": target, "kind": edge.kind.value}
-                    present = standing(self._connection, namespace, row)
+                    present = read_effective_weight(self._connection, namespace, row)
                 yield c.WeightDelta(source, target, edge.kind, edge.weight - present)
 
     @apply.register
@@ -171,7 +173,7 @@ class NoteWriter:
             own = (s.notes.c.node == found) & (s.notes.c.namespace == key)
             remaining = sa.case((s.notes.c.uses > uses, s.notes.c.uses - uses), else_=0)
             self._connection.execute(s.notes.update().where(own).values(uses=remaining))
-        for node, query in change.told:
+        for node, query in change.notes:
             self._undo_note(change.namespace, key, node, query)
 
     def _undo_note(self, name: str, namespace: int | None, node: str, query: str | None) -> None:
@@ -207,7 +209,7 @@ class NoteWriter:
         query = sa.select(s.episodes.c.embedding, s.episodes.c.clock)
         row = self._connection.execute(query.where(s.episodes.c.id == episode)).one_or_none()
         if row is not None:
-            negated_credit, vector = {node: -1.0}, unpack(row.embedding)
+            negated_credit, vector = {node: -1.0}, decode_vector(row.embedding)
             self._then(
                 c.KeepEpisode(namespace, episode, "", vector, -1.0, -1.0, negated_credit, row.clock)
             )
@@ -225,14 +227,14 @@ class NoteWriter:
             self._connection.execute(update.values(uses=s.notes.c.uses + uses, last_turn=turn))
 
     @apply.register
-    def _(self, change: n.NotesIndexed) -> None:
-        for part in parts(change.keys):
+    def _(self, change: n.MarkNotesIndexed) -> None:
+        for part in split_batches(change.keys):
             update = s.notes.update().where(s.notes.c.node.in_(part))
             self._connection.execute(update.values(indexed=1))
 
     @apply.register
     def _(self, change: n.RemoveNotes) -> None:
-        for part in parts(change.ids):
+        for part in split_batches(change.ids):
             self._remove_from_snapshots(self._delete_where(s.nodes.c.id.in_(part)))
         self._journal("remove_notes", None, {"ids": list(change.ids)})
 
@@ -242,7 +244,7 @@ class NoteWriter:
         own = s.snapshots.c.namespace.in_({row.namespace for row in removed})
         query = sa.select(s.snapshots.c.id, s.snapshots.c.content).where(own)
         for identity, content in self._connection.execute(query).all():
-            remaining = without_notes(content, keys)
+            remaining = remove_notes_from_snapshot(content, keys)
             update = s.snapshots.update().where(s.snapshots.c.id == identity)
             self._connection.execute(update.values(content=remaining))
 
@@ -252,7 +254,7 @@ class NoteWriter:
         row = self._connection.execute(query.where(s.snapshots.c.id == snapshot)).one_or_none()
         if row is None:
             return
-        content = unpacked(row.content)
+        content = decode_snapshot(row.content)
         note_rows = {table: rows for table, rows in content.note_rows(row.namespace)}
         former_ids = {node["key"]: node["id"] for node in note_rows[s.nodes]}
         own = s.notes.c.namespace == row.namespace
@@ -261,21 +263,21 @@ class NoteWriter:
         back = former_ids.keys() - self._find_foreign_ids(former_ids, row.namespace)
         for table, rows in note_rows.items():
             (key,) = table.primary_key.columns
-            for part in parts(sorted(back)):
+            for part in split_batches(sorted(back)):
                 self._connection.execute(table.delete().where(key.in_(part)))
             if remaining := [one for one in rows if one[key.name] in back]:
                 self._connection.execute(table.insert(), remaining)
         self._recount([row.namespace])
 
     def _delete_notes(self, keys: Sequence[int]) -> None:
-        for part in parts(keys):
+        for part in split_batches(keys):
             self._delete_where(s.notes.c.node.in_(part))
 
     def _find_foreign_ids(self, ids: Mapping[int, str], namespace: int) -> set[int]:
         """Keys of former notes whose ids belong to other nodes now."""
         found: set[int] = set()
         keys = {node: key for key, node in ids.items()}
-        for part in parts(sorted(keys)):
+        for part in split_batches(sorted(keys)):
             query = sa.select(s.nodes.c.id).where(s.nodes.c.id.in_(part))
             other = query.where(s.nodes.c.owner != namespace)
             found |= {keys[node] for node in self._connection.scalars(other)}
@@ -293,7 +295,7 @@ class NoteWriter:
         ).all()
         for row in rows:
             self._remove_from_episodes(row.key, row.namespace, row.id)
-        for part in parts(row.id for row in rows):
+        for part in split_batches(row.id for row in rows):
             self._nodes.remove(part)
         self._recount({row.namespace for row in rows})
         return rows
@@ -310,15 +312,15 @@ class NoteWriter:
 
     @apply.register
     def _(self, change: n.SetAuthority) -> None:
-        for part in parts(change.keys):
-            settle(self._connection, part)
+        for part in split_batches(change.keys):
+            materialise_decay(self._connection, part)
             update = s.nodes.update().where(s.nodes.c.key.in_(part))
             self._connection.execute(update.values(authority=change.authority.value))
         payload = {"keys": list(change.keys), "authority": change.authority.name.lower()}
         self._journal("authority", None, payload)
 
     def _journal(self, change: str, namespace: str | None, payload: dict[str, Any]) -> None:
-        write_down(self._connection, change, payload, namespace)
+        write_journal(self._connection, change, payload, namespace)
 
 
 def _build_episode_id(key: int, query: str) -> str:

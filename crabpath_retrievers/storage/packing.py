@@ -9,16 +9,16 @@ from crabpath_retrievers.graph import Vector
 _STORED = np.dtype("<f2")  # half precision: cosines keep three decimals at half the bytes
 
 
-def pack(vector: Vector) -> bytes:
+def encode_vector(vector: Vector) -> bytes:
     """Encode a unit vector, shape ``[d]``, in half precision."""
     return np.asarray(vector, dtype=_STORED).tobytes()
 
 
-def unpack(data: bytes) -> Vector:
-    """The inverse of :func:`pack`; a read-only view in half precision."""
+def decode_vector(data: bytes) -> Vector:
+    """The inverse of :func:`encode_vector`; a read-only view in half precision."""
     return np.frombuffer(data, dtype=_STORED)
 
 
-def unpack_all(packed: Sequence[bytes]) -> Vector:
+def decode_vectors(packed: Sequence[bytes]) -> Vector:
     """Decode at least one vector, all of one size, into shape ``[n, d]``."""
-    return unpack(b"".join(packed)).reshape(len(packed), -1)
+    return decode_vector(b"".join(packed)).reshape(len(packed), -1)

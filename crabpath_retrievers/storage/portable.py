@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from crabpath_retrievers.changes.archive import Block, Row
 
-NODES: Mapping[str, tuple[str, ...]] = {
+NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "contents": ("node",),
     "notes": ("node",),
     "overlay": ("source", "target"),
@@ -22,7 +22,7 @@ NODES: Mapping[str, tuple[str, ...]] = {
 }
 """Columns that refer to nodes, by table."""
 
-LOCAL = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
+LOCAL_COLUMNS = frozenset({"namespace", "owner", "indexed", "sequence", "key"})
 """Columns that are left out of an archive because they depend on the store."""
 
 # Lists in the record of ``feedback_effects``: positions of node keys in their items.
@@ -37,7 +37,7 @@ class _UnknownNodeError(LookupError):
     """The node does not exist on the other side."""
 
 
-class Naming(NamedTuple):
+class NodeNames(NamedTuple):
     """Names of nodes on the other side of a translation.
 
     Attributes:
@@ -52,12 +52,12 @@ class Naming(NamedTuple):
     read: type
 
     @classmethod
-    def leaving(cls, ids: Mapping[int, str]) -> "Naming":
+    def for_export(cls, ids: Mapping[int, str]) -> "NodeNames":
         """For rows to export: ids by key."""
         return cls(ids, 0, None, int)
 
     @classmethod
-    def coming(cls, keys: Mapping[str, int]) -> "Naming":
+    def for_import(cls, keys: Mapping[str, int]) -> "NodeNames":
         """For rows to import: keys by id."""
         return cls(keys, None, 0, str)
 
@@ -74,7 +74,7 @@ class Naming(NamedTuple):
         return self.names.get(node, self.nothing_there)
 
 
-def nodes_in(block: Block, read: type) -> set[Any]:
+def find_nodes_in(block: Block, read: type) -> set[Any]:
     """All nodes that rows refer to.
 
     Args:
@@ -82,7 +82,7 @@ def nodes_in(block: Block, read: type) -> set[Any]:
         read: ``int`` for rows with keys, ``str`` for rows with ids.
     """
     table, rows = block
-    found = {row[column] for column in NODES.get(table, ()) for row in rows}
+    found = {row[column] for column in NODE_COLUMNS.get(table, ()) for row in rows}
     if table == "feedback_effects":
         for row in rows:
             found |= _find_nodes_in_effects(json.loads(row["record"]), read)
@@ -91,13 +91,13 @@ def nodes_in(block: Block, read: type) -> set[Any]:
     return found - {0, None}
 
 
-def needed(table: str, row: Row) -> set[str]:
+def find_required_nodes(table: str, row: Row) -> set[str]:
     """Ids of the nodes that must exist for a row of an archive to be imported."""
-    columns = (column for column in NODES.get(table, ()) if (table, column) != _NEXT_REGION)
+    columns = (column for column in NODE_COLUMNS.get(table, ()) if (table, column) != _NEXT_REGION)
     return {row[column] for column in columns} - {None}
 
 
-def translated(block: Block, naming: Naming) -> list[dict[str, Any]]:
+def translate_rows(block: Block, naming: NodeNames) -> list[dict[str, Any]]:
     """Translate the nodes of rows.
 
     Rows that refer to a node that does not exist there are left out; effects of feedback lose it.
@@ -112,9 +112,9 @@ def translated(block: Block, naming: Naming) -> list[dict[str, Any]]:
     return found
 
 
-def _translate_row(table: str, row: Row, naming: Naming) -> dict[str, Any]:
-    new = {column: value for column, value in row.items() if column not in LOCAL}
-    for column in NODES.get(table, ()):
+def _translate_row(table: str, row: Row, naming: NodeNames) -> dict[str, Any]:
+    new = {column: value for column, value in row.items() if column not in LOCAL_COLUMNS}
+    for column in NODE_COLUMNS.get(table, ()):
         # The region that a transition led to is optional.
         is_next = (table, column) == _NEXT_REGION
         new[column] = naming.if_known(row[column]) if is_next else naming.of(row[column])
@@ -137,7 +137,7 @@ def _find_nodes_in_effects(record: Mapping[str, Any], read: type) -> set[Any]:
     }
 
 
-def _translate_effects(record: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
+def _translate_effects(record: Mapping[str, Any], naming: NodeNames) -> dict[str, Any]:
     new = dict(record)
     for name, places in _NODES_IN_EFFECTS.items():
         items = (list(item) for item in record[name])
@@ -151,7 +151,7 @@ def _translate_effects(record: Mapping[str, Any], naming: Naming) -> dict[str, A
     return {**new, "episodes": episodes}
 
 
-def _translate_item(item: list[Any], places: tuple[int, ...], naming: Naming) -> bool:
+def _translate_item(item: list[Any], places: tuple[int, ...], naming: NodeNames) -> bool:
     """Translate the nodes of an item in place; returns whether all of them exist there."""
     try:
         for place in places:
@@ -168,7 +168,7 @@ def _get_note_of_episode(episode: str) -> str:
     return episode.removeprefix(_NOTE_EPISODE_PREFIX).rpartition("-")[0]
 
 
-def _translate_episode_id(episode: str, naming: Naming) -> str:
+def _translate_episode_id(episode: str, naming: NodeNames) -> str:
     if not (note := _get_note_of_episode(episode)):
         return episode
     return f"{_NOTE_EPISODE_PREFIX}{naming.of(naming.read(note))}-{episode.rpartition('-')[2]}"

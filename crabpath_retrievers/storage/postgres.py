@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from crabpath_retrievers.time_limit import waiting
+from crabpath_retrievers.time_limit import track_waiting
 
 T = TypeVar("T")
 _TIMEOUT = "no answer within settings.time_limit"
@@ -19,12 +19,12 @@ _TIMEOUT = "no answer within settings.time_limit"
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
-class Connection(psycopg.Connection[Any]):
+class LimitedConnection(psycopg.Connection[Any]):
     """Closes itself and raises ``OperationalError`` when the time limit of the call has passed."""
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
         """Override of the driver, which waits for all statements and commits here."""
-        with waiting() as deadline:
+        with track_waiting() as deadline:
             steps = gen if deadline is None else self._limit_steps(gen, deadline)
             return super().wait(steps, *args, **options)
 
@@ -47,7 +47,7 @@ class Connection(psycopg.Connection[Any]):
             return value
 
 
-def connect(arguments: dict[str, Any], seconds: float) -> Connection:
+def connect_within(arguments: dict[str, Any], seconds: float) -> LimitedConnection:
     """Connect within a time limit.
 
     Args:
@@ -57,9 +57,9 @@ def connect(arguments: dict[str, Any], seconds: float) -> Connection:
     Raises:
         psycopg.OperationalError: The limit has passed.
     """
-    with waiting() as deadline:
+    with track_waiting() as deadline:
         left = seconds if deadline is None else deadline - monotonic()
         if left <= 0:
             raise psycopg.OperationalError(_TIMEOUT)
         limits = {"connect_timeout": math.ceil(left), **_KEEPALIVES}
-        return Connection.connect(**{**limits, **arguments})
+        return LimitedConnection.connect(**{**limits, **arguments})

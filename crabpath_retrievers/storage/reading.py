@@ -11,17 +11,17 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Readable(Protocol):
+class ReadableStore(Protocol):
     """A store that query classes read from."""
 
-    def reading(self) -> AbstractContextManager[sa.Connection]:
+    def open_reader(self) -> AbstractContextManager[sa.Connection]:
         """A connection for reads; each statement sees the latest commit."""
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until all queued turn records are written."""
 
 
-class Standpoint(Protocol):
+class NamespacePosition(Protocol):
     """Position of a namespace: its key, its last turn, and its decay exponent."""
 
     @property
@@ -37,7 +37,7 @@ class Standpoint(Protocol):
         """Accumulated decay exponent, ≥ 0."""
 
 
-def readable(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
+def decode_rows(what: str, rows: Iterable[Any], read: Callable[[Any], T]) -> Iterator[T]:
     """Yield what rows decode to; skips damaged rows with a warning.
 
     Args:

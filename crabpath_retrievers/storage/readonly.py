@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.checks import Checks
-from crabpath_retrievers.storage.engine import open_engine, translated_errors
+from crabpath_retrievers.storage.engine import open_engine, translate_database_errors
 
 _LOCK_TIMEOUT = 1.0  # seconds to wait for a lock, which is worth reporting soon
 
@@ -30,20 +30,20 @@ class ReadOnlyStore:
             ConfigurationError: The URL names a database other than SQLite or PostgreSQL.
             MissingExtraError: The driver of the database is not installed.
         """
-        file = database_file(location)
+        file = find_database_file(location)
         self._engine = open_engine(location) if file is None else _open_readonly_engine(file)
         self.catalog = Catalog(self)
         self.checks = Checks(self)
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def open_reader(self) -> Iterator[sa.Connection]:
         """A connection that cannot write."""
-        with translated_errors(self._engine), self._engine.connect() as connection:
+        with translate_database_errors(self._engine), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execution_options(postgresql_readonly=True)
             yield connection
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Do nothing: a read-only store writes no turn records."""
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class ReadOnlyStore:
         self._engine.dispose()
 
 
-def database_file(location: str | Path) -> Path | None:
+def find_database_file(location: str | Path) -> Path | None:
     """The file of an SQLite store, by its directory or URL; None for another database."""
     text = str(location)
     if "://" not in text:
@@ -64,7 +64,7 @@ def database_file(location: str | Path) -> Path | None:
     return Path(str(url.database)) if url.get_backend_name() == "sqlite" and is_file else None
 
 
-def sqlite_uri(file: Path) -> str:
+def build_readonly_uri(file: Path) -> str:
     """URI with which SQLite reads a file without creating others beside it.
 
     Without a write-ahead log no process has the file open, so no shared-memory file is needed.
@@ -76,7 +76,7 @@ def sqlite_uri(file: Path) -> str:
 def _open_readonly_engine(file: Path) -> sa.Engine:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(
-            sqlite_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
+            build_readonly_uri(file), uri=True, timeout=_LOCK_TIMEOUT, check_same_thread=False
         )
 
     return sa.create_engine(f"sqlite:///{file}", creator=connect, poolclass=NullPool)

@@ -7,14 +7,16 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.learned_writer import credited
-from crabpath_retrievers.storage.packing import unpack
+from crabpath_retrievers.storage.learned_writer import add_credit
+from crabpath_retrievers.storage.packing import decode_vector
 
-Recalled = tuple[str, str, str]
+EpisodeChange = tuple[str, str, str]
 """An episode: its id, and its credit before and after, as JSON."""
 
 
-def hand_over(connection: sa.Connection, old: str, heir: Callable[[Vector], str]) -> list[Recalled]:
+def transfer_episode_credit(
+    connection: sa.Connection, old: str, heir: Callable[[Vector], str]
+) -> list[EpisodeChange]:
     """Transfer the credit of a document in all episodes to another one.
 
     Args:
@@ -29,20 +31,20 @@ def hand_over(connection: sa.Connection, old: str, heir: Callable[[Vector], str]
     episodes = s.episodes.c
     named = episodes.documents.contains(json.dumps(old), autoescape=True)
     query = sa.select(episodes.id, episodes.documents, episodes.embedding).where(named)
-    found: list[Recalled] = []
+    found: list[EpisodeChange] = []
     for identity, text, embedding in connection.execute(query).all():
         documents = json.loads(text)
         if old not in documents:
             continue
-        credit, new = documents.pop(old), heir(unpack(embedding))
+        credit, new = documents.pop(old), heir(decode_vector(embedding))
         after = json.dumps({**documents, new: documents.get(new, 0.0) + credit})
         found.append((identity, text, after))
     _write_documents(connection, [(identity, after) for identity, _, after in found])
     return found
 
 
-def take_back(connection: sa.Connection, changed: Sequence[Sequence[str]]) -> None:
-    """Undo :func:`hand_over`; credit that was added since is not moved back."""
+def restore_episode_credit(connection: sa.Connection, changed: Sequence[Sequence[str]]) -> None:
+    """Undo :func:`transfer_episode_credit`; credit that was added since is not moved back."""
     restored: list[tuple[str, str]] = []
     for identity, before, after in changed:
         query = sa.select(s.episodes.c.documents).where(s.episodes.c.id == identity)
@@ -52,7 +54,7 @@ def take_back(connection: sa.Connection, changed: Sequence[Sequence[str]]) -> No
         elif now is not None:
             was, became = json.loads(before), json.loads(after)
             difference = {n: was.get(n, 0.0) - became.get(n, 0.0) for n in {**was, **became}}
-            restored.append((identity, json.dumps(credited(json.loads(now), difference))))
+            restored.append((identity, json.dumps(add_credit(json.loads(now), difference))))
     _write_documents(connection, restored)
 
 

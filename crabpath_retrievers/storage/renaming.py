@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from crabpath_retrievers.changes.archive import Renames
+from crabpath_retrievers.changes.archive import IdRenames
 
 Row = dict[str, Any]
 _NODE_FIELDS = frozenset(
@@ -15,7 +15,7 @@ _NODE_FIELDS = frozenset(
 _NODE_LIST_FIELDS = frozenset({"chosen", "reflexes", "visited"})
 
 
-def renamed(table: str, row: Row, to: Renames) -> Row:
+def rename_ids(table: str, row: Row, to: IdRenames) -> Row:
     """A row with the new names.
 
     Args:
@@ -26,11 +26,11 @@ def renamed(table: str, row: Row, to: Renames) -> Row:
     return _RENAMERS[table](row, to) if to.any and table in _RENAMERS else row
 
 
-def _node(row: Row, to: Renames) -> Row:
+def _node(row: Row, to: IdRenames) -> Row:
     return {**row, "id": to.notes.get(row["id"], row["id"])}
 
 
-def _note(row: Row, to: Renames) -> Row:
+def _note(row: Row, to: IdRenames) -> Row:
     turn, feedback = (row[column] for column in ("turn", "feedback"))
     return {
         **row,
@@ -39,12 +39,12 @@ def _note(row: Row, to: Renames) -> Row:
     }
 
 
-def _weight_change(row: Row, to: Renames) -> Row:
+def _weight_change(row: Row, to: IdRenames) -> Row:
     cause = row["cause"]  # id of feedback or of a note
     return {**row, "cause": to.feedback.get(cause, to.notes.get(cause, cause))}
 
 
-def _episode(row: Row, to: Renames) -> Row:
+def _episode(row: Row, to: IdRenames) -> Row:
     new = {**row, "id": _episode_id(row["id"], to)}
     new["documents"] = json.dumps(_credit(json.loads(row["documents"]), to))
     if row["credit_by_user"]:
@@ -53,17 +53,19 @@ def _episode(row: Row, to: Renames) -> Row:
     return new
 
 
-def _credit(documents: Mapping[str, float], to: Renames) -> Row:
+def _credit(documents: Mapping[str, float], to: IdRenames) -> Row:
     return {to.notes.get(node, node): credit for node, credit in documents.items()}
 
 
-def _episode_id(episode: str, to: Renames) -> str:
+def _episode_id(episode: str, to: IdRenames) -> str:
     return to.episodes.get(episode, episode)
 
 
-def _turn(row: Row, to: Renames) -> Row:
+def _turn(row: Row, to: IdRenames) -> Row:
     record = (
-        with_nodes(json.loads(row["record"]), to.notes) if to.notes else json.loads(row["record"])
+        replace_node_ids(json.loads(row["record"]), to.notes)
+        if to.notes
+        else json.loads(row["record"])
     )
     identity = to.turns.get(row["id"], row["id"])
     # Only a turn that keeps its id keeps the run id of its host.
@@ -72,10 +74,10 @@ def _turn(row: Row, to: Renames) -> Row:
     return {**row, "id": identity, "run_id": run, "record": to_json(record).decode()}
 
 
-def with_nodes(value: Any, notes: Mapping[str, str]) -> Any:
+def replace_node_ids(value: Any, notes: Mapping[str, str]) -> Any:
     """A turn record, or a part of it, with other ids of nodes."""
     if isinstance(value, list):
-        return [with_nodes(item, notes) for item in value]
+        return [replace_node_ids(item, notes) for item in value]
     if not isinstance(value, dict):
         return value
     new: dict[str, Any] = {}
@@ -85,11 +87,11 @@ def with_nodes(value: Any, notes: Mapping[str, str]) -> Any:
         elif name in _NODE_LIST_FIELDS:
             new[name] = [notes.get(node, node) for node in item]
         else:
-            new[name] = with_nodes(item, notes)
+            new[name] = replace_node_ids(item, notes)
     return new
 
 
-def _feedback(row: Row, to: Renames) -> Row:
+def _feedback(row: Row, to: IdRenames) -> Row:
     payload = json.loads(row["payload"])
     identity = to.feedback.get(row["id"], row["id"])
     for name in ("used", "unused"):
@@ -101,12 +103,12 @@ def _feedback(row: Row, to: Renames) -> Row:
     return {**row, "id": identity, "namespace": to.namespace, "payload": text}
 
 
-def _consumed_turn(row: Row, to: Renames) -> Row:
+def _consumed_turn(row: Row, to: IdRenames) -> Row:
     turn, feedback = row["turn"], row["feedback"]
     return {"turn": to.turns.get(turn, turn), "feedback": to.feedback.get(feedback, feedback)}
 
 
-def _feedback_effects(row: Row, to: Renames) -> Row:
+def _feedback_effects(row: Row, to: IdRenames) -> Row:
     record = json.loads(row["record"])
     for note in record["notes"]:
         note["note"] = to.notes.get(note["note"], note["note"])
@@ -117,11 +119,11 @@ def _feedback_effects(row: Row, to: Renames) -> Row:
     return {**row, "feedback": feedback, "record": to_json(record).decode()}
 
 
-def _namespace(row: Row, to: Renames) -> Row:
+def _namespace(row: Row, to: IdRenames) -> Row:
     return {**row, "name": to.namespace}
 
 
-_RENAMERS: Mapping[str, Callable[[Row, Renames], Row]] = {
+_RENAMERS: Mapping[str, Callable[[Row, IdRenames], Row]] = {
     "namespaces": _namespace,
     "nodes": _node,
     "notes": _note,

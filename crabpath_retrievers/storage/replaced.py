@@ -9,43 +9,43 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.hot import HotSelect
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.hot import CompiledSelect
 from crabpath_retrievers.storage.schema import aliases, nodes
 
 REPLACED = -2
 """Owner of nodes that others replace; see the column ``owner`` of ``nodes``."""
 
-WHOLES = (0, REPLACED)
+SOURCE_OWNERS = (0, REPLACED)
 """Owners of the nodes that belong to sources, whether visible or replaced."""
 
-ANSWERING = aliases.c.position == 0
+IS_PRIMARY_TARGET = aliases.c.position == 0
 """Condition: the target that answers to the id of the hidden node."""
 
 IS_PART = sa.exists().where(aliases.c.target == nodes.c.key, aliases.c.kind == "split")
 """Condition: the node is a part that maintenance split off; it belongs to no source."""
 
 
-def standing_keys(connection: sa.Connection, keys: Iterable[int]) -> dict[int, int]:
+def resolve_alias_keys(connection: sa.Connection, keys: Iterable[int]) -> dict[int, int]:
     """Keys of the nodes that answer for replaced ones, by key; other keys are left out."""
-    query = sa.select(aliases.c.node, aliases.c.target).where(ANSWERING)
+    query = sa.select(aliases.c.node, aliases.c.target).where(IS_PRIMARY_TARGET)
     found: dict[int, int] = {}
-    for part in parts(keys):
+    for part in split_batches(keys):
         rows = connection.execute(query.where(aliases.c.node.in_(part)))
         found |= {node: target for node, target in rows}
     return found
 
 
-def standing_ids(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
+def resolve_alias_ids(connection: sa.Connection, ids: Iterable[str]) -> dict[str, str]:
     """Ids of the nodes that answer for replaced ones, by id; other ids are left out."""
     found: dict[str, str] = {}
-    for part in parts(ids):
+    for part in split_batches(ids):
         found |= {node: target for node, target in _TARGET_IDS.rows(connection, {"ids": part})}
     return found
 
 
 _HIDDEN = nodes.alias()
-_TARGET_IDS = HotSelect(
+_TARGET_IDS = CompiledSelect(
     sa.select(_HIDDEN.c.id, nodes.c.id)
     .select_from(_HIDDEN)
     .join(aliases, aliases.c.node == _HIDDEN.c.key)

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from crabpath_retrievers.changes.maintenance import Merged, MergeNodes
+from crabpath_retrievers.changes.maintenance import MergeNodes, MergePair
 from crabpath_retrievers.graph import Authority, EdgeKind, Vector
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.folding import Folding, Heir
-from crabpath_retrievers.storage.images import TABLES, Image, restore, write
-from crabpath_retrievers.storage.journal import write_down
-from crabpath_retrievers.storage.node_writer import TEXTUAL, NodeWriter
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.recollection import hand_over, take_back
-from crabpath_retrievers.storage.replaced import ANSWERING
-from crabpath_retrievers.storage.waiting import drop_vectors, want_edges, want_vectors
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.folding import LearnedMerge, TargetOf
+from crabpath_retrievers.storage.images import NODE_TABLES, RowChange, restore_rows, write_rows
+from crabpath_retrievers.storage.journal import write_journal
+from crabpath_retrievers.storage.node_writer import TEXT_EDGE_KINDS, NodeWriter
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.recollection import restore_episode_credit, transfer_episode_credit
+from crabpath_retrievers.storage.replaced import IS_PRIMARY_TARGET
+from crabpath_retrievers.storage.waiting import queue_index_deletion, queue_indexing, queue_linking
 
 MERGED_FROM = "merged_from"
 """Metadata field of a kept node: ids and sources of the nodes merged into it."""
@@ -26,7 +26,7 @@ MERGED_FROM = "merged_from"
 _R, _N = s.aliases.c, s.nodes.c
 
 
-class Replacing:
+class AliasWriter:
     """Merges and splits nodes on one open transaction."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Replacing:
             if self._is_mergeable(pair):
                 self._merge(change.run, pair)
 
-    def _is_mergeable(self, pair: Merged) -> bool:
+    def _is_mergeable(self, pair: MergePair) -> bool:
         """Whether both nodes are visible, and the kept one has at least as much authority."""
         query = sa.select(_N.key, _N.authority).where(_N.key.in_(pair), _N.owner == 0)
         ranks = {key: rank for key, rank in self._connection.execute(query.with_for_update())}
@@ -53,24 +53,26 @@ class Replacing:
         above = ranks[pair.keeper] >= ranks[pair.absorbed]
         return above and not fixed and not self._connection.scalar(whole)
 
-    def _merge(self, run: str, pair: Merged) -> None:
+    def _merge(self, run: str, pair: MergePair) -> None:
         names = self._get_ids(pair)
-        images = Folding(self._connection).images(
+        images = LearnedMerge(self._connection).images(
             pair.absorbed, lambda _: pair.keeper, textual=True
         )
         self._nodes.hide([pair.absorbed])
         self._write_changes(images)
-        episodes = hand_over(self._connection, names[pair.absorbed], lambda _: names[pair.keeper])
+        episodes = transfer_episode_credit(
+            self._connection, names[pair.absorbed], lambda _: names[pair.keeper]
+        )
         mine = _R.target == pair.absorbed
         before = list(self._connection.scalars(sa.select(_R.node).where(mine)))
         self._connection.execute(s.aliases.update().where(mine).values(target=pair.keeper))
         self._insert_aliases(pair.absorbed, [pair.keeper], "merge", run)
         self._update_merged_from([pair.keeper])
-        drop_vectors(self._connection, self._insert, [names[pair.absorbed]])
+        queue_index_deletion(self._connection, self._insert, [names[pair.absorbed]])
         inverse = {"node": pair.absorbed, "target": pair.keeper, "before": before}
         inverse |= {"images": images, "episodes": episodes}
         payload = {"run": run, "node": names[pair.absorbed], "keeper": names[pair.keeper]}
-        write_down(self._connection, "merge_nodes", payload, inverse=inverse)
+        write_journal(self._connection, "merge_nodes", payload, inverse=inverse)
 
     def undo_merge(self, run: str, inverse: dict[str, Any]) -> None:
         """Undo a merge: show the node again, with what was learned about it before."""
@@ -99,22 +101,24 @@ class Replacing:
         self._connection.execute(s.nodes.update().where(_N.key.in_(order)).values(authority=rank))
         siblings = self._nodes.siblings([node])
         vectors = self._get_vectors(order)
-        images = Folding(self._connection).images(old, self._choose_nearest(vectors), textual=False)
+        images = LearnedMerge(self._connection).images(
+            old, self._choose_nearest(vectors), textual=False
+        )
         own = (s.edges.c.source == old) | (s.edges.c.target == old)
-        query = sa.select(s.edges).where(own, s.edges.c.kind.in_(TEXTUAL))
+        query = sa.select(s.edges).where(own, s.edges.c.kind.in_(TEXT_EDGE_KINDS))
         images += [("edges", dict(row), None) for row in self._connection.execute(query).mappings()]
         self._nodes.hide([old])
         self._write_changes(images)
         ids = {key: name for name, key in keys.items()}
-        episodes = hand_over(
+        episodes = transfer_episode_credit(
             self._connection, node, lambda vector: ids[_find_nearest(vectors, vector)]
         )
         self._insert_aliases(old, order, "split", run)
-        drop_vectors(self._connection, self._insert, [node])
-        want_edges(self._connection, self._insert, siblings)
+        queue_index_deletion(self._connection, self._insert, [node])
+        queue_linking(self._connection, self._insert, siblings)
         inverse = {"node": old, "parts": order, "images": images, "episodes": episodes}
         payload = {"run": run, "node": node, "parts": list(pieces)}
-        write_down(self._connection, "split_node", payload, inverse=inverse)
+        write_journal(self._connection, "split_node", payload, inverse=inverse)
 
     def undo_split(self, inverse: dict[str, Any]) -> None:
         """Undo a split: show the node again, and move to it what was learned about its parts."""
@@ -129,10 +133,12 @@ class Replacing:
         """Show a node again and undo row changes; it is queued for the index."""
         self._increment_versions()
         self._nodes.show([node])
-        want_vectors(self._connection, self._insert, self._get_ids([node]).values(), "index")
-        given: list[Image] = [(table, before, after) for table, before, after in inverse["images"]]
-        self._recount_mentions(restore(self._connection, self._insert, given))
-        take_back(self._connection, inverse["episodes"])
+        queue_indexing(self._connection, self._insert, self._get_ids([node]).values(), "index")
+        given: list[RowChange] = [
+            (table, before, after) for table, before, after in inverse["images"]
+        ]
+        self._recount_mentions(restore_rows(self._connection, self._insert, given))
+        restore_episode_credit(self._connection, inverse["episodes"])
 
     def release(self, kept: Sequence[str], gone: Sequence[str]) -> None:
         """Dissolve the aliases of nodes that are about to change, to be removed or to retire.
@@ -172,27 +178,27 @@ class Replacing:
         if inherit:
             heir = back[0]
             self._write_changes(
-                Folding(self._connection).images(keeper, lambda _: heir, textual=False)
+                LearnedMerge(self._connection).images(keeper, lambda _: heir, textual=False)
             )
-            hand_over(self._connection, ids[keeper], lambda _: ids[heir])
+            transfer_episode_credit(self._connection, ids[keeper], lambda _: ids[heir])
             mine = _R.target == keeper
             self._connection.execute(s.aliases.update().where(mine).values(target=heir))
             self._update_merged_from([heir])
-        want_vectors(self._connection, self._insert, [ids[key] for key in back], "return")
+        queue_indexing(self._connection, self._insert, [ids[key] for key in back], "return")
 
     def move_learned(self) -> None:
         """Move learned rows of replaced nodes to their targets, after a restore or an import."""
         columns = [
-            TABLES[table].c[name]
+            NODE_TABLES[table].c[name]
             for table in ("overlay", "pair_counts", "usage")
             for name in ("source", "target", "node")
-            if name in TABLES[table].c
+            if name in NODE_TABLES[table].c
         ]
         found = [sa.exists().where(column == _R.node) for column in columns]
-        query = sa.select(_R.node, _R.target).where(ANSWERING, sa.or_(*found))
+        query = sa.select(_R.node, _R.target).where(IS_PRIMARY_TARGET, sa.or_(*found))
         for node, target in self._connection.execute(query.order_by(_R.node)).all():
-            heir: Heir = lambda _, target=target: target  # type: ignore[misc] # noqa: E731
-            self._write_changes(Folding(self._connection).images(node, heir, textual=False))
+            heir: TargetOf = lambda _, target=target: target  # type: ignore[misc] # noqa: E731
+            self._write_changes(LearnedMerge(self._connection).images(node, heir, textual=False))
 
     def move_parts(self, moved: Sequence[str]) -> None:
         """Set the positions of parts to those of the split nodes that moved."""
@@ -205,7 +211,7 @@ class Replacing:
         query = sa.select(_R.node, _R.target).select_from(mine.join(s.nodes, _N.key == _R.node))
         rows = [
             {"whole": whole, "part": part}
-            for some in parts(moved)
+            for some in split_batches(moved)
             for whole, part in self._connection.execute(
                 query.where(_R.kind == "split", _N.id.in_(some))
             )
@@ -218,23 +224,23 @@ class Replacing:
         """Move what was learned about parts to the split node, and remove them."""
         ids = self._get_ids([node, *order])
         for part in order:
-            images = Folding(self._connection).images(part, lambda _: node, textual=False)
+            images = LearnedMerge(self._connection).images(part, lambda _: node, textual=False)
             self._write_changes(images)
             if part in ids:
-                hand_over(self._connection, ids[part], lambda _: ids[node])
+                transfer_episode_credit(self._connection, ids[part], lambda _: ids[node])
         self._remove(order)
 
     def _remove(self, keys: Sequence[int]) -> None:
         ids = list(self._get_ids(keys).values())
         self._nodes.remove(ids)
-        drop_vectors(self._connection, self._insert, ids)
+        queue_index_deletion(self._connection, self._insert, ids)
 
     def _find_relations(self, keys: Iterable[int]) -> Sequence[sa.Row[Any]]:
         """Aliases whose node or target is among these nodes."""
         query = sa.select(s.aliases)
         found = {
             (row.node, row.target): row
-            for part in parts(keys)
+            for part in split_batches(keys)
             for row in self._connection.execute(
                 query.where(_R.node.in_(part) | _R.target.in_(part))
             )
@@ -242,7 +248,7 @@ class Replacing:
         return sorted(found.values(), key=lambda row: (row.node, row.position))
 
     def _delete_aliases(self, keys: Iterable[int]) -> None:
-        for part in parts(keys):
+        for part in split_batches(keys):
             self._connection.execute(s.aliases.delete().where(_R.node.in_(part)))
 
     def _insert_aliases(self, node: int, order: Sequence[int], kind: str, run: str) -> None:
@@ -276,11 +282,11 @@ class Replacing:
             text = json.dumps(new, ensure_ascii=False)
             self._connection.execute(update.values(metadata=text))
 
-    def _write_changes(self, images: Sequence[Image]) -> None:
-        write(self._connection, self._insert, images)
+    def _write_changes(self, images: Sequence[RowChange]) -> None:
+        write_rows(self._connection, self._insert, images)
         self._recount_mentions(images)
 
-    def _recount_mentions(self, images: Iterable[Image]) -> None:
+    def _recount_mentions(self, images: Iterable[RowChange]) -> None:
         """Update the mention counts after changes of edges."""
         rows = [row for table, *both in images if table == "edges" for row in both if row]
         mention = EdgeKind.MENTION.value
@@ -298,10 +304,10 @@ class Replacing:
     def _get_vectors(self, keys: Sequence[int]) -> dict[int, Vector]:
         """Unit vectors of nodes, shape ``[d]``, by key in the given order."""
         query = sa.select(_N.key, _N.embedding).where(_N.key.in_(keys))
-        found = {key: unpack(vector) for key, vector in self._connection.execute(query)}
+        found = {key: decode_vector(vector) for key, vector in self._connection.execute(query)}
         return {key: found[key] for key in keys}
 
-    def _choose_nearest(self, vectors: dict[int, Vector]) -> Heir:
+    def _choose_nearest(self, vectors: dict[int, Vector]) -> TargetOf:
         """Choose for another node the nearest of these; the first of them for key 0."""
         first = next(iter(vectors))
 

@@ -10,6 +10,6 @@ RETIRED = -1
 """Owner of retired nodes; see the column ``owner`` of ``nodes``."""
 
 
-def address_of(content: str) -> str:
+def build_retired_address(content: str) -> str:
     """Address of a retired node with this text; not the target of any link."""
     return f"retired:{hashlib.sha256(content.encode()).hexdigest()[:32]}"

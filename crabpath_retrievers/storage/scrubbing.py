@@ -5,12 +5,12 @@ import json
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 
 _GLOBAL_CHANGES = ("merge_nodes", "split_node")
 
 
-def scrub(connection: sa.Connection, namespace: int) -> None:
+def redact_journal(connection: sa.Connection, namespace: int) -> None:
     """Remove a namespace from the undo data of merges and splits.
 
     Args:
@@ -44,6 +44,6 @@ def _find_existing_episodes(connection: sa.Connection, ids: list[str]) -> set[st
     query = sa.select(s.episodes.c.id)
     return {
         identity
-        for part in parts(ids)
+        for part in split_batches(ids)
         for identity in connection.scalars(query.where(s.episodes.c.id.in_(part)))
     }

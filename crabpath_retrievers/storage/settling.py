@@ -17,7 +17,9 @@ def _join_decay(table: sa.Table) -> sa.Join:
     return table.join(s.namespaces, of).join(s.nodes, s.nodes.c.key == table.c.target)
 
 
-def standing(connection: sa.Connection, namespace: int, edge: Mapping[str, int]) -> float:
+def read_effective_weight(
+    connection: sa.Connection, namespace: int, edge: Mapping[str, int]
+) -> float:
     """Effective weight, in [-1, 1], of a learned edge without structural edge; 0 without weight.
 
     Args:
@@ -34,7 +36,7 @@ def standing(connection: sa.Connection, namespace: int, edge: Mapping[str, int])
     return 0.0 if row is None else _get_effective(row, row.weight, 0.0)
 
 
-def settle(connection: sa.Connection, keys: Sequence[int]) -> None:
+def materialise_decay(connection: sa.Connection, keys: Sequence[int]) -> None:
     """Replace the learned weights that lead to these nodes by their effective values now.
 
     The weight changes behind them are replaced alike, so that undo stays exact.

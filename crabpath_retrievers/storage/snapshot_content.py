@@ -28,7 +28,7 @@ _NOTES = {
 _COMPRESSION_LEVEL = 1  # of zlib: the highest level is six times slower and saves a tenth
 
 
-class Content(NamedTuple):
+class SnapshotContent(NamedTuple):
     """Learned state of a namespace.
 
     Attributes:
@@ -93,7 +93,9 @@ def _decode_binary(table: sa.Table, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def packed(connection: sa.Connection, namespace: int, exponent: float, model: str | None) -> bytes:
+def encode_snapshot(
+    connection: sa.Connection, namespace: int, exponent: float, model: str | None
+) -> bytes:
     """Read and compress the learned state of a namespace."""
     tables = {}
     for table in _TABLES:
@@ -108,9 +110,9 @@ def packed(connection: sa.Connection, namespace: int, exponent: float, model: st
     return zlib.compress(to_json(data, bytes_mode="base64"), _COMPRESSION_LEVEL)
 
 
-def without_notes(data: bytes, keys: Container[int]) -> bytes:
+def remove_notes_from_snapshot(data: bytes, keys: Container[int]) -> bytes:
     """Remove the notes with these keys from compressed content."""
-    content = unpacked(data)
+    content = decode_snapshot(data)
     kept = {
         table.name: [
             row
@@ -122,14 +124,14 @@ def without_notes(data: bytes, keys: Container[int]) -> bytes:
     return zlib.compress(to_json(content._replace(notes=kept)._asdict()), _COMPRESSION_LEVEL)
 
 
-def unpacked(data: bytes) -> Content:
-    """The inverse of :func:`packed`.
+def decode_snapshot(data: bytes) -> SnapshotContent:
+    """The inverse of :func:`encode_snapshot`.
 
     Raises:
         StoreError: The content is damaged.
     """
     try:
-        return Content(**json.loads(zlib.decompress(data)))
+        return SnapshotContent(**json.loads(zlib.decompress(data)))
     except (ValueError, TypeError, zlib.error) as error:
         msg = f"the snapshot is damaged ({error}): delete it, and restore another one"
         raise StoreError(msg) from error

@@ -16,29 +16,29 @@ from crabpath_retrievers.storage.apply import Writer
 from crabpath_retrievers.storage.catalog import Catalog
 from crabpath_retrievers.storage.dump import Dump
 from crabpath_retrievers.storage.engine import (
-    connected,
-    moment,
+    open_connection,
     open_engine,
-    translated_errors,
+    open_snapshot_connection,
+    translate_database_errors,
 )
-from crabpath_retrievers.storage.fulltext import full_text
+from crabpath_retrievers.storage.fulltext import get_fulltext_index
 from crabpath_retrievers.storage.fulltext_reader import FullTextReader
 from crabpath_retrievers.storage.health_queries import HealthQueries
 from crabpath_retrievers.storage.history_queries import HistoryQueries
 from crabpath_retrievers.storage.learned_queries import LearnedQueries
 from crabpath_retrievers.storage.link_queries import LinkQueries
 from crabpath_retrievers.storage.locks import ingest_lock, lock_schema
-from crabpath_retrievers.storage.migrations import prepare
+from crabpath_retrievers.storage.migrations import ensure_schema
 from crabpath_retrievers.storage.note_queries import NoteQueries
 from crabpath_retrievers.storage.region_queries import RegionQueries
 from crabpath_retrievers.storage.trial_queries import TrialQueries
 from crabpath_retrievers.storage.turn_log import TurnLog
 from crabpath_retrievers.storage.turn_writer import TurnWriter
-from crabpath_retrievers.storage.twin_queries import TwinQueries
+from crabpath_retrievers.storage.twin_queries import DuplicateQueries
 from crabpath_retrievers.storage.typed_queries import TypedQueries
-from crabpath_retrievers.storage.upkeep_queries import UpkeepQueries
+from crabpath_retrievers.storage.upkeep_queries import MaintenanceQueries
 from crabpath_retrievers.storage.walk_queries import WalkQueries
-from crabpath_retrievers.time_limit import TIME_LIMIT, limited
+from crabpath_retrievers.time_limit import DEFAULT_TIME_LIMIT, limit_waiting
 from crabpath_retrievers.trajectory import Turn
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class GraphStore:
         trials: State, turns and feedback of A/B trials.
     """
 
-    def __init__(self, location: str | Path, *, time_limit: float = TIME_LIMIT) -> None:
+    def __init__(self, location: str | Path, *, time_limit: float = DEFAULT_TIME_LIMIT) -> None:
         """Open or create the store.
 
         Args:
@@ -79,15 +79,15 @@ class GraphStore:
         self._time_limit = time_limit
         self._engine = open_engine(location, time_limit=time_limit)
         self._reader = open_engine(location, reading=True, time_limit=time_limit)
-        self._fulltext = full_text(self._engine.dialect.name)
+        self._fulltext = get_fulltext_index(self._engine.dialect.name)
         self._ingest = threading.RLock()
         self._recorder = TurnWriter(self._write_turns)
         self._ingesting = False
         self._current: ContextVar[sa.Connection | None] = ContextVar("reading", default=None)
         try:
-            with translated_errors(self._engine), self._engine.begin() as connection:
+            with translate_database_errors(self._engine), self._engine.begin() as connection:
                 lock_schema(connection)
-                prepare(connection, self._fulltext)
+                ensure_schema(connection, self._fulltext)
         except BaseException:
             self.close()
             raise
@@ -100,10 +100,10 @@ class GraphStore:
         self.history = HistoryQueries(self)
         self.notes = NoteQueries(self)
         self.regions = RegionQueries(self)
-        self.typed = TypedQueries(self)
+        self.typed_edges = TypedQueries(self)
         self.health = HealthQueries(self)
-        self.upkeep = UpkeepQueries(self)
-        self.twins = TwinQueries(self)
+        self.maintenance = MaintenanceQueries(self)
+        self.duplicates = DuplicateQueries(self)
         self.trials = TrialQueries(self)
 
     @property
@@ -117,17 +117,17 @@ class GraphStore:
         return self._engine.dialect.name
 
     @contextmanager
-    def reading(self) -> Iterator[sa.Connection]:
+    def open_reader(self) -> Iterator[sa.Connection]:
         """A connection for reads; each statement sees the latest commit.
 
         Nested calls in the same context share the outer connection.
         """
         current = self._current.get()
         if current is not None:
-            with translated_errors(self._engine):
+            with translate_database_errors(self._engine):
                 yield current
             return
-        with translated_errors(self._engine), connected(self._reader) as connection:
+        with translate_database_errors(self._engine), open_connection(self._reader) as connection:
             token = self._current.set(connection)
             try:
                 yield connection
@@ -135,14 +135,17 @@ class GraphStore:
                 self._current.reset(token)
 
     @contextmanager
-    def dumping(self) -> Iterator[Dump]:
+    def open_dump(self) -> Iterator[Dump]:
         """One consistent state of the store, which later changes do not affect.
 
         Raises:
             StoreError: An ingest is unfinished.
         """
-        self.settle()
-        with translated_errors(self._engine), moment(self._reader) as connection:
+        self.flush()
+        with (
+            translate_database_errors(self._engine),
+            open_snapshot_connection(self._reader) as connection,
+        ):
             dump = Dump(connection)
             dump.require_finished()
             yield dump
@@ -158,27 +161,27 @@ class GraphStore:
         """
         if not changes:
             return
-        self.settle()
-        opened = connected(self._engine, lazy=_allows_lazy_commit(changes))
-        with translated_errors(self._engine), opened as connection, connection.begin():
+        self.flush()
+        opened = open_connection(self._engine, lazy=_allows_lazy_commit(changes))
+        with translate_database_errors(self._engine), opened as connection, connection.begin():
             writer = Writer(connection, self._fulltext)
             for change in changes:
                 writer.apply(change)
 
     def _write_turns(self, records: Sequence[RecordTurn]) -> None:
-        with limited(self._time_limit):
+        with limit_waiting(self._time_limit):
             self.apply(records)
 
     def record(self, turn: Turn, vector: Vector | None = None) -> None:
         """Queue a turn record, which is written in the background; see :mod:`turn_writer`."""
         self._recorder.add(RecordTurn(turn, vector))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Wait until all queued turn records are written."""
         self._recorder.settle()
 
     @contextmanager
-    def ingesting(self, *, wait: bool = True) -> Iterator[bool]:
+    def hold_ingest_lock(self, *, wait: bool = True) -> Iterator[bool]:
         """Hold the ingest lock: one thread of one process ingests into a store at a time.
 
         Reentrant within its thread.
@@ -196,7 +199,10 @@ class GraphStore:
             if self._ingesting:
                 yield True
                 return
-            with translated_errors(self._engine), ingest_lock(self._reader, wait=wait) as held:
+            with (
+                translate_database_errors(self._engine),
+                ingest_lock(self._reader, wait=wait) as held,
+            ):
                 self._ingesting = held
                 try:
                     yield held
@@ -208,8 +214,8 @@ class GraphStore:
     def close(self) -> None:
         """Close all connections; turn records that cannot be written in time are lost."""
         try:
-            with limited(self._time_limit):
-                self.settle()
+            with limit_waiting(self._time_limit):
+                self.flush()
         except StoreError as error:
             _log.warning("turn records are lost: %s", error)
         self._reader.dispose()

@@ -5,20 +5,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crabpath_retrievers.storage.hot import HotWrite, inserted
+from crabpath_retrievers.storage.hot import CompiledWrite, build_insert
 
-NOTHING = 1e-9
+ROUNDING = 1e-9
 """Counts at or below this are 0: subtraction leaves rounding errors."""
 
 
-class Sums:
+class CounterTable:
     """Adds to the counters of one table."""
 
     def __init__(self, table: sa.Table, *names: str) -> None:
         """Columns ``names`` are the counters of ``table``; its other columns are the key."""
         self._names = names
-        self._add = HotWrite(lambda insert: _build_add(insert, table, names))
-        self._drop = HotWrite(lambda _: _build_drop(table, names))
+        self._add = CompiledWrite(lambda insert: _build_add(insert, table, names))
+        self._drop = CompiledWrite(lambda _: _build_drop(table, names))
 
     def add(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add to the counters; a missing row starts with what is added, but at least 0."""
@@ -35,18 +35,18 @@ class Sums:
 
 def _build_add(insert: Callable[..., Any], table: sa.Table, names: Sequence[str]) -> Any:
     more = {name: sa.bindparam(f"more_{name}", type_=sa.Float()) for name in names}
-    return inserted(insert, table).on_conflict_do_update(
+    return build_insert(insert, table).on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
         set_={name: _at_least_zero(table.c[name] + more[name]) for name in names},
     )
 
 
 def _at_least_zero(value: Any) -> Any:
-    epsilon: Any = sa.literal_column(str(NOTHING))
+    epsilon: Any = sa.literal_column(str(ROUNDING))
     return sa.case((value <= epsilon, sa.literal_column("0.0", sa.Float)), else_=value)
 
 
 def _build_drop(table: sa.Table, names: Sequence[str]) -> Any:
-    epsilon: Any = sa.literal_column(str(NOTHING))
+    epsilon: Any = sa.literal_column(str(ROUNDING))
     conditions = [column == sa.bindparam(column.name) for column in table.primary_key.columns]
     return table.delete().where(*conditions, *(table.c[name] <= epsilon for name in names))

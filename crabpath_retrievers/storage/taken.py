@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 import sqlalchemy as sa
 
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
+from crabpath_retrievers.storage.batching import split_batches
 
 
-class Whose:
+class IdConflicts:
     """Finds ids of other namespaces."""
 
     def __init__(self, connection: sa.Connection, namespace: str) -> None:
@@ -25,7 +25,7 @@ class Whose:
             "nodes": (s.nodes.c.id, s.nodes.c.owner != own),
         }
 
-    def taken(self, table: str, ids: Iterable[str]) -> set[str]:
+    def find_conflicts(self, table: str, ids: Iterable[str]) -> set[str]:
         """Those of the ids that belong to turns, feedback or nodes of other namespaces."""
         if table not in self._others:
             return set()
@@ -41,6 +41,6 @@ class Whose:
         self, ids: Iterable[str], query: Callable[[list[str]], sa.Select[tuple[str]]]
     ) -> set[str]:
         found: set[str] = set()
-        for part in parts(ids):
+        for part in split_batches(ids):
             found |= set(self._connection.scalars(query(part)))
         return found

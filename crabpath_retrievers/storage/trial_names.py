@@ -1,8 +1,8 @@
 """Names under which the metadata of the store holds trials."""
 
-PREFIX = "trial:"
+TRIAL_PREFIX = "trial:"
 
 
-def meta_name(trial: str) -> str:
+def build_trial_key(trial: str) -> str:
     """Name of the metadata row that holds the state of a trial."""
-    return PREFIX + trial
+    return TRIAL_PREFIX + trial

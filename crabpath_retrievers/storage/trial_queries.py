@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from pydantic_core import from_json
 
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     contents,
     feedback,
@@ -17,13 +17,13 @@ from crabpath_retrievers.storage.schema import (
     turns,
     weight_changes,
 )
-from crabpath_retrievers.storage.trial_names import PREFIX, meta_name
+from crabpath_retrievers.storage.trial_names import TRIAL_PREFIX, build_trial_key
 
 T = TypeVar("T")
 _AT_ONCE = 200  # turn records in memory
 
 
-class Said(NamedTuple):
+class TrialFeedback(NamedTuple):
     """Stored feedback.
 
     Attributes:
@@ -37,7 +37,7 @@ class Said(NamedTuple):
     payload: dict[str, Any]
 
 
-class Moved(NamedTuple):
+class TrialWeightChange(NamedTuple):
     """A change of a learned weight; ``edge`` identifies namespace, source, target and kind."""
 
     namespace: str
@@ -48,20 +48,22 @@ class Moved(NamedTuple):
 class TrialQueries:
     """Reads of trials; queries use none of them."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
     def names(self) -> list[str]:
         """Names of the trials of this store, running or ended."""
-        query = sa.select(meta.c.name).where(meta.c.name.startswith(PREFIX)).order_by(meta.c.name)
-        with self._store.reading() as connection:
-            return [name.removeprefix(PREFIX) for name in connection.scalars(query)]
+        query = (
+            sa.select(meta.c.name).where(meta.c.name.startswith(TRIAL_PREFIX)).order_by(meta.c.name)
+        )
+        with self._store.open_reader() as connection:
+            return [name.removeprefix(TRIAL_PREFIX) for name in connection.scalars(query)]
 
     def state(self, name: str) -> str | None:
         """The state of a trial as JSON; None for an unknown trial."""
-        query = sa.select(meta.c.value).where(meta.c.name == meta_name(name))
-        with self._store.reading() as connection:
+        query = sa.select(meta.c.value).where(meta.c.name == build_trial_key(name))
+        with self._store.open_reader() as connection:
             return connection.scalar(query)
 
     def turns(
@@ -92,26 +94,27 @@ class TrialQueries:
             )
             .order_by(turns.c.created, turns.c.namespace, turns.c.clock)
         )
-        self._store.settle()
+        self._store.flush()
         found: list[T] = []
-        with self._store.reading() as connection:
-            for part in parts(connection.scalars(query).all(), _AT_ONCE):
+        with self._store.open_reader() as connection:
+            for part in split_batches(connection.scalars(query).all(), _AT_ONCE):
                 record = sa.select(turns.c.id, turns.c.record).where(turns.c.id.in_(part))
                 records = {turn: text for turn, text in connection.execute(record)}
                 found += [decode(from_json(records[turn])) for turn in part if turn in records]
         return found
 
-    def said(self, since: float) -> list[Said]:
+    def get_feedback(self, since: float) -> list[TrialFeedback]:
         """Feedback since a time, in epoch seconds, oldest first, without undone feedback."""
         query = (
             sa.select(feedback.c.created, feedback.c.namespace, feedback.c.payload)
             .where(feedback.c.created > since, feedback.c.status != "undone")
             .order_by(feedback.c.sequence)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = connection.execute(query).all()
         return [
-            Said(created, namespace, from_json(payload)) for created, namespace, payload in rows
+            TrialFeedback(created, namespace, from_json(payload))
+            for created, namespace, payload in rows
         ]
 
     def characters(self, ids: Iterable[str]) -> dict[str, int]:
@@ -119,14 +122,14 @@ class TrialQueries:
         query = sa.select(nodes.c.id, sa.func.length(contents.c.content)).join(
             contents, contents.c.node == nodes.c.key
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {
                 node: length
-                for part in parts(sorted(ids))
+                for part in split_batches(sorted(ids))
                 for node, length in connection.execute(query.where(nodes.c.id.in_(part)))
             }
 
-    def moves(self, names: Iterable[str], *, since: float) -> list[Moved]:
+    def get_weight_changes(self, names: Iterable[str], *, since: float) -> list[TrialWeightChange]:
         """Weight changes of these namespaces since a time, in epoch seconds, oldest first."""
         edge = (
             weight_changes.c.namespace,
@@ -140,10 +143,10 @@ class TrialQueries:
             .where(weight_changes.c.created > since)
             .order_by(weight_changes.c.sequence)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = [
                 row
-                for part in parts(sorted(names))
+                for part in split_batches(sorted(names))
                 for row in connection.execute(query.where(namespaces.c.name.in_(part)))
             ]
-        return [Moved(name, (a, b, c, d), delta) for name, a, b, c, d, delta in rows]
+        return [TrialWeightChange(name, (a, b, c, d), delta) for name, a, b, c, d, delta in rows]

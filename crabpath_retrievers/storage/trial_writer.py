@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.errors import ConflictError
 from crabpath_retrievers.storage.schema import meta
-from crabpath_retrievers.storage.trial_names import meta_name
+from crabpath_retrievers.storage.trial_names import build_trial_key
 
 
 def keep_trial(connection: sa.Connection, change: KeepTrial, insert: Callable[..., Any]) -> None:
@@ -17,7 +17,7 @@ def keep_trial(connection: sa.Connection, change: KeepTrial, insert: Callable[..
     Raises:
         ConflictError: The stored state is not the expected one.
     """
-    name = meta_name(change.name)
+    name = build_trial_key(change.name)
     if change.before is None:
         new = insert(meta).values(name=name, value=change.after)
         statement = new.on_conflict_do_nothing().returning(meta.c.name)

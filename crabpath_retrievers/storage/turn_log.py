@@ -8,16 +8,16 @@ import sqlalchemy as sa
 
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable, readable
-from crabpath_retrievers.storage.renaming import with_nodes
-from crabpath_retrievers.storage.replaced import standing_ids
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.reading import ReadableStore, decode_rows
+from crabpath_retrievers.storage.renaming import replace_node_ids
+from crabpath_retrievers.storage.replaced import resolve_alias_ids
 from crabpath_retrievers.storage.schema import consumed_turns, journal, namespaces, turns
 from crabpath_retrievers.trajectory import Turn
 
 
-class Logged(NamedTuple):
+class StoredTurn(NamedTuple):
     """A stored turn, with what learning from it depends on.
 
     Attributes:
@@ -55,10 +55,10 @@ _SELECT_TURN = (
     .limit(_ONE)
     .offset(_NONE)
 )
-_FIND, _FIND_IN = HotSelect(_SELECT_TURN), HotSelect(_SELECT_TURN.where(_NAMED))
+_FIND, _FIND_IN = CompiledSelect(_SELECT_TURN), CompiledSelect(_SELECT_TURN.where(_NAMED))
 
 
-def _window() -> HotSelect:
+def _window() -> CompiledSelect:
     until: sa.BindParameter[float] = sa.bindparam("until")
     since: sa.BindParameter[float] = sa.bindparam("since")
     namespace, earlier = namespaces.alias(), turns.alias()
@@ -74,7 +74,7 @@ def _window() -> HotSelect:
     within = turns.c.created.between(since, until)
     # A range of the clock, which is indexed.
     near = turns.c.clock > last - sa.bindparam("turns", type_=sa.BigInteger)
-    return HotSelect(_select_turns(turns.c.namespace).where(_NAMED, near, within))
+    return CompiledSelect(_select_turns(turns.c.namespace).where(_NAMED, near, within))
 
 
 _WINDOW = _window()
@@ -83,7 +83,7 @@ _WINDOW = _window()
 class TurnLog:
     """Reads of turn records and of the journal."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
@@ -103,22 +103,24 @@ class TurnLog:
             raise NotFoundError(msg)
         return found.turn
 
-    def find(self, turn_id: str, *, namespace: str | None = None) -> Logged | None:
+    def find(self, turn_id: str, *, namespace: str | None = None) -> StoredTurn | None:
         """A turn with what learning needs; None for an unknown id.
 
         Args:
             turn_id: Turn id, or run id of the host for the last turn of that run.
             namespace: Name of the namespace to search; None for all.
         """
-        self._store.settle()
+        self._store.flush()
         select, parameters = _FIND, {"asked": turn_id}
         if namespace is not None:
             select, parameters = _FIND_IN, {"asked": turn_id, "namespace": namespace}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             found = _decode_turns(select.rows(connection, parameters), connection)
         return found[0] if found else None
 
-    def window(self, namespace: str, *, until: float, turns: int, seconds: float) -> list[Logged]:
+    def window(
+        self, namespace: str, *, until: float, turns: int, seconds: float
+    ) -> list[StoredTurn]:
         """The last turns of a namespace before a time, newest first, consumed or not.
 
         Args:
@@ -127,16 +129,16 @@ class TurnLog:
             turns: Length of the window in turns, with the latest one.
             seconds: Length of the window in seconds.
         """
-        self._store.settle()
+        self._store.flush()
         bounds = {"until": until, "since": until - seconds, "turns": turns}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _WINDOW.rows(connection, {"namespace": namespace, **bounds})
             return _decode_turns(rows, connection)
 
     def latest(self, namespace: str) -> str | None:
         """Id of the last turn of a namespace; None without turns."""
-        self._store.settle()
-        with self._store.reading() as connection:
+        self._store.flush()
+        with self._store.open_reader() as connection:
             return connection.scalar(
                 sa.select(turns.c.id)
                 .join(namespaces, namespaces.c.key == turns.c.namespace)
@@ -147,8 +149,8 @@ class TurnLog:
 
     def journal(self, limit: int = 100) -> list[dict[str, Any]]:
         """The last rows of the journal, newest first."""
-        self._store.settle()
-        with self._store.reading() as connection:
+        self._store.flush()
+        with self._store.open_reader() as connection:
             rows = connection.execute(
                 sa.select(journal).order_by(journal.c.sequence.desc()).limit(limit)
             ).mappings()
@@ -162,17 +164,19 @@ class TurnLog:
             ]
 
 
-def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[Logged]:
+def _decode_turns(rows: Sequence[Sequence[Any]], connection: sa.Connection) -> list[StoredTurn]:
     """Decode rows to turns, with replaced nodes resolved."""
-    read = list(readable("a turn", rows, _parse_record))
-    to = standing_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
+    read = list(decode_rows("a turn", rows, _parse_record))
+    to = resolve_alias_ids(connection, sorted(set().union(*(nodes for nodes, *_ in read))))
 
-    def decode(row: Sequence[Any]) -> Logged:
+    def decode(row: Sequence[Any]) -> StoredTurn:
         _, record, embedding, by, frozen = row
         turn = Turn.from_dict(_replace_aliases(record, to) if to else record)
-        return Logged(turn, None if embedding is None else unpack(embedding), by, bool(frozen))
+        return StoredTurn(
+            turn, None if embedding is None else decode_vector(embedding), by, bool(frozen)
+        )
 
-    return list(readable("a turn", read, decode))
+    return list(decode_rows("a turn", read, decode))
 
 
 def _parse_record(row: Sequence[Any]) -> tuple[Any, ...]:
@@ -190,6 +194,6 @@ def _iterate_nodes(record: dict[str, Any]) -> Iterator[str]:
 
 def _replace_aliases(record: dict[str, Any], to: Mapping[str, str]) -> dict[str, Any]:
     """A record with replaced nodes resolved; each returned node is kept once."""
-    new: dict[str, Any] = with_nodes(record, to)
+    new: dict[str, Any] = replace_node_ids(record, to)
     distinct = {item["node"]: item for item in reversed(new["returned"])}
     return {**new, "returned": list(reversed(distinct.values()))}

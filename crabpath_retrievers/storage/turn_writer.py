@@ -17,7 +17,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.time_limit import waiting
+from crabpath_retrievers.time_limit import track_waiting
 
 _log = logging.getLogger(__name__)
 _TRANSIENT_ERRORS = (StoreUnavailableError, StoreLockedError, StoreFullError)
@@ -43,7 +43,7 @@ class TurnWriter:
 
     def add(self, record: RecordTurn) -> None:
         """Add a record; waits only while the queue is full."""
-        with waiting() as deadline, self._changed:
+        with track_waiting() as deadline, self._changed:
             while len(self._waiting) >= _MAX_WAITING and self._thread is not None:
                 if not self._changed.wait(_get_remaining(deadline)):
                     break  # the oldest records are dropped
@@ -59,7 +59,7 @@ class TurnWriter:
         """
         if threading.current_thread() is self._thread:
             return
-        with waiting() as deadline, self._changed:
+        with track_waiting() as deadline, self._changed:
             if self._waiting:
                 self._start_thread()
             while self._thread is not None:

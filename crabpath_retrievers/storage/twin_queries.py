@@ -7,14 +7,14 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Authority, Vector
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.replaced import IS_PART
 from crabpath_retrievers.storage.schema import aliases, contents, episodes, nodes, usage
 
 
-class Said(NamedTuple):
+class DocumentText(NamedTuple):
     """The text of a node; its metadata as JSON."""
 
     key: int
@@ -23,7 +23,7 @@ class Said(NamedTuple):
     metadata: str
 
 
-class Twin(NamedTuple):
+class MergeCandidate(NamedTuple):
     """A node that may be a near-duplicate of another one.
 
     Attributes:
@@ -39,7 +39,7 @@ class Twin(NamedTuple):
     vector: Vector
 
 
-class Long(NamedTuple):
+class LongDocument(NamedTuple):
     """A document with a long text."""
 
     key: int
@@ -47,14 +47,14 @@ class Long(NamedTuple):
     content: str
 
 
-class TwinQueries:
+class DuplicateQueries:
     """Reads of whole tables in blocks; queries use none of them."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    def texts(self, size: int) -> Iterator[list[Said]]:
+    def iterate_texts(self, size: int) -> Iterator[list[DocumentText]]:
         """Yield the texts of all visible documents, without parts, in blocks of ``size`` rows."""
         query = (
             sa.select(nodes.c.key, nodes.c.title, contents.c.content, contents.c.metadata)
@@ -65,14 +65,14 @@ class TwinQueries:
         )
         last = 0
         while True:
-            with self._store.reading() as connection:
+            with self._store.open_reader() as connection:
                 rows = connection.execute(query.where(nodes.c.key > last)).all()
             if not rows:
                 return
             last = rows[-1].key
-            yield [Said(*row) for row in rows]
+            yield [DocumentText(*row) for row in rows]
 
-    def twins(self, keys: Sequence[int]) -> dict[int, Twin]:
+    def get_candidates(self, keys: Sequence[int]) -> dict[int, MergeCandidate]:
         """Merge candidates by key."""
         used = sa.func.coalesce(
             sa.select(sa.func.sum(usage.c.wins))
@@ -82,16 +82,16 @@ class TwinQueries:
             0.0,
         )
         query = sa.select(nodes.c.key, nodes.c.authority, used, nodes.c.embedding)
-        found: dict[int, Twin] = {}
-        with self._store.reading() as connection:
-            for part in parts(keys):
+        found: dict[int, MergeCandidate] = {}
+        with self._store.open_reader() as connection:
+            for part in split_batches(keys):
                 for key, rank, uses, vector in connection.execute(
                     query.where(nodes.c.key.in_(part))
                 ):
-                    found[key] = Twin(key, rank, float(uses), unpack(vector))
+                    found[key] = MergeCandidate(key, rank, float(uses), decode_vector(vector))
         return found
 
-    def long(self, least: int) -> list[Long]:
+    def get_long_documents(self, least: int) -> list[LongDocument]:
         """Documents of at least ``least`` characters that may be split, oldest first.
 
         Parts, nodes that replace others, and ``constitutional`` nodes are left out.
@@ -108,17 +108,17 @@ class TwinQueries:
             )
             .order_by(nodes.c.key)
         )
-        with self._store.reading() as connection:
-            return [Long(*row) for row in connection.execute(query)]
+        with self._store.open_reader() as connection:
+            return [LongDocument(*row) for row in connection.execute(query)]
 
-    def questions(self, node: str, most: int) -> list[Vector]:
+    def get_query_vectors(self, node: str, most: int) -> list[Vector]:
         """Unit vectors, shape ``[d]``, of queries with credit for a node, latest first."""
         named = episodes.c.documents.contains(json.dumps(node), autoescape=True)
         query = sa.select(episodes.c.documents, episodes.c.embedding).where(named)
         query = query.order_by(episodes.c.clock.desc(), episodes.c.id).limit(most)
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = connection.execute(query).all()
-        return [unpack(vector) for text, vector in rows if _credit(text, node) > 0]
+        return [decode_vector(vector) for text, vector in rows if _credit(text, node) > 0]
 
 
 def _credit(documents: str, node: str) -> float:

@@ -13,9 +13,9 @@ from crabpath_retrievers.graph import (
     EdgeKind,
     effective_weight,
 )
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.reading import Readable, Standpoint
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.reading import NamespacePosition, ReadableStore
 from crabpath_retrievers.storage.schema import (
     consumed_turns,
     contents,
@@ -53,7 +53,7 @@ class TypedEdge(NamedTuple):
     weight: float
 
 
-def _build_select(direction: Direction) -> HotSelect:
+def _build_select(direction: Direction) -> CompiledSelect:
     """Select edges of nodes ``keys``: structural ones of ``kinds``, learned ones of ``learned``.
 
     The node at the other end must be visible to the namespace.
@@ -84,14 +84,14 @@ def _build_select(direction: Direction) -> HotSelect:
     mark = sa.func.coalesce(overlay.c.decay_at, edges.c.decay_at)
     read = select(edges, edges.outerjoin(overlay, same), "kinds", weight, mark, edges.c.floor)
     learned = select(overlay, overlay, "learned", overlay.c.weight, overlay.c.decay_at, _ZERO)
-    return HotSelect(sa.union_all(read, learned.where(mine)))
+    return CompiledSelect(sa.union_all(read, learned.where(mine)))
 
 
 _EDGES = {"out": _build_select("out"), "in": _build_select("in")}
 _LEARNED_OF_KIND = sa.select(
     overlay.c.source, overlay.c.target, overlay.c.weight, overlay.c.decay_at
 )
-_LAST_EFFECTS = HotSelect(
+_LAST_EFFECTS = CompiledSelect(
     sa.select(feedback_effects.c.record)
     .select_from(
         log.join(namespaces, namespaces.c.key == log.c.namespace)
@@ -108,7 +108,7 @@ _LAST_EFFECTS = HotSelect(
     .limit(_ONE)
     .offset(sa.literal_column("0", sa.Integer))
 )
-_LATEST_EPISODES = HotSelect(
+_LATEST_EPISODES = CompiledSelect(
     sa.select(episodes.c.clock, episodes.c.documents)
     .where(
         episodes.c.namespace == sa.bindparam("namespace"),
@@ -118,7 +118,7 @@ _LATEST_EPISODES = HotSelect(
     .limit(sa.bindparam("most", type_=sa.Integer))
     .offset(sa.literal_column("0", sa.Integer))
 )
-_IDS = HotSelect(
+_IDS = CompiledSelect(
     sa.select(nodes.c.key, nodes.c.id).where(nodes.c.key.in_(sa.bindparam("keys", expanding=True)))
 )
 
@@ -126,14 +126,14 @@ _IDS = HotSelect(
 class TypedQueries:
     """Reads whose cost depends on the edges of the given nodes."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
     def edges(
         self,
         keys: Sequence[int],
-        clock: Standpoint,
+        clock: NamespacePosition,
         kinds: Iterable[EdgeKind],
         direction: Direction = "out",
     ) -> list[TypedEdge]:
@@ -149,8 +149,8 @@ class TypedQueries:
         learned = [value for value in wanted if _KINDS[value] in _LEARNED]
         parameters = {"namespace": clock.key, "kinds": wanted, "learned": learned}
         rows: list[tuple[Any, ...]] = []
-        with self._store.reading() as connection:
-            for part in parts(keys, _AT_ONCE):
+        with self._store.open_reader() as connection:
+            for part in split_batches(keys, _AT_ONCE):
                 rows += _EDGES[direction].rows(connection, {**parameters, "keys": part})
         found = [
             TypedEdge(
@@ -164,7 +164,7 @@ class TypedQueries:
         ]
         return [edge for edge in found if abs(edge.weight) > _EPSILON]
 
-    def standing(self, clock: Standpoint, kind: EdgeKind) -> dict[tuple[int, int], float]:
+    def get_learned(self, clock: NamespacePosition, kind: EdgeKind) -> dict[tuple[int, int], float]:
         """All learned edges of one kind: effective weight by keys of both ends.
 
         Ignores authority. Only for kinds with few edges, which users or maintenance set.
@@ -172,7 +172,7 @@ class TypedQueries:
         query = _LEARNED_OF_KIND.where(
             overlay.c.namespace == clock.key, overlay.c.kind == kind.value
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return {
                 (source, target): effective_weight(weight, 0.0, mark, clock.exponent)
                 for source, target, weight, mark in connection.execute(query)
@@ -191,14 +191,16 @@ class TypedQueries:
             seconds: Length of the window in seconds.
         """
         bounds = {"clock": clock, "first": clock - turns, "since": created - seconds}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _LAST_EFFECTS.rows(connection, {"namespace": namespace, **bounds})
             used = json.loads(rows[0][0])["usage"] if rows else []
             wins = {key: won for key, won, *_ in used if won > 0}
             names = {key: name for key, name in _IDS.rows(connection, {"keys": list(wins)})}
         return [names[key] for key in sorted(wins, key=lambda key: -wins[key]) if key in names]
 
-    def helped(self, clock: Standpoint, turns: int) -> list[tuple[int, dict[str, float]]]:
+    def get_recent_credit(
+        self, clock: NamespacePosition, turns: int
+    ) -> list[tuple[int, dict[str, float]]]:
         """Episodes changed in the last turns, latest first: turn number, credit by node id.
 
         Args:
@@ -206,11 +208,13 @@ class TypedQueries:
             turns: Length of the window in turns, and limit of the result.
         """
         parameters = {"namespace": clock.key, "first": clock.turn - turns, "most": turns}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _LATEST_EPISODES.rows(connection, parameters)
         return [(number, json.loads(documents)) for number, documents in rows]
 
-    def uses(self, clock: Standpoint, turns: int) -> list[tuple[int, str, float]]:
+    def get_recent_usage(
+        self, clock: NamespacePosition, turns: int
+    ) -> list[tuple[int, str, float]]:
         """Rewards of sources in the last turns; queries do not use this.
 
         Feedback about several turns counts for the last of them.
@@ -220,7 +224,7 @@ class TypedQueries:
             turns: Length of the window in turns.
 
         Returns:
-            Tuples ``(turn number, source, wins - decay)``; see ``CountUse`` for both.
+            Tuples ``(turn number, source, wins - decay)``; see ``AddUsage`` for both.
         """
         last = sa.func.max(log.c.clock).label("clock")
         of_feedback = (
@@ -235,7 +239,7 @@ class TypedQueries:
             .join(feedback_effects, feedback_effects.c.feedback == of_feedback.c.feedback)
             .order_by(of_feedback.c.clock)
         )
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = connection.execute(query).all()
             used = [(n, *use) for n, record in rows for use in json.loads(record)["usage"]]
             named = _sources(connection, {key for _, key, *_ in used})
@@ -252,8 +256,8 @@ class TypedQueries:
             nodes, nodes.c.key == contents.c.node
         )
         query = query.where(nodes.c.owner == 0).order_by(contents.c.position, nodes.c.key)
-        with self._store.reading() as connection:
-            for part in parts(sources):
+        with self._store.open_reader() as connection:
+            for part in split_batches(sources):
                 for source, key in connection.execute(query.where(contents.c.source.in_(part))):
                     found.setdefault(source, key)
         return found
@@ -263,7 +267,7 @@ def _sources(connection: sa.Connection, keys: Iterable[int]) -> dict[int, str]:
     """Source by key of the node; notes have none."""
     found: dict[int, str] = {}
     query = sa.select(nodes.c.key, contents.c.source).join(contents, contents.c.node == nodes.c.key)
-    for part in parts(keys):
+    for part in split_batches(keys):
         rows = connection.execute(query.where(nodes.c.owner == 0, nodes.c.key.in_(part)))
         found |= {key: source for key, source in rows}
     return found

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.storage.awaited import awaited, of_run
-from crabpath_retrievers.storage.packing import unpack
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.awaited import build_run_condition, find_awaited_turns
+from crabpath_retrievers.storage.packing import decode_vector
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     edges,
     journal,
@@ -28,7 +28,7 @@ class LearnedWeight(NamedTuple):
 
     Attributes:
         weight: Weight in [-1, 1] when it was written.
-        mark: Decay exponent of the namespace then.
+        decay_at: Decay exponent of the namespace then.
         floor: Floor of the structural edge; None without one.
         authority: Number of the authority of the target.
     """
@@ -37,12 +37,12 @@ class LearnedWeight(NamedTuple):
     target: int
     kind: int
     weight: float
-    mark: float
+    decay_at: float
     floor: float | None
     authority: int
 
 
-class NoteRow(NamedTuple):
+class AutoNote(NamedTuple):
     """An ``auto`` note with its uses and edges; see the columns of ``notes`` and ``usage``."""
 
     id: str
@@ -54,27 +54,27 @@ class NoteRow(NamedTuple):
     strongest: float
 
 
-class Lonely(NamedTuple):
+class IsolatedNode(NamedTuple):
     """A node without structural edges, with its unit vector, shape ``[d]``."""
 
     key: int
     vector: Vector
 
 
-class UpkeepQueries:
+class MaintenanceQueries:
     """Reads of maintenance."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
     def namespaces(self) -> list[str]:
         """Names of all namespaces, sorted."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             query = sa.select(namespaces.c.name).order_by(namespaces.c.name)
             return list(connection.scalars(query))
 
-    def weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
+    def iterate_weights(self, namespace: int, size: int) -> Iterator[list[LearnedWeight]]:
         """Yield the learned weights of a namespace in blocks of ``size`` rows."""
         o, same = overlay.c, sa.and_(*(overlay.c[n] == edges.c[n] for n in _EDGE))
         authority = sa.func.coalesce(nodes.c.authority, 0)
@@ -91,14 +91,14 @@ class UpkeepQueries:
         last = (-1, -1, -1)
         while True:
             after = sa.tuple_(o.source, o.target, o.kind) > sa.tuple_(*map(sa.literal, last))
-            with self._store.reading() as connection:
+            with self._store.open_reader() as connection:
                 rows = [LearnedWeight(*row) for row in connection.execute(query.where(after))]
             if not rows:
                 return
             last = rows[-1][:3]
             yield rows
 
-    def answers(self, namespace: int) -> list[NoteRow]:
+    def get_auto_notes(self, namespace: int) -> list[AutoNote]:
         """The ``auto`` notes of a namespace."""
         near = sa.or_(overlay.c.source == notes.c.node, overlay.c.target == notes.c.node)
         in_namespace = sa.and_(overlay.c.namespace == namespace, near)
@@ -118,10 +118,10 @@ class UpkeepQueries:
             .where(notes.c.namespace == namespace, notes.c.kind == "auto")
             .order_by(notes.c.node)
         )
-        with self._store.reading() as connection:
-            return [NoteRow(*row) for row in connection.execute(query)]
+        with self._store.open_reader() as connection:
+            return [AutoNote(*row) for row in connection.execute(query)]
 
-    def lonely(self, size: int) -> Iterator[list[Lonely]]:
+    def iterate_isolated(self, size: int) -> Iterator[list[IsolatedNode]]:
         """Yield visible nodes without structural edges in blocks of ``size``."""
         none = ~sa.or_(
             sa.exists().where(edges.c.source == nodes.c.key),
@@ -131,43 +131,45 @@ class UpkeepQueries:
         query = query.order_by(nodes.c.key).limit(size)
         last = 0
         while True:
-            with self._store.reading() as connection:
+            with self._store.open_reader() as connection:
                 rows = connection.execute(query.where(nodes.c.key > last)).all()
             if not rows:
                 return
             last = rows[-1].key
-            yield [Lonely(key, unpack(vector)) for key, vector in rows]
+            yield [IsolatedNode(key, decode_vector(vector)) for key, vector in rows]
 
-    def old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
+    def count_old_turns(self, namespace: int, keep: int) -> tuple[int, int | None]:
         """Number of deletable records before the last ``keep`` turns, and the newest turn of them.
 
         Records that waiting feedback refers to are not deletable. ``(0, None)`` without old turns.
         """
         in_namespace = turns.c.namespace == namespace
         newest = sa.select(turns.c.clock).where(in_namespace).order_by(turns.c.clock.desc())
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             until = connection.scalar(newest.offset(keep).limit(1))
             if until is None:
                 return 0, None
             deletable = sa.and_(
-                in_namespace, turns.c.clock <= until, turns.c.id.not_in(awaited(connection))
+                in_namespace,
+                turns.c.clock <= until,
+                turns.c.id.not_in(find_awaited_turns(connection)),
             )
             return connection.scalar(sa.select(sa.func.count()).where(deletable)) or 0, until
 
-    def turns(self, namespace: int) -> int:
+    def count_turns(self, namespace: int) -> int:
         """Number of turn records of a namespace."""
         return self._count(sa.select(sa.func.count()).where(turns.c.namespace == namespace))
 
-    def knows(self, run: str) -> bool:
+    def has_run(self, run: str) -> bool:
         """Whether the journal has rows of the maintenance run with this id."""
-        query = sa.select(journal.c.sequence).where(of_run(run))
-        with self._store.reading() as connection:
+        query = sa.select(journal.c.sequence).where(build_run_condition(run))
+        with self._store.open_reader() as connection:
             return connection.scalar(query.limit(1)) is not None
 
-    def journal(self) -> int:
+    def count_journal_rows(self) -> int:
         """Number of rows of the journal."""
         return self._count(sa.select(sa.func.count()).select_from(journal))
 
     def _count(self, query: sa.Select[Any]) -> int:
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return int(connection.scalar(query) or 0)

@@ -11,20 +11,20 @@ from crabpath_retrievers.changes import PutEdges
 from crabpath_retrievers.changes import maintenance as m
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.alive import alive_of
-from crabpath_retrievers.storage.awaited import awaited, of_run
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.journal import write_down
-from crabpath_retrievers.storage.knob_writer import put_back
-from crabpath_retrievers.storage.replaced import standing_keys
-from crabpath_retrievers.storage.replacing import Replacing
+from crabpath_retrievers.storage.alive import find_existing_keys
+from crabpath_retrievers.storage.awaited import build_run_condition, find_awaited_turns
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.journal import write_journal
+from crabpath_retrievers.storage.knob_writer import restore_knobs
+from crabpath_retrievers.storage.replaced import resolve_alias_keys
+from crabpath_retrievers.storage.replacing import AliasWriter
 
 _EDGE = ("source", "target", "kind")
 _UNDOABLE = ("drop_weights", "connect_nodes", "set_knobs", "merge_nodes", "split_node")
 _AT_ONCE = 500  # rows of three values in one statement
 
 
-class UpkeepWriter:
+class MaintenanceWriter:
     """Applies maintenance changes on one open transaction."""
 
     def __init__(
@@ -32,7 +32,7 @@ class UpkeepWriter:
         connection: sa.Connection,
         insert: Callable[..., Any],
         then: Callable[[PutEdges], None],
-        replacing: Replacing,
+        replacing: AliasWriter,
     ) -> None:
         """Write on ``connection``; ``then`` applies the changes that follow from one."""
         self._connection, self._insert, self._then = connection, insert, then
@@ -52,26 +52,28 @@ class UpkeepWriter:
             return
         rows = [
             row
-            for part in parts(change.edges, _AT_ONCE)
+            for part in split_batches(change.edges, _AT_ONCE)
             for row in self._select_unchanged(key, part)
         ]
         edges = [tuple(row[name] for name in _EDGE) for row in rows]
         moves = [
             row
-            for part in parts(edges, _AT_ONCE)
+            for part in split_batches(edges, _AT_ONCE)
             for row in self._select_rows(s.weight_changes, key, part)
         ]
         for table in (s.overlay, s.weight_changes):
-            for part in parts(edges, _AT_ONCE):
+            for part in split_batches(edges, _AT_ONCE):
                 self._connection.execute(table.delete().where(_match_edges(table, key, part)))
         self._increment_version(key)
         dropped = {"overlay": rows, "weight_changes": moves}
         payload = {"run": change.run, "weights": len(rows)}
-        write_down(self._connection, "drop_weights", payload, change.namespace, dropped)
+        write_journal(self._connection, "drop_weights", payload, change.namespace, dropped)
 
-    def _select_unchanged(self, namespace: int, edges: Sequence[m.Dropped]) -> list[dict[str, Any]]:
+    def _select_unchanged(
+        self, namespace: int, edges: Sequence[m.DroppedWeight]
+    ) -> list[dict[str, Any]]:
         """Rows of those weights that did not change since they were read."""
-        expected = {edge[:3]: edge.mark for edge in edges}
+        expected = {edge[:3]: edge.decay_at for edge in edges}
         rows = self._select_rows(s.overlay, namespace, list(expected))
         return [
             row
@@ -96,7 +98,7 @@ class UpkeepWriter:
         self._then(PutEdges(change.edges))
         added = [[e.source, e.target, e.kind.value] for e in change.edges]
         payload = {"run": change.run, "edges": len(added)}
-        write_down(self._connection, "connect_nodes", payload, inverse={"edges": added})
+        write_journal(self._connection, "connect_nodes", payload, inverse={"edges": added})
 
     @apply.register
     def _(self, change: m.MergeNodes) -> None:
@@ -109,12 +111,12 @@ class UpkeepWriter:
         if key is None:
             return
         old = sa.and_(s.turns.c.namespace == key, s.turns.c.clock <= change.until)
-        deletable = sa.and_(old, s.turns.c.id.not_in(awaited(self._connection)))
+        deletable = sa.and_(old, s.turns.c.id.not_in(find_awaited_turns(self._connection)))
         ids = sa.select(s.turns.c.id).where(deletable)
         self._connection.execute(s.consumed_turns.delete().where(s.consumed_turns.c.turn.in_(ids)))
         done = self._connection.execute(s.turns.delete().where(deletable))
         payload = {"run": change.run, "turns": done.rowcount}
-        write_down(self._connection, "compact_turns", payload, change.namespace)
+        write_journal(self._connection, "compact_turns", payload, change.namespace)
 
     @apply.register
     def _(self, change: m.CompactJournal) -> None:
@@ -130,7 +132,7 @@ class UpkeepWriter:
             if row.change == "drop_weights":
                 self._restore_weights(inverse)
             elif row.change == "set_knobs":
-                put_back(self._connection, row.namespace, inverse["before"], inverse["after"])
+                restore_knobs(self._connection, row.namespace, inverse["before"], inverse["after"])
             elif row.change == "merge_nodes":
                 self._replacing.undo_merge(change.run, inverse)
             elif row.change == "split_node":
@@ -147,7 +149,7 @@ class UpkeepWriter:
             sa.select(s.journal)
             .where(
                 s.journal.c.change.in_(_UNDOABLE),
-                of_run(run),
+                build_run_condition(run),
             )
             .order_by(s.journal.c.sequence.desc())
         )
@@ -158,7 +160,9 @@ class UpkeepWriter:
         rows, found = (
             self._resolve_aliases(dropped[name]) for name in ("overlay", "weight_changes")
         )
-        alive = alive_of(self._connection, {row[end] for row in rows for end in _EDGE[:2]}) | {0}
+        alive = find_existing_keys(
+            self._connection, {row[end] for row in rows for end in _EDGE[:2]}
+        ) | {0}
         known = set(
             self._connection.scalars(
                 sa.select(s.namespaces.c.key).where(
@@ -180,12 +184,12 @@ class UpkeepWriter:
 
     def _resolve_aliases(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Rows with the nodes that replace theirs by now."""
-        to = standing_keys(self._connection, {row[end] for row in rows for end in _EDGE[:2]})
+        to = resolve_alias_keys(self._connection, {row[end] for row in rows for end in _EDGE[:2]})
         new = [{**row, **{end: to.get(row[end], row[end]) for end in _EDGE[:2]}} for row in rows]
         return [row for row in new if row["source"] != row["target"]]
 
     def _delete_edges(self, edges: Sequence[tuple[int, int, int]]) -> None:
-        for part in parts([tuple(edge) for edge in edges], _AT_ONCE):
+        for part in split_batches([tuple(edge) for edge in edges], _AT_ONCE):
             own = sa.tuple_(*(s.edges.c[name] for name in _EDGE)).in_(part)
             near = s.edges.c.source.in_({edge[0] for edge in part})
             self._connection.execute(s.edges.delete().where(near, own))

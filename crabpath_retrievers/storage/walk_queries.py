@@ -11,12 +11,12 @@ from crabpath_retrievers.graph import (
     OVERLAY_KINDS,
     EdgeKind,
     NodeHead,
-    Pointer,
+    OutgoingEdge,
     effective_weight,
 )
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.storage.packing import unpack_all
-from crabpath_retrievers.storage.reading import Readable
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.storage.packing import decode_vectors
+from crabpath_retrievers.storage.reading import ReadableStore
 from crabpath_retrievers.storage.schema import (
     edges,
     meta,
@@ -57,7 +57,7 @@ class Clock(NamedTuple):
 class Frontier(NamedTuple):
     """Outgoing edges of a frontier, and the weight of STOP by key of the node that has one."""
 
-    pointers: list[Pointer]
+    pointers: list[OutgoingEdge]
     stops: dict[int, float]
 
 
@@ -68,11 +68,11 @@ _BY_ID = sa.select(*_HEAD).where(_IS_VISIBLE, nodes.c.id.in_(sa.bindparam("ids",
 _BY_KEY = sa.select(*_HEAD).where(
     _IS_VISIBLE, nodes.c.key.in_(sa.bindparam("keys", expanding=True))
 )
-_HEADS = HotSelect(sa.union_all(_BY_ID, _BY_KEY))
+_HEADS = CompiledSelect(sa.union_all(_BY_ID, _BY_KEY))
 _HUBS = sa.select(sa.cast(meta.c.value, sa.BigInteger)).where(
     meta.c.name == sa.literal_column("'hubs'")
 )
-_CLOCK = HotSelect(
+_CLOCK = CompiledSelect(
     sa.select(
         namespaces.c.key,
         namespaces.c.turn,
@@ -83,7 +83,7 @@ _CLOCK = HotSelect(
         namespaces.c.knobs,
     ).where(namespaces.c.name == sa.bindparam("name"))
 )
-_OWNERS = HotSelect(
+_OWNERS = CompiledSelect(
     sa.select(names.c.name, names.c.node)
     .join(nodes, nodes.c.key == names.c.node)
     .where(
@@ -91,7 +91,7 @@ _OWNERS = HotSelect(
         nodes.c.owner == sa.literal_column("0", sa.Integer),
     )
 )
-_TERMS = HotSelect(
+_TERMS = CompiledSelect(
     sa.union_all(
         sa.select(terms.c.term, terms.c.frequency, sa.literal_column("1")).where(
             terms.c.term.in_(sa.bindparam("terms", expanding=True))
@@ -155,17 +155,17 @@ def _build_outgoing() -> sa.CompoundSelect[Any]:
     return sa.union_all(pointers, learned)
 
 
-_OUTGOING = HotSelect(_build_outgoing())
+_OUTGOING = CompiledSelect(_build_outgoing())
 
 
 class WalkQueries:
     """Reads whose cost does not grow with the corpus."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         """Read from ``store``."""
         self._store = store
 
-    def heads(
+    def get_nodes(
         self, ids: Sequence[str], keys: Sequence[int] = (), *, namespace: int = 0
     ) -> list[NodeHead]:
         """Nodes by id and by key; unknown ones are left out.
@@ -176,14 +176,14 @@ class WalkQueries:
             namespace: Key of the namespace whose notes are visible; 0 for none.
         """
         wanted = {"ids": list(ids), "keys": list(keys), "namespace": namespace}
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _HEADS.rows(connection, wanted)
         distinct = {row[0]: row for row in rows}.values()
         return _heads(*zip(*distinct, strict=True)) if distinct else []
 
-    def outgoing(self, keys: Sequence[int], clock: Clock) -> Frontier:
+    def get_outgoing_edges(self, keys: Sequence[int], clock: Clock) -> Frontier:
         """Outgoing edges of all given nodes with effective weights, in one statement."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _OUTGOING.rows(connection, {"keys": list(keys), "namespace": clock.key})
         learned = [row for row in rows if row[1] == _STOP]
         stops = {
@@ -193,22 +193,22 @@ class WalkQueries:
         read = [row for row in rows if row[1] != _STOP] if learned else rows
         return Frontier(_pointers(read, clock.exponent), stops)
 
-    def clock(self, namespace: str) -> Clock:
+    def get_clock(self, namespace: str) -> Clock:
         """Clock of a namespace; all 0 for one that does not exist."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _CLOCK.rows(connection, {"name": namespace})
         return Clock(*rows[0]) if rows else Clock(0, 0, 0.0)
 
-    def owners(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
+    def find_named_nodes(self, candidates: Sequence[str]) -> list[tuple[str, int]]:
         """Nodes with these names, as ``(name, key)``; unknown names are left out."""
         if not candidates:
             return []
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             return [(n, key) for n, key in _OWNERS.rows(connection, {"names": list(candidates)})]
 
-    def frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
+    def get_frequencies(self, words: Sequence[str]) -> tuple[dict[str, int], int, float]:
         """Document frequency by known word, number of nodes, mean length in tokens (≥ 1)."""
-        with self._store.reading() as connection:
+        with self._store.open_reader() as connection:
             rows = _TERMS.rows(connection, {"terms": list(words)})
         found = {term: frequency for term, frequency, is_term in rows if is_term}
         counters = {name: value for name, value, is_term in rows if not is_term}
@@ -216,7 +216,7 @@ class WalkQueries:
         return found, total, max(1.0, counters.get("tokens", 0) / max(1, total))
 
 
-def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[Pointer]:
+def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[OutgoingEdge]:
     """Decode rows to edges with their targets, column by column: there are hundreds of rows."""
     if not rows:
         return []
@@ -233,7 +233,7 @@ def _pointers(rows: Sequence[Sequence[Any]], exponent: float) -> list[Pointer]:
         )
     ]
     found = zip(sources, _heads(*targets), map(_KINDS.__getitem__, kinds), now, priors, strict=True)
-    return list(map(partial(tuple.__new__, Pointer), found))
+    return list(map(partial(tuple.__new__, OutgoingEdge), found))
 
 
 def _heads(
@@ -244,5 +244,5 @@ def _heads(
     embeddings: Sequence[bytes],
     terms: Sequence[bytes],
 ) -> list[NodeHead]:
-    columns = zip(keys, ids, titles, mentions, unpack_all(embeddings), terms, strict=True)
+    columns = zip(keys, ids, titles, mentions, decode_vectors(embeddings), terms, strict=True)
     return list(map(partial(tuple.__new__, NodeHead), columns))

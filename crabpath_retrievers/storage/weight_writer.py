@@ -10,10 +10,15 @@ import sqlalchemy as sa
 from crabpath_retrievers.changes import WeightDelta
 from crabpath_retrievers.graph import DECAY_RATES, effective_weight
 from crabpath_retrievers.storage import schema as s
-from crabpath_retrievers.storage.batching import parts
-from crabpath_retrievers.storage.hot import HotSelect, HotWrite, inserted, upserted
+from crabpath_retrievers.storage.batching import split_batches
+from crabpath_retrievers.storage.hot import (
+    CompiledSelect,
+    CompiledWrite,
+    build_insert,
+    build_upsert,
+)
 
-Edge = tuple[int, int, int]
+EdgeKeys = tuple[int, int, int]
 """Keys of source and target, number of the kind."""
 
 _AT_ONCE = 512  # edges in one statement: SQLite takes 500 rows of VALUES without recursion
@@ -60,22 +65,22 @@ def _with_authority(table: sa.Table, *columns: sa.Column[Any]) -> sa.Select[Any]
 
 
 _NAMESPACE: sa.BindParameter[int] = sa.bindparam("namespace")
-_EDGES = HotSelect(
+_EDGES = CompiledSelect(
     _with_authority(s.edges, s.edges.c.prior, s.edges.c.floor, s.edges.c.decay_at).where(
         _match_edges(s.edges)
     )
 )
-_OVERLAY = HotSelect(
+_OVERLAY = CompiledSelect(
     _with_authority(s.overlay, s.overlay.c.weight, s.overlay.c.decay_at).where(
         s.overlay.c.namespace == _NAMESPACE, _match_edges(s.overlay)
     )
 )
-_LAST = HotSelect(
+_LAST = CompiledSelect(
     sa.select(*_edge_columns(s.weight_changes), sa.func.max(s.weight_changes.c.decay_at))
     .where(s.weight_changes.c.namespace == _NAMESPACE, _match_edges(s.weight_changes))
     .group_by(*_edge_columns(s.weight_changes))
 )
-_CHANGES_OF_CAUSE = HotSelect(
+_CHANGES_OF_CAUSE = CompiledSelect(
     _with_authority(s.weight_changes, s.weight_changes.c.delta, s.weight_changes.c.decay_at)
     .where(
         s.weight_changes.c.namespace == _NAMESPACE,
@@ -83,14 +88,14 @@ _CHANGES_OF_CAUSE = HotSelect(
     )
     .order_by(s.weight_changes.c.sequence)
 )
-_UPSERT = HotWrite(lambda insert: upserted(insert, s.overlay))
-_INSERT_CHANGE = HotWrite(lambda insert: inserted(insert, s.weight_changes))
-_DROP = HotWrite(
+_UPSERT = CompiledWrite(lambda insert: build_upsert(insert, s.overlay))
+_INSERT_CHANGE = CompiledWrite(lambda insert: build_insert(insert, s.weight_changes))
+_DROP = CompiledWrite(
     lambda _: s.overlay.delete().where(
         *(s.overlay.c[n] == sa.bindparam(n) for n in ("namespace", "source", "target", "kind"))
     )
 )
-_DELETE_CHANGES = HotWrite(
+_DELETE_CHANGES = CompiledWrite(
     lambda _: s.weight_changes.delete().where(
         s.weight_changes.c.namespace == _NAMESPACE,
         s.weight_changes.c.cause == sa.bindparam("cause"),
@@ -127,7 +132,10 @@ class WeightWriter:
         self._insert_changes(moves, cause)
 
     def _compute_effective(
-        self, edge: Edge, structure: Mapping[Edge, _Structure], overlay: Mapping[Edge, _Weight]
+        self,
+        edge: EdgeKeys,
+        structure: Mapping[EdgeKeys, _Structure],
+        overlay: Mapping[EdgeKeys, _Weight],
     ) -> float:
         structural = structure.get(edge) or _Structure(0.0, 0.0, self._exponent)
         initial = _Weight(
@@ -145,7 +153,7 @@ class WeightWriter:
         it was before the feedback, with its former ``decay_at``.
         """
         parameters = {"namespace": self._namespace, "cause": cause}
-        remaining: dict[Edge, float] = {}
+        remaining: dict[EdgeKeys, float] = {}
         for *edge, delta, decay_at, authority in _CHANGES_OF_CAUSE.rows(
             self._connection, parameters
         ):
@@ -185,44 +193,44 @@ class WeightWriter:
             return _Weight(_clip(now), self._exponent)
         return _Weight(_clip(floor + (now - floor) * math.exp(since)), last)
 
-    def _read_structure(self, edges: Sequence[Edge]) -> dict[Edge, _Structure]:
+    def _read_structure(self, edges: Sequence[EdgeKeys]) -> dict[EdgeKeys, _Structure]:
         return {
             (a, b, kind): _Structure(*rest) for a, b, kind, *rest in self._select(_EDGES, edges)
         }
 
-    def _read_overlay(self, edges: Sequence[Edge]) -> dict[Edge, _Weight]:
+    def _read_overlay(self, edges: Sequence[EdgeKeys]) -> dict[EdgeKeys, _Weight]:
         return {(a, b, kind): _Weight(*rest) for a, b, kind, *rest in self._select(_OVERLAY, edges)}
 
-    def _read_last_decay(self, edges: Sequence[Edge]) -> dict[Edge, float]:
+    def _read_last_decay(self, edges: Sequence[EdgeKeys]) -> dict[EdgeKeys, float]:
         return {(a, b, kind): decay_at for a, b, kind, decay_at in self._select(_LAST, edges)}
 
-    def _select(self, select: HotSelect, edges: Sequence[Edge]) -> Iterable[Sequence[Any]]:
-        for part in parts(edges, _AT_ONCE):
+    def _select(self, select: CompiledSelect, edges: Sequence[EdgeKeys]) -> Iterable[Sequence[Any]]:
+        for part in split_batches(edges, _AT_ONCE):
             scope = {} if select is _EDGES else {"namespace": self._namespace}
             parameters = {"edges": part, "sources": list({source for source, *_ in part}), **scope}
             yield from select.rows(self._connection, parameters)
 
-    def _write_weights(self, weights: Mapping[Edge, _Weight]) -> None:
+    def _write_weights(self, weights: Mapping[EdgeKeys, _Weight]) -> None:
         rows = [
             {**self._get_columns(edge), "weight": weight, "decay_at": decay_at}
             for edge, (weight, decay_at, _) in weights.items()
         ]
         _UPSERT.run_all(self._connection, rows)
 
-    def _delete_weights(self, edges: Iterable[Edge]) -> None:
+    def _delete_weights(self, edges: Iterable[EdgeKeys]) -> None:
         _DROP.run_all(self._connection, [self._get_columns(edge) for edge in edges])
 
-    def _insert_changes(self, moves: Iterable[tuple[Edge, float]], cause: str) -> None:
+    def _insert_changes(self, moves: Iterable[tuple[EdgeKeys, float]], cause: str) -> None:
         same = {"cause": cause, "created": time.time(), "decay_at": self._exponent}
         rows = [{**self._get_columns(edge), **same, "delta": delta} for edge, delta in moves]
         _INSERT_CHANGE.run_all(self._connection, rows)
 
-    def _get_columns(self, edge: Edge) -> dict[str, int]:
+    def _get_columns(self, edge: EdgeKeys) -> dict[str, int]:
         source, target, kind = edge
         return {"namespace": self._namespace, "source": source, "target": target, "kind": kind}
 
 
-def unknown_moves(namespace: int | None = None) -> sa.Insert:
+def build_unattributed_changes(namespace: int | None = None) -> sa.Insert:
     """Build an insert of changes without cause for weights that have no changes.
 
     Undo deletes weights without other changes; this keeps those of unknown origin.

@@ -16,7 +16,7 @@ def ask(store):
         for outcome in outcomes:
             turn = turn_of(**trial.options(user, session, arm=arm))
             store.record(turn)
-            store.settle()
+            store.flush()
             if outcome is not None:
                 store.apply([KeepFeedback(Feedback(turn.id, outcome))])
             ids.append(turn.id)

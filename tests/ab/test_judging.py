@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from crabpath_retrievers.ab.comparison import Comparison, interval, units
-from crabpath_retrievers.ab.fail_rule import Checkpoint, has_failed, is_worse
+from crabpath_retrievers.ab.comparison import Comparison, bootstrap_interval, pair_units
+from crabpath_retrievers.ab.fail_rule import TrialCheckpoint, has_failed, is_worse
 from crabpath_retrievers.ab.state import TrialState
-from crabpath_retrievers.ab.verdict import verdict_of
+from crabpath_retrievers.ab.verdict import decide_verdict
 from crabpath_retrievers.config.ab import TrialSettings
 from crabpath_retrievers.errors import InvalidInputError
 
@@ -40,55 +40,55 @@ def test_the_bound_itself_is_not_worse(control, treatment, ratio, worse):
 )
 def test_two_in_a_row(row, failed):
     """One alone does not fail; a good one between begins again."""
-    seen = [Checkpoint(0, 1, 1, 1, 1, 1, bool(worse)) for worse in row]
+    seen = [TrialCheckpoint(0, 1, 1, 1, 1, 1, bool(worse)) for worse in row]
     assert has_failed(seen, 2) is failed
 
 
 def test_paired_bootstrap_by_hand():
     """Of the differences 0 and 1 half of the resamples have mean .5, a quarter each 0 and 1."""
-    assert interval([1, 1], [1, 2], SETTINGS, paired=True) == (0.0, 1.0)
+    assert bootstrap_interval([1, 1], [1, 2], SETTINGS, paired=True) == (0.0, 1.0)
     wide = TrialSettings(confidence=0.4, resamples=2000)  # from 30 % to 70 %: all of them .5
-    assert interval([1, 1], [1, 2], wide, paired=True) == (0.5, 0.5)
+    assert bootstrap_interval([1, 1], [1, 2], wide, paired=True) == (0.5, 0.5)
 
 
 def test_pairs_know_what_arms_alone_do_not():
     """The same shift of very different units: certain in pairs, lost among them otherwise."""
     control, treatment = [0.0, 10.0, 20.0, 30.0], [1.0, 11.0, 21.0, 31.0]
-    assert interval(control, treatment, SETTINGS, paired=True) == (1.0, 1.0)
-    low, high = interval(control, treatment, SETTINGS, paired=False)
+    assert bootstrap_interval(control, treatment, SETTINGS, paired=True) == (1.0, 1.0)
+    low, high = bootstrap_interval(control, treatment, SETTINGS, paired=False)
     assert low < 0 < high
 
 
 @pytest.mark.parametrize("values", [([], []), ([1.0], [1.0]), ([], [1.0, 2.0]), ([1.0], [2.0, 3])])
 def test_no_interval_of_one_session(values):
     """Nothing, not NaN."""
-    assert interval(*values, SETTINGS, paired=False) == (None, None)
+    assert bootstrap_interval(*values, SETTINGS, paired=False) == (None, None)
 
 
 def test_equal_arms_have_an_interval():
     """No variance is no failure."""
-    assert interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
+    assert bootstrap_interval([0.0] * 3, [0.0] * 3, SETTINGS, paired=False) == (0.0, 0.0)
 
 
 def test_sessions_in_both_arms_are_paired():
     """A replay; in the order of their names in both arms."""
     both = [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}]
     users = [{"a": "u", "b": "u"}] * 2
-    assert units(both, users, 2) == ("session", [1.0, 2.0], [3.0, 4.0])
+    assert pair_units(both, users, 2) == ("session", [1.0, 2.0], [3.0, 4.0])
 
 
 def test_users_in_both_arms_are_paired():
     """By the mean of their sessions."""
     arms = [{"a": 1.0, "b": 3.0, "c": 5.0}, {"d": 7.0, "e": 8.0}]
     users = [{"a": "u", "b": "u", "c": "v"}, {"d": "u", "e": "v"}]
-    assert units(arms, users, 2) == ("user", [2.0, 5.0], [7.0, 8.0])
+    assert pair_units(arms, users, 2) == ("user", [2.0, 5.0], [7.0, 8.0])
 
 
 def test_few_pairs_are_none():
     """Where they would stand for less than half of the sessions, or there are too few."""
     arms = [{"a": 1.0, "b": 3.0}, {"d": 7.0, "e": 8.0}]
     users = [{"a": "u", "b": "v"}, {"d": "u", "e": "w"}]
-    assert units(arms, users, 2) == ("none", [1.0, 3.0], [7.0, 8.0])
+    assert pair_units(arms, users, 2) == ("none", [1.0, 3.0], [7.0, 8.0])
 
 
 def comparison(metric="correction_rate", low=-2.0, high=-1.0, *, enough=True):
@@ -135,12 +135,12 @@ OPEN = comparison("success_rate", -0.1, 0.1)
 def test_verdicts(turns, given, verdict):
     """Promotion needs decisive data and nothing worse; harm needs less."""
     state = TrialState.new("t", 0.5, SETTINGS, fresh=False)
-    assert verdict_of(state, turns, given)[0] == verdict
+    assert decide_verdict(state, turns, given)[0] == verdict
 
 
 def test_the_state_as_text():
     """It comes back as it was."""
-    seen = Checkpoint(0.0, 1.0, 10, 1, 10, 3, worse=True)
+    seen = TrialCheckpoint(0.0, 1.0, 10, 1, 10, 3, worse=True)
     state = replace(
         TrialState.new("t", 0.5, SETTINGS, fresh=True), status="rolled_back", checkpoints=(seen,)
     )

@@ -8,8 +8,8 @@ import pytest
 from ab_turns import SMALL, turn_of
 
 from crabpath_retrievers.ab import Trial, TrialSettings
-from crabpath_retrievers.ab.arms import arm_of
-from crabpath_retrievers.changes import ForgetNamespace, Freeze, KeepFeedback
+from crabpath_retrievers.ab.arms import assign_arm
+from crabpath_retrievers.changes import ForgetNamespace, KeepFeedback, SetFrozen
 from crabpath_retrievers.changes.ab import KeepTrial
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, NotFoundError
 from crabpath_retrievers.outcome import Feedback
@@ -68,7 +68,7 @@ def test_known_bad_is_avoided_or_not(trial, store):
     for query, returned in [("How?", "ab"), ("how ?", "ab"), ("HOW?", "ab"), ("How?", "cd")]:
         turn = turn_of(**given, query=query, returned=tuple(returned))
         store.record(turn)
-        store.settle()
+        store.flush()
         if query == "How?":
             store.apply([KeepFeedback(Feedback(turn.id, -1.0, used=("b",)))])
     found = trial.report().treatment
@@ -77,7 +77,7 @@ def test_known_bad_is_avoided_or_not(trial, store):
 
 def test_feedback_without_a_turn_counts_for_the_last_one(trial, store, ask):
     """Whether or not the namespace may learn; of undone feedback nothing counts."""
-    store.apply([Freeze("ann", frozen=True)])
+    store.apply([SetFrozen("ann", frozen=True)])
     ask(trial, "s", [None, None], arm="control")
     store.apply([KeepFeedback(Feedback(None, -1.0, namespace="ann"))])
     found = trial.report().control
@@ -268,4 +268,4 @@ def test_forgetting_a_user_leaves_the_trial(trial, ask, store):
 
 def test_arms_of_the_trial_are_those_of_the_hash(trial):
     """While it runs."""
-    assert all(trial.arm(n) == arm_of("t", 0.5, n) for n in range(50))
+    assert all(trial.arm(n) == assign_arm("t", 0.5, n) for n in range(50))

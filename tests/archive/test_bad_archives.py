@@ -218,7 +218,7 @@ def test_nothing_is_read_in(sound, open_memory, tmp_path, kind, spoil, error, se
         memory.transfer.import_archive(path)
     assert "\n" not in str(raised.value)
     assert memory.info() == before
-    assert not memory.store.catalog.unfinished()
+    assert not memory.store.catalog.has_unfinished_ingest()
 
 
 def test_sound_ones_are_read(sound, open_memory, tmp_path):

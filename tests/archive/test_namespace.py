@@ -9,7 +9,7 @@ from learned_memory import EMBEDDINGS, PAGES, QUESTIONS, answered, corpus, teach
 
 from crabpath_retrievers import CrabPath, EmbeddingMismatchError, Feedback, InvalidInputError
 from crabpath_retrievers.errors import NotFoundError
-from crabpath_retrievers.mind import Mind
+from crabpath_retrievers.mind import NamespaceModel
 
 BY_ID = {
     "overlay": f"SELECT a.id, coalesce(b.id, ''), w.kind, w.weight, w.decay_at "
@@ -29,15 +29,15 @@ BY_ID = {
 
 def numbers(memory: CrabPath, namespace: str) -> dict:
     """What a namespace knows, by ids."""
-    memory.store.settle()
-    clock = memory.store.walk.clock(namespace)
+    memory.store.flush()
+    clock = memory.store.walk.get_clock(namespace)
     found: dict = {"clock": clock[1:5]}
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         for name, query in BY_ID.items():
             text = f"{query} WHERE w.namespace = {clock.key}"
             found[name] = sorted(map(tuple, connection.exec_driver_sql(text)))
-    known = memory.store.learned.learned(namespace)
-    mind = Mind.from_json(known.mind, memory._services.undoing.prior)
+    known = memory.store.learned.get_state(namespace)
+    mind = NamespaceModel.from_json(known.mind, memory._services.undoing.prior)
     return {**found, "mind": (mind.posterior.mean.tolist(), mind.baseline, dict(mind.trust.spoken))}
 
 
@@ -90,7 +90,7 @@ def test_feedback_that_waits_goes_along(learned, open_memory, tmp_path):
         learned.transfer.export(tmp_path / "mind", namespace="default").path
     )
     assert there.learning.learn_waiting().applied == 1
-    assert there.store.walk.clock("default").learned == 21
+    assert there.store.walk.get_clock("default").learned == 21
 
 
 def test_documents_that_are_not_there(learned, mind, open_memory, location):
@@ -155,20 +155,20 @@ def test_a_copy_beside_the_original(learned, mind):
 
 def _of(memory, namespace, table):
     query = f"SELECT id FROM crabpath_{table} WHERE namespace = '{namespace}'"
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return [identity for (identity,) in connection.exec_driver_sql(query)]
 
 
 def _payload(memory, feedback):
-    kept = memory.store.learned.feedback(feedback)
+    kept = memory.store.learned.get_feedback(feedback)
     turn = memory.store.turns.get(kept.feedback.turn_id)
     return turn.query, turn.clock, kept.feedback.outcome
 
 
 def _note_of(memory, namespace):
-    owner = memory.store.walk.clock(namespace).key
+    owner = memory.store.walk.get_clock(namespace).key
     query = f"SELECT id FROM {tables.nodes} WHERE owner = {owner}"
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return connection.exec_driver_sql(query).scalar_one()
 
 

@@ -47,14 +47,14 @@ def test_no_key_is_given_a_second_time(learned, open_memory, location, tmp_path)
     learned.forget("gone")
     there = open_memory(location)
     there.transfer.import_archive(learned.transfer.export(tmp_path / "all").path)
-    with learned.store.dumping() as here, there.store.dumping() as dump:
-        assert dump.last()["namespaces"] == here.last()["namespaces"] == 2
-        assert dump.last()["nodes"] == here.last()["nodes"] == 42
+    with learned.store.open_dump() as here, there.store.open_dump() as dump:
+        assert dump.get_last_keys()["namespaces"] == here.get_last_keys()["namespaces"] == 2
+        assert dump.get_last_keys()["nodes"] == here.get_last_keys()["nodes"] == 42
     there.add_documents([Document("New.", id="new")], split=False)
     there.retrieve("What?", namespace="bob")
     assert there.store.learned.keys(["new"])["new"] == 43
-    there.store.settle()
-    assert there.store.walk.clock("bob").key == 3
+    there.store.flush()
+    assert there.store.walk.get_clock("bob").key == 3
 
 
 def test_vectors_of_chroma(tmp_path):
@@ -73,7 +73,11 @@ def test_vectors_of_chroma(tmp_path):
         assert (
             there.index.beside("episodes-1").count() == 21
         )  # twenty questions, and that of a note
-        assert there.store.learned.pile() == there.store.notes.pile() == 0
+        assert (
+            there.store.learned.count_unindexed_episodes()
+            == there.store.notes.count_unindexed()
+            == 0
+        )
 
 
 def test_an_interrupted_index_is_made_up_for(archive, learned, open_memory, tmp_path):
@@ -92,15 +96,15 @@ def test_an_interrupted_index_is_made_up_for(archive, learned, open_memory, tmp_
     assert not vectors.store
     again = open_memory(tmp_path / "there", vectors=vectors)
     assert len(vectors.store) == 40
-    assert not again.store.catalog.unfinished()
+    assert not again.store.catalog.has_unfinished_ingest()
     assert again.transfer.import_archive(archive).before
     assert answered(again) == answered(learned)
 
 
 def test_a_failure_in_between_leaves_nothing(learned, open_memory, location):
     """One transaction: what breaks it off leaves an empty store."""
-    with learned.store.dumping() as dump:
-        blocks, last = list(dump.blocks(dump.everything())), dump.last()
+    with learned.store.open_dump() as dump:
+        blocks, last = list(dump.blocks(dump.select_all())), dump.get_last_keys()
 
     def broken():
         yield from blocks[: len(blocks) // 2]
@@ -134,17 +138,17 @@ def test_only_an_empty_memory_takes_a_whole_one(archive, open_memory, tmp_path):
 
 def test_it_shows_one_moment(learned, open_memory, location):
     """What is asked and learned while it is read does not enter it."""
-    with learned.store.dumping() as dump:
+    with learned.store.open_dump() as dump:
         store = open_memory(location)
         store.transfer.copy_from(dump, "one")
     before = rows(store.store)
-    with store.store.dumping() as dump:
-        turns = next(s for s in dump.everything() if s.name == "turns")
+    with store.store.open_dump() as dump:
+        turns = next(s for s in dump.select_all() if s.name == "turns")
         store.retrieve("Another question?")
-        store.store.settle()
+        store.store.flush()
         store.add_documents([Document("More.", id="more")], split=False)
         assert sum(map(len, dump.rows(turns))) == len(before["turns"])
-        assert dump.counts(dump.everything())["nodes"] == 41
+        assert dump.counts(dump.select_all())["nodes"] == 41
     assert len(rows(store.store)["turns"]) == len(before["turns"]) + 1
 
 
@@ -195,10 +199,12 @@ def test_the_same_content_is_the_same_archive(learned, tmp_path):
 
 def test_a_table_that_is_new_travels_or_stays_on_purpose():
     """Whoever adds a table of namespaces decides whether it travels with one."""
-    from crabpath_retrievers.storage.dump import OF_NAMESPACES, tables
+    from crabpath_retrievers.storage.dump import NAMESPACE_TABLES, list_tables
 
-    owned = {n for n, table in tables().items() if {"namespace", "owner"} & set(table.c.keys())}
-    assert owned - set(OF_NAMESPACES) == {"snapshots", "journal", "health_reports"}
+    owned = {
+        n for n, table in list_tables().items() if {"namespace", "owner"} & set(table.c.keys())
+    }
+    assert owned - set(NAMESPACE_TABLES) == {"snapshots", "journal", "health_reports"}
 
 
 def test_migration_there_and_back(learned, postgres_url, tmp_path):

@@ -13,7 +13,7 @@ from crabpath_retrievers.changes.autotune import SetKnobs
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings
 from crabpath_retrievers.errors import ConflictError, InvalidInputError, StoreError
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.knobs import _parse_or_ignore, knobs_of, tuned
+from crabpath_retrievers.knobs import _parse_or_ignore, apply_knobs, load_knobs
 
 
 def together(memory, number, namespace="ann"):
@@ -40,7 +40,7 @@ def test_the_learner_reads_them(open_memory_anywhere):
         assert joint(memory, 1, "bob") == pytest.approx(0.37)
         together(memory, 1, "ann")
         assert joint(memory, 1, "ann") == pytest.approx(0.335)
-        ann, bob = (memory.store.walk.clock(name).exponent for name in ("ann", "bob"))
+        ann, bob = (memory.store.walk.get_clock(name).exponent for name in ("ann", "bob"))
         assert ann == pytest.approx(3 * math.log(2) / 40)
         assert bob == pytest.approx(2 * math.log(2) / 2000)
 
@@ -69,14 +69,14 @@ def test_they_follow_the_settings_until_they_are_turned(open_memory_anywhere):
     with open_memory_anywhere(learning=LearningSettings(half_life=500.0)) as memory:
         assert memory.maintenance.knobs("ann").half_life == 500.0
         run = memory.maintenance.set_knobs("ann", reflex=0.9)
-        assert memory.store.learned.tuning("ann")[0] == '{"reflex": 0.9}'
+        assert memory.store.learned.get_tuning("ann")[0] == '{"reflex": 0.9}'
         again = memory.maintenance.set_knobs("ann", reflex=0.82)
         memory.maintenance.undo(run)  # they were turned again since
         assert memory.maintenance.knobs("ann").reflex == 0.82
         memory.maintenance.undo(again)
         assert memory.maintenance.knobs("ann").reflex == 0.9
         memory.maintenance.reset_knobs("ann")
-        assert memory.store.learned.tuning("ann") == (None, None)
+        assert memory.store.learned.get_tuning("ann") == (None, None)
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
 
 
@@ -88,7 +88,7 @@ def test_what_is_beyond_the_rails_changes_nothing(open_memory):
         with pytest.raises(InvalidInputError, match="there is no knob 'speed'"):
             memory.maintenance.set_knobs("ann", speed=1)
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
-        assert memory.store.learned.tuning("ann") == (None, None)
+        assert memory.store.learned.get_tuning("ann") == (None, None)
 
 
 def test_every_change_is_journaled(open_memory_anywhere):
@@ -97,7 +97,7 @@ def test_every_change_is_journaled(open_memory_anywhere):
         for _ in range(2):
             memory.maintenance.set_knobs("ann", half_life=100)
         query = sa.select(s.journal).where(s.journal.c.change == "set_knobs")
-        with memory.store.reading() as connection:
+        with memory.store.open_reader() as connection:
             (row,) = connection.execute(query).all()
         assert row.namespace == "ann"
         assert json.loads(row.inverse)["before"] is None
@@ -107,7 +107,7 @@ def test_every_change_is_journaled(open_memory_anywhere):
 def test_two_that_turn_at_once(open_memory_anywhere):
     """The second one is told, and nothing of its own is written."""
     with open_memory_anywhere() as memory:
-        before = memory.store.learned.tuning("ann")
+        before = memory.store.learned.get_tuning("ann")
         memory.store.apply([SetKnobs("1", "ann", '{"reflex": 0.9}', None, before)])
         with pytest.raises(ConflictError, match="met another change"):
             memory.store.apply([SetKnobs("2", "ann", '{"reflex": 0.95}', None, before)])
@@ -123,8 +123,8 @@ def test_damaged_knobs(open_memory, text, caplog):
         with pytest.raises(StoreError, match="tune --reset"):
             memory.maintenance.knobs("ann")
         together(memory, 1)
-        assert memory.store.learned.learned("ann").version == 1
-        assert tuned(memory.settings, text) == memory.settings
+        assert memory.store.learned.get_state("ann").version == 1
+        assert apply_knobs(memory.settings, text) == memory.settings
         assert "ignored" in caplog.text
         memory.maintenance.reset_knobs("ann")
         assert memory.maintenance.knobs("ann") == memory.settings.knobs
@@ -144,9 +144,9 @@ def test_narrower_rails_later_leave_what_stands(open_memory):
     """A knob that was set before is used; it is turned back only step by step."""
     with open_memory() as memory:
         memory.maintenance.set_knobs("ann", half_life=100)
-        text = memory.store.learned.tuning("ann")[0]
+        text = memory.store.learned.get_tuning("ann")[0]
         narrow = AutotuneSettings(rails={"half_life": (500, 4000)})
-        assert knobs_of(text, memory.settings).half_life == 100.0
+        assert load_knobs(text, memory.settings).half_life == 100.0
         with pytest.raises(InvalidInputError):
             narrow.validate_knobs({"half_life": 100})
 
@@ -157,12 +157,12 @@ def test_no_query_more_on_the_way_of_an_answer(open_memory):
 
         def statements():
             counted = []
-            listen = memory.store.walk.clock
-            memory.store.walk.clock = lambda name: counted.append(name) or listen(name)
-            tuning = memory.store.learned.tuning
-            memory.store.learned.tuning = lambda name: counted.append("tuning") or tuning(name)
+            listen = memory.store.walk.get_clock
+            memory.store.walk.get_clock = lambda name: counted.append(name) or listen(name)
+            tuning = memory.store.learned.get_tuning
+            memory.store.learned.get_tuning = lambda name: counted.append("tuning") or tuning(name)
             memory.retrieve("question1", namespace="ann", record=False)
-            memory.store.walk.clock, memory.store.learned.tuning = listen, tuning
+            memory.store.walk.get_clock, memory.store.learned.get_tuning = listen, tuning
             return counted
 
         before = statements()

@@ -3,9 +3,9 @@
 import pytest
 
 from crabpath_retrievers import Settings
-from crabpath_retrievers.autotune import Past, tune
-from crabpath_retrievers.autotune.deciding import stepped
-from crabpath_retrievers.autotune.signs import SIGNS
+from crabpath_retrievers.autotune import TuningHistory, decide_adjustments
+from crabpath_retrievers.autotune.deciding import step_knob
+from crabpath_retrievers.autotune.signs import KNOB_TURNS
 from crabpath_retrievers.config import AutotuneSettings, LearningSettings, TierSettings
 from crabpath_retrievers.config.autotune import KNOBS, Knobs
 from crabpath_retrievers.config.health import METRICS, PAPER
@@ -44,7 +44,7 @@ def test_signs(found, metric, way, knobs, learned):
     """A metric that is too low (-1) or too high (1) turns these knobs in that direction."""
     ranges = {**PAPER, metric: (0.4, 0.6)}
     report = found(ranges, **{metric: 0.5 + 0.3 * way})
-    turned = tune([report], MIDDLE, Past(), AutotuneSettings())
+    turned = decide_adjustments([report], MIDDLE, TuningHistory(), AutotuneSettings())
     assert {one.knob: one.direction for one in turned} == {k: learned * TIGHT[k] for k in knobs}
     assert {one.metric for one in turned} == {metric}
     for one in turned:
@@ -55,33 +55,38 @@ def test_signs(found, metric, way, knobs, learned):
 
 def test_every_sign_is_one():
     """The table speaks of real metrics and knobs, each once, and never of both directions."""
-    assert {metric for metric, _ in SIGNS} == set(METRICS)
-    for turns in SIGNS.values():
+    assert {metric for metric, _ in KNOB_TURNS} == set(METRICS)
+    for turns in KNOB_TURNS.values():
         knobs = [turn.knob for turn in turns]
         assert len(set(knobs)) == len(knobs)
         assert set(knobs) <= set(KNOBS)
-    for metric, side in SIGNS:
-        other = SIGNS.get((metric, {"low": "high", "high": "low"}[side]), ())
-        assert not set(SIGNS[metric, side]) & set(other)
+    for metric, side in KNOB_TURNS:
+        other = KNOB_TURNS.get((metric, {"low": "high", "high": "low"}[side]), ())
+        assert not set(KNOB_TURNS[metric, side]) & set(other)
 
 
 @pytest.mark.parametrize("value", [0.5, None])
 def test_what_is_well_or_not_judged_turns_nothing(found, value):
     """``in_range`` None is no illness."""
     report = found({"dormant_pct": (0.4, 0.6)}, dormant_pct=value)
-    assert tune([report], MIDDLE, Past(), AutotuneSettings()) == []
+    assert decide_adjustments([report], MIDDLE, TuningHistory(), AutotuneSettings()) == []
 
 
 def test_no_knob_brings_back_what_the_index_lost(found):
     """It is for the doctor."""
-    assert tune([found(orphan_nodes=3.0)], MIDDLE, Past(), AutotuneSettings()) == []
+    assert (
+        decide_adjustments([found(orphan_nodes=3.0)], MIDDLE, TuningHistory(), AutotuneSettings())
+        == []
+    )
 
 
 def test_two_knobs_at_once_at_most(found):
     """Or as many as is set, each of them once."""
     report = found(avg_nodes_fired_per_query=0.0, dormant_pct=0.99, cross_file_edge_pct=0.0)
     for most in (1, 2, 4):
-        turned = tune([report], MIDDLE, Past(), AutotuneSettings(max_changes=most))
+        turned = decide_adjustments(
+            [report], MIDDLE, TuningHistory(), AutotuneSettings(max_changes=most)
+        )
         assert len(turned) == len({one.knob for one in turned}) == most
 
 
@@ -94,7 +99,7 @@ def test_steps_are_bounded_and_end_at_the_rail(preset, knob, direction):
     low, high = rules.rails[knob]
     value, steps = getattr(MIDDLE, knob) if preset == "default" else (low + high) / 2, 0
     value = int(value) if knob == "promotion_threshold" else value
-    while (after := stepped(knob, direction, value, rules)) is not None:
+    while (after := step_knob(knob, direction, value, rules)) is not None:
         assert low <= after <= high
         assert (after - value) * direction > 0
         if knob == "half_life":
@@ -115,7 +120,7 @@ def test_the_half_life_rises_as_in_the_paper():
     rules, value, seen = AutotuneSettings.preset("paper"), 20.0, []
     while value is not None:
         seen.append(round(value))
-        value = stepped("half_life", 1, value, rules)
+        value = step_knob("half_life", 1, value, rules)
     assert seen[:4] == [20, 30, 40, 53]
     assert seen[-1] == 200
 

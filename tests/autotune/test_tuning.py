@@ -8,7 +8,7 @@ from crabpath_retrievers import Feedback
 from crabpath_retrievers.changes import AdvanceClock
 from crabpath_retrievers.config import AutotuneSettings, HealthSettings, LearningSettings
 from crabpath_retrievers.errors import InvalidInputError, NotFoundError
-from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.maintenance import MaintenanceRunner
 
 TOPICS = 14
 
@@ -131,7 +131,7 @@ def test_a_dry_run_changes_nothing(open_memory):
         stream(memory, 60)
 
         def everything():
-            with memory.store.reading() as connection:
+            with memory.store.open_reader() as connection:
                 return {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
 
         before = everything()
@@ -158,7 +158,7 @@ def test_in_maintenance(open_memory):
         every = AutotuneSettings(enabled=True, every_feedbacks=50)
         for rules, changed in ((on, 0), (every, 2), (every, 0)):
             given = memory.settings.__class__(learning=learning, autotune=rules)
-            report = Upkeep(memory.store, given).run(["health", "autotune"])
+            report = MaintenanceRunner(memory.store, given).run(["health", "autotune"])
             assert report.steps[1].changed == changed
             if changed:
                 assert memory.maintenance.knobs("ann").half_life == 40.0
@@ -174,7 +174,7 @@ def test_namespaces_are_kept_apart(open_memory):
         stream(memory, 75, "ann")
         stream(memory, 25, "bob")
         assert memory.maintenance.knobs("ann").half_life > 20.0
-        assert memory.store.learned.tuning("bob")[0] is None
+        assert memory.store.learned.get_tuning("bob")[0] is None
         assert memory.maintenance.knobs("bob") == memory.settings.knobs
         assert len(looks(memory, "ann")) == 3
         assert len(looks(memory, "bob")) == 1
@@ -221,7 +221,7 @@ def test_a_lesson_stands_whatever_becomes_of_the_knobs(open_memory, monkeypatch,
     monkeypatch.setattr(Autotuner, "look", fails)
     with open_memory(autotune=AutotuneSettings(enabled=True, every_feedbacks=1)) as memory:
         stream(memory, 1)
-        assert memory.store.learned.learned("ann").version == 1
+        assert memory.store.learned.get_state("ann").version == 1
     assert "the disk is full" in caplog.text
 
 

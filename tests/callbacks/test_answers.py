@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.outputs import ChatGeneration, LLMResult
 from pydantic import BaseModel
 
-from crabpath_retrievers.callbacks.answers import Answered, read
-from crabpath_retrievers.callbacks.found import Found
+from crabpath_retrievers.callbacks.answers import ParsedOutput, parse_output
+from crabpath_retrievers.callbacks.found import RetrievedTurn
 
 TEXT = "It is blue."
 DOCUMENTS = [Document("The sky is blue.", id="b")]
@@ -56,7 +56,7 @@ class Plain:
 )
 def test_the_answer_is_found(output):
     """In every shape the same text."""
-    assert read(output) == Answered(TEXT)
+    assert parse_output(output) == ParsedOutput(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_answer_is_found(output):
 )
 def test_what_is_no_answer_is_not_taken_for_one(output):
     """Documents, questions and calls of tools answer nothing."""
-    assert read(output).text is None
+    assert parse_output(output).text is None
 
 
 @pytest.mark.parametrize(
@@ -97,20 +97,20 @@ def test_what_is_no_answer_is_not_taken_for_one(output):
 )
 def test_citations_are_found(field, cited):
     """Ids, places and sources; whole documents are what was given, not what was used."""
-    assert read({"answer": TEXT, **field}) == Answered(TEXT, cited)
+    assert parse_output({"answer": TEXT, **field}) == ParsedOutput(TEXT, cited)
     nested = {"answer": Cited(answer=TEXT, citations=["x"])}
-    assert read(nested) == Answered(TEXT, ("x",))
+    assert parse_output(nested) == ParsedOutput(TEXT, ("x",))
 
 
 def test_a_state_that_contains_itself_is_left():
     """Reading ends."""
     state: dict[str, Any] = {}
     state["output"] = state
-    assert read(state) == Answered()
+    assert parse_output(state) == ParsedOutput()
 
 
 NAMES = (("a", "notes.md"), ("b", "notes.md", "The sky"), ("c", "https://x.org/c"))
-TURN = Found("t", "default", "r", "", NAMES)
+TURN = RetrievedTurn("t", "default", "r", "", NAMES)
 
 
 @pytest.mark.parametrize(

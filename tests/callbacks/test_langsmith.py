@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from crabpath_retrievers import CrabPathRetriever
 from crabpath_retrievers.callbacks import CrabPathCallbackHandler, OutcomePolicy, Rule
-from crabpath_retrievers.callbacks.langsmith_pull import Pulled, pull
+from crabpath_retrievers.callbacks.langsmith_pull import PullReport, pull
 from crabpath_retrievers.callbacks.langsmith_push import LangSmithPush
 from crabpath_retrievers.cli import app
 from crabpath_retrievers.errors import ConfigurationError, NotFoundError, ServiceError
@@ -42,7 +42,7 @@ def ask(retriever, question=QUESTION, **options):
 
 def stands(retriever, feedback_id):
     """What the memory made of feedback of LangSmith."""
-    return retriever.memory.store.learned.feedback(f"langsmith:{feedback_id}")
+    return retriever.memory.store.learned.get_feedback(f"langsmith:{feedback_id}")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_scores_are_learned(retriever, server, client, score, outcome):
     """A score from 0 to 1, or a thumb, becomes an outcome of the turn of its run."""
     run_id, _ = ask(retriever)
     given = server.say(run_id, score=score)
-    assert pull(client, retriever.memory, "chat") == Pulled(learned=1)
+    assert pull(client, retriever.memory, "chat") == PullReport(learned=1)
     kept = stands(retriever, given)
     assert (kept.status, kept.feedback.outcome, kept.feedback.source) == (
         "applied",
@@ -103,7 +103,7 @@ def test_feedback_on_the_root_reaches_all_turns_of_the_trace(retriever, server, 
     runs = [ask(retriever, q)[0] for q in (QUESTION, "Who was Ed Wood?", "Who is Derrickson?")]
     trace = server.trace(*runs, uuid.uuid4())
     server.say(trace, score=0)
-    assert pull(client, retriever.memory, "chat") == Pulled(learned=3)
+    assert pull(client, retriever.memory, "chat") == PullReport(learned=3)
     pages = [path for _, path in server.asked if path.startswith("/runs/query")]
     assert len(pages) == 2
 
@@ -114,9 +114,9 @@ def test_what_was_pulled_before_changes_nothing(retriever, server, client):
     inside, _ = ask(retriever, "Who was Ed Wood?")
     server.say(direct, score=1)
     server.say(server.trace(inside), score=0)
-    assert pull(client, retriever.memory, "chat") == Pulled(learned=2)
+    assert pull(client, retriever.memory, "chat") == PullReport(learned=2)
     before = retriever.memory.info()
-    assert pull(client, retriever.memory, "chat") == Pulled(known=2)
+    assert pull(client, retriever.memory, "chat") == PullReport(known=2)
     assert retriever.memory.info() == before
 
 
@@ -126,7 +126,7 @@ def test_feedback_is_paged(retriever, server, client):
     server.say(run_id, score=1)
     for _ in range(150):
         server.say(uuid.uuid4(), score=1)
-    assert pull(client, retriever.memory, "chat") == Pulled(learned=1, unmatched=150)
+    assert pull(client, retriever.memory, "chat") == PullReport(learned=1, unmatched=150)
     assert len([p for _, p in server.asked if p.startswith("/feedback")]) == 2
 
 
@@ -137,20 +137,20 @@ def test_only_what_is_newer_is_pulled(retriever, server, client):
     server.say(old, score=1, created_at="2026-11-01T08:00:00+00:00")
     server.say(new, score=1, created_at="2026-11-03T08:00:00+00:00")
     since = datetime(2026, 11, 2)  # noqa: DTZ001  without zone on purpose
-    assert pull(client, retriever.memory, "chat", since=since) == Pulled(learned=1)
+    assert pull(client, retriever.memory, "chat", since=since) == PullReport(learned=1)
     zoned = datetime(2026, 11, 1, tzinfo=timezone.utc)
-    assert pull(client, retriever.memory, "chat", since=zoned) == Pulled(learned=1, known=1)
+    assert pull(client, retriever.memory, "chat", since=zoned) == PullReport(learned=1, known=1)
 
 
 def test_only_keys_of_the_policy_count(retriever, server, client):
     """Other keys, such as latencies, are left alone."""
     run_id, _ = ask(retriever)
     server.say(run_id, key="tone", score=1)
-    assert pull(client, retriever.memory, "chat") == Pulled()
+    assert pull(client, retriever.memory, "chat") == PullReport()
     policy = OutcomePolicy(feedback_keys=("tone",))
-    assert pull(client, retriever.memory, "chat", policy=policy) == Pulled(learned=1)
+    assert pull(client, retriever.memory, "chat", policy=policy) == PullReport(learned=1)
     off = OutcomePolicy(langsmith=Rule(1.0, "human", on=False))
-    assert pull(client, retriever.memory, "chat", policy=off) == Pulled()
+    assert pull(client, retriever.memory, "chat", policy=off) == PullReport()
 
 
 @pytest.mark.parametrize("fields", [{"score": 4}, {"score": -0.5}, {}, {"value": "good"}])
@@ -158,14 +158,14 @@ def test_what_is_no_judgement_is_counted_and_left(retriever, server, client, fie
     """Stars from 1 to 5, or a label alone, teach nothing."""
     run_id, _ = ask(retriever)
     server.say(run_id, **fields)
-    assert pull(client, retriever.memory, "chat") == Pulled(unusable=1)
+    assert pull(client, retriever.memory, "chat") == PullReport(unusable=1)
 
 
 def test_feedback_for_another_namespace_is_refused(retriever, server, client):
     """A project that is pulled for one user teaches that user alone."""
     run_id, _ = ask(retriever, namespace="alice")
     given = server.say(run_id, score=1)
-    assert pull(client, retriever.memory, "chat", namespace="bob") == Pulled(refused=1)
+    assert pull(client, retriever.memory, "chat", namespace="bob") == PullReport(refused=1)
     with pytest.raises(NotFoundError):
         stands(retriever, given)
     assert retriever.memory.store.turns.find(str(run_id)).consumed is None
@@ -176,7 +176,7 @@ def test_who_is_pulled_first_uses_nothing_up(retriever, server, client):
     run_id, _ = ask(retriever, namespace="alice")
     server.say(run_id, score=1)
     pull(client, retriever.memory, "chat", namespace="bob")
-    assert pull(client, retriever.memory, "chat", namespace="alice") == Pulled(learned=1)
+    assert pull(client, retriever.memory, "chat", namespace="alice") == PullReport(learned=1)
 
 
 def test_a_person_in_langsmith_outweighs_silence(retriever, server, client, told):
@@ -187,9 +187,9 @@ def test_a_person_in_langsmith_outweighs_silence(retriever, server, client, told
     assert documents == "Yes."
     turn = retriever.memory.store.turns.get(told[0][0].turn_id)
     server.say(turn.run_id, score=0)
-    assert pull(client, retriever.memory, "chat") == Pulled(learned=1)
+    assert pull(client, retriever.memory, "chat") == PullReport(learned=1)
     history = retriever.memory.store.history
-    assert history.feedback(told[0][0].feedback_id).status == "undone"
+    assert history.get_feedback_state(told[0][0].feedback_id).status == "undone"
 
 
 def test_what_is_learned_is_pushed_once_and_never_pulled(retriever, server, client):
@@ -209,7 +209,7 @@ def test_what_is_learned_is_pushed_once_and_never_pulled(retriever, server, clie
     assert given["session_id"] == server.project_id
     assert given["feedback_source"]["metadata"]["used"] == [documents[0].id]
     policy = OutcomePolicy(feedback_keys=("crabpath_outcome",))
-    assert pull(client, retriever.memory, "chat", policy=policy) == Pulled()
+    assert pull(client, retriever.memory, "chat", policy=policy) == PullReport()
 
 
 def test_what_came_from_langsmith_is_not_sent_back(retriever, server, client):
@@ -279,7 +279,7 @@ def test_the_command_pulls(server, place, asked):
     server.say(asked, score=1, correction={"text": "Both are American."})
     done = learn(server, place, "--from-langsmith", "chat", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["langsmith"] == Pulled(learned=1)._asdict()
+    assert json.loads(done.stdout)["langsmith"] == PullReport(learned=1)._asdict()
     again = learn(server, place, "--from-langsmith", "chat", "--since", "2026-10-01")
     assert "LangSmith: 0 learned, 0 refused, 1 known" in again.output
 

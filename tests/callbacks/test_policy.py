@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 from crabpath_retrievers.callbacks import OutcomePolicy
-from crabpath_retrievers.outcome_policy import Kind
+from crabpath_retrievers.outcome_policy import EventKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "callbacks.md"
 
@@ -20,12 +20,14 @@ def test_the_page_says_what_the_policy_does():
     """Every event, in the order of precedence."""
     lines = PAGE.read_text(encoding="utf-8").replace("−", "-").splitlines()
     cells = [[cell.strip(" `*") for cell in line.split("|")[1:5]] for line in lines]
-    assert [row for row in cells if row and row[0] in get_args(Kind)] == [*map(row, get_args(Kind))]
+    assert [row for row in cells if row and row[0] in get_args(EventKind)] == [
+        *map(row, get_args(EventKind))
+    ]
 
 
 def test_the_docstring_says_what_the_policy_does():
     """The same for who reads the code."""
     text = str(OutcomePolicy.__doc__).replace("2s - 1", "2s-1").splitlines()
     rows = [line.split()[:4] for line in text if line.split()[:1]]
-    wanted = [[cell.replace(" ", "") for cell in row(kind)] for kind in get_args(Kind)]
-    assert [row for row in rows if row[0] in get_args(Kind)] == wanted
+    wanted = [[cell.replace(" ", "") for cell in row(kind)] for kind in get_args(EventKind)]
+    assert [row for row in rows if row[0] in get_args(EventKind)] == wanted

@@ -79,7 +79,7 @@ def test_a_score_takes_the_place_of_silence(retriever, silent, told):
     (late,) = silent.score(1.0, key="late", run_id=run_id)
     assert (late.status, "consumed by feedback" in late.note) == ("refused", True)
     history = retriever.memory.store.history
-    assert [history.feedback(f.feedback_id).status for f, _ in told] == [
+    assert [history.get_feedback_state(f.feedback_id).status for f, _ in told] == [
         "undone",
         "undone",
         "applied",
@@ -97,7 +97,10 @@ def test_a_word_takes_the_place_of_silence_that_still_waits(embeddings, passages
         run_id = run(retriever, handler)
         handler.score(0.0, run_id=run_id)
         ids = [feedback.feedback_id for feedback, _ in told]
-        assert [memory.store.history.feedback(i).status for i in ids] == ["undone", "waiting"]
+        assert [memory.store.history.get_feedback_state(i).status for i in ids] == [
+            "undone",
+            "waiting",
+        ]
 
 
 def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent):
@@ -108,7 +111,7 @@ def test_a_host_that_recorded_by_itself_has_the_last_word(retriever, silent):
     assert retriever.record(turn_id, 1.0, feedback_id="own").status == "applied"
     (receipt,) = silent.correct("No.", run_id=run_id)
     assert receipt.status == "refused"
-    assert retriever.memory.store.history.feedback("own").status == "applied"
+    assert retriever.memory.store.history.get_feedback_state("own").status == "applied"
 
 
 def test_the_same_again_changes_nothing(retriever, handler):
@@ -131,7 +134,7 @@ def test_feedback_for_another_namespace_is_refused(retriever, silent, told):
     assert receipt.status == "refused"
     assert "in namespace 'bob'" in receipt.note
     silence = told[0][0].feedback_id
-    assert retriever.memory.store.history.feedback(silence).status == "applied"
+    assert retriever.memory.store.history.get_feedback_state(silence).status == "applied"
     (own,) = silent.score(0.5, run_id=run_id, namespace="alice")
     assert own.status == "applied"
 

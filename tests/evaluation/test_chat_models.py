@@ -10,9 +10,9 @@ from crabpath_retrievers.evaluation.chat_models import (
     load_chat_model,
     shares_long_words,
 )
-from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, Pointer
+from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
-from crabpath_retrievers.routing.policy import Choice, RoutingRequest
+from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 
 TEXTS = {"n1": "The harbour of Lisbon is old.", "n2": "Grass.", "n3": "Lisbon harbour dates."}
 
@@ -22,9 +22,9 @@ def request_to_route():
     """Three unclear pointers; two lead to texts that share words with the question."""
     heads = [NodeHead(i, f"n{i}", "", 0, np.zeros(2, dtype=np.float32)) for i in (1, 2, 3)]
     half = np.full(3, 0.25)
-    pointers = tuple(Pointer(0, head, EdgeKind.LINK, 0.25, 0.25) for head in heads)
+    pointers = tuple(OutgoingEdge(0, head, EdgeKind.LINK, 0.25, 0.25) for head in heads)
     nodes = {name: Node(name, name, "s", text) for name, text in TEXTS.items()}
-    choice = Choice("n0", pointers, half, half, 0.0)
+    choice = RouterChoice("n0", pointers, half, half, 0.0)
     query = "How old is the harbour of Lisbon?"
     return RoutingRequest(query, (choice,), 6, read=lambda ids: {i: nodes[i] for i in ids})
 

@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.evaluation.embedding import cached_embedder
-from crabpath_retrievers.seeds.embedder import packaged_weights
+from crabpath_retrievers.seeds.embedder import find_packaged_weights
 
 
 def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
@@ -21,7 +21,7 @@ def test_vectors_outlive_the_run_in_a_cache_directory(tmp_path, monkeypatch):
 def test_models_do_not_share_their_vectors(tmp_path):
     """Another name is another key, although here it is the same model."""
     cached_embedder(cache=tmp_path).embed_query("text")
-    cached_embedder(str(packaged_weights()), cache=tmp_path).embed_query("text")
+    cached_embedder(str(find_packaged_weights()), cache=tmp_path).embed_query("text")
     assert len(list(tmp_path.rglob("*"))) == 2
 
 

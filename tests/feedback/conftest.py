@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.mind import Mind
+from crabpath_retrievers.mind import NamespaceModel
 
 TEXTS = {"a": "Apples are red fruit.", "b": "The sky is blue.", "c": "Grass is green."}
 
@@ -33,18 +33,18 @@ class Host:
 
     def learned(self, namespace: str = "default") -> int:
         """How often a namespace has learned."""
-        return self.memory.store.walk.clock(namespace).learned
+        return self.memory.store.walk.get_clock(namespace).learned
 
     def usage(self, namespace: str = "default") -> dict[str, tuple[float, float]]:
         """Wins and losses by document id, of those that have any."""
         store = self.memory.store
         keys = store.learned.keys(list(TEXTS))
-        found = store.learned.usage(store.walk.clock(namespace).key, list(keys.values()))
+        found = store.learned.usage(store.walk.get_clock(namespace).key, list(keys.values()))
         return {node: found[key][:2] for node, key in keys.items() if key in found}
 
     def status(self, feedback_id: str) -> str:
         """Where a feedback stands."""
-        return self.memory.store.learned.feedback(feedback_id).status
+        return self.memory.store.learned.get_feedback(feedback_id).status
 
 
 LEARNED = (s.overlay, s.pair_counts, s.usage, s.transitions, s.episodes)
@@ -53,15 +53,15 @@ FREE = {"namespace", "indexed", "embedding", "sequence", "created", "record", "r
 
 def held(memory: CrabPath, namespace: str) -> dict[str, dict]:
     """All that a namespace has learned: numbers by table, row and column; and what it released."""
-    clock = memory.store.walk.clock(namespace)
+    clock = memory.store.walk.get_clock(namespace)
     found: dict[str, dict] = {"clock": {(): [clock.exponent]}}
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         for table in (*LEARNED, s.weight_changes, s.feedback_effects):
             columns = [column for column in table.c if column.name not in FREE]
             query = sa.select(*columns).where(table.c.namespace == clock.key)
             found[table.name] = dict(_split(row) for row in connection.execute(query))
-    mind = Mind.from_json(
-        memory.store.learned.learned(namespace).mind, memory._services.undoing.prior
+    mind = NamespaceModel.from_json(
+        memory.store.learned.get_state(namespace).mind, memory._services.undoing.prior
     )
     found["mean"] = {(): mind.posterior.mean.tolist()}
     found["precision"] = {(): mind.posterior.precision.ravel().tolist()}

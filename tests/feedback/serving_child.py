@@ -14,11 +14,11 @@ from itertools import count
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
-from crabpath_retrievers.changes import ConsumeFeedback, EpisodesIndexed
+from crabpath_retrievers.changes import ConsumeFeedback, MarkEpisodesIndexed
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.feedback import recorder
 
-STEPS = {"applied": ConsumeFeedback, "indexed": EpisodesIndexed}
+STEPS = {"applied": ConsumeFeedback, "indexed": MarkEpisodesIndexed}
 
 
 def die():

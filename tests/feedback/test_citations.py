@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.feedback.citations import cited
+from crabpath_retrievers.feedback.citations import find_citations
 from crabpath_retrievers.feedback.passage import Passage
 
 DOCUMENTS = [
@@ -35,7 +35,7 @@ FIRST, GUIDE, ODD, LAST = (document.id for document in DOCUMENTS)
 )
 def test_what_is_cited(answer, expected):
     """Every form that chains write."""
-    assert cited(answer, DOCUMENTS) == expected
+    assert find_citations(answer, DOCUMENTS) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_what_is_cited(answer, expected):
 )
 def test_what_is_no_citation(answer):
     """Numbers out of range, titles and short ids in running text, parts of longer words."""
-    assert cited(answer, DOCUMENTS) == frozenset()
+    assert find_citations(answer, DOCUMENTS) == frozenset()
 
 
 def test_a_place_goes_before_an_id_that_looks_like_one():
     """[2] is the second document, though the first one has the id 2; ids out of range count."""
     documents = [Passage("2", ""), Passage("7", "")]
-    assert cited("[2]", documents) == {"7"}
-    assert cited("[7]", documents) == {"7"}
+    assert find_citations("[2]", documents) == {"7"}
+    assert find_citations("[7]", documents) == {"7"}
 
 
 def test_without_documents_nothing_is_cited():
     """A turn may return nothing."""
-    assert cited("[1]", []) == frozenset()
+    assert find_citations("[1]", []) == frozenset()

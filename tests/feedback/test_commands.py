@@ -63,7 +63,7 @@ def test_feedback_with_all_its_fields(cli, host, server):
     receipt = read(cli("feedback", turn, "--outcome", "1", *fields, *more))
     assert receipt == {"feedback_id": "f", "status": "applied", "note": None}
     assert host.usage("ada") == {"a": (0.6, 0.0), "b": (0.6, 0.0), "c": (0.0, 0.6)}
-    assert server.store.learned.feedback("f").feedback == Feedback(
+    assert server.store.learned.get_feedback("f").feedback == Feedback(
         turn,
         1.0,
         used=["a", "b"],

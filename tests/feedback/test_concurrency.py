@@ -24,7 +24,7 @@ def test_two_hundred_records_from_eight_threads(open_memory, host_of, apply):
         memory._services.recorder._worker.drain()
         expected = "applied" if apply == "inline" else "waiting"
         assert {receipt.status for receipt in receipts} == {expected}
-        assert memory.store.learned.tally() == {"waiting": 0, "applied": 200, "refused": 0}
+        assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 200, "refused": 0}
         assert host.learned() == 200
         assert host.usage() == {"a": (200.0, 0.0), "b": (0.0, 200.0), "c": (0.0, 200.0)}
 
@@ -82,7 +82,7 @@ async def test_a_look_for_the_episodes_of_others_does_not_block(memory):
     with blockbuster_ctx():
         memory._services.recorder._checked_at -= 1
         await retriever.ainvoke("Which fruit is red?")
-        assert not memory._services.recorder.overdue()
+        assert not memory._services.recorder.is_backlog_due()
 
 
 async def test_fifty_arecords_at_once(memory, host):

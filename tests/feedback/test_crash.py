@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback.outside import Outside
+from crabpath_retrievers.feedback.outside import StandaloneLearner
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.slow
@@ -65,12 +65,12 @@ def acknowledged(process):
 def learned_once(host, ids):
     """All of these are applied, and everything that is applied is counted exactly once."""
     assert {host.status(feedback_id) for feedback_id in ids} == {"applied"}
-    tally = host.memory.store.learned.tally()
+    tally = host.memory.store.learned.count_feedback()
     assert (tally["waiting"], tally["refused"]) == (0, 0)
     assert host.learned() == tally["applied"]
     assert host.usage()["a"] == (tally["applied"], 0.0)
     host.memory._services.recorder._episodes.catch_up()
-    namespace = host.memory.store.walk.clock("default").key
+    namespace = host.memory.store.walk.get_clock("default").key
     episodes = host.memory.store.learned.latest_episodes(namespace, 1000)
     assert host.memory.index.beside(f"episodes-{namespace}").count() == len(episodes) > 0
 
@@ -104,7 +104,7 @@ def test_feedback_of_a_killed_server_is_learned_by_another_process(serve, reopen
     assert len(ids) == 4
     with reopened(apply="external") as memory:
         assert host_of(memory).learned() == 0
-        Outside(memory.store).inbox.learn_waiting()
+        StandaloneLearner(memory.store).queue.learn_waiting()
         learned_once(host_of(memory), ids)
 
 
@@ -123,9 +123,9 @@ def test_a_killed_learner_loses_nothing_and_repeats_nothing(location, reopened, 
     """Learners are killed at random in the midst of it; the last one finishes."""
     store = GraphStore(location)
     for _ in range(3):
-        before = store.learned.tally()["applied"]
+        before = store.learned.count_feedback()["applied"]
         process = subprocess.Popen([*LEARN_COMMAND, "--worker", "--store", location])
-        while store.learned.tally()["applied"] == before < len(backlog):
+        while store.learned.count_feedback()["applied"] == before < len(backlog):
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))  # noqa: S311
         process.kill()

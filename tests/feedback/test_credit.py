@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from crabpath_retrievers.feedback.credit import credit
+from crabpath_retrievers.feedback.credit import assign_credit
 from crabpath_retrievers.outcome import Feedback
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
 TURN = Turn(
     id="t",
@@ -17,7 +17,7 @@ TURN = Turn(
     seeds=(),
     steps=(),
     visited=("a", "b", "c", "walked"),
-    returned=tuple(Returned(node, 0.5, "seed", (), {}) for node in "abc"),
+    returned=tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in "abc"),
     guardrails=(),
     novelty={},
 )
@@ -25,7 +25,7 @@ TURN = Turn(
 
 def documents(outcome, supported=None, **known):
     """Credit by document."""
-    return credit(TURN, Feedback("t", outcome, **known), supported, 1.0).documents
+    return assign_credit(TURN, Feedback("t", outcome, **known), supported, 1.0).documents
 
 
 @pytest.mark.parametrize("z", [1.0, 0.3, -0.4, -1.0])
@@ -58,11 +58,13 @@ def test_support_shares_the_outcome():
 
 def test_what_was_found_out_is_told_from_what_was_said():
     """A document that the host calls unused is known to be."""
-    found = credit(TURN, Feedback("t", 1.0, unused=["c"], answer="?"), {"a": 1.0, "b": 0.0}, 1.0)
+    found = assign_credit(
+        TURN, Feedback("t", 1.0, unused=["c"], answer="?"), {"a": 1.0, "b": 0.0}, 1.0
+    )
     assert found.inferred == {"a", "b"}
     assert found.has_stated_use
-    assert not credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).told
-    assert not credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
+    assert not assign_credit(TURN, Feedback("t", 1.0, answer="?"), {"a": 1.0}, 1.0).told
+    assert not assign_credit(TURN, Feedback("t", 1.0, used=["a"], answer="?"), None, 1.0).inferred
 
 
 @pytest.mark.parametrize("supported", [None, {}, {"a": 0.0, "b": 0.0}])
@@ -87,6 +89,6 @@ def test_no_negative_zero():
 
 def test_outcome_and_weight_are_kept():
     """Weight scales what is learned, not what is said."""
-    found = credit(TURN, Feedback("t", -0.5, used=["a"]), None, 0.25)
+    found = assign_credit(TURN, Feedback("t", -0.5, used=["a"]), None, 0.25)
     assert (found.outcome, found.weight, found.documents["a"]) == (-0.5, 0.25, -0.5)
     assert found.used == ()

@@ -8,7 +8,7 @@ import tables as s
 
 from crabpath_retrievers import Feedback, StoreError
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.feedback.inbox import Inbox
+from crabpath_retrievers.feedback.inbox import FeedbackQueue
 
 
 def damage(memory, table: sa.Table, **values) -> None:
@@ -23,7 +23,7 @@ def test_a_namespace_of_which_nothing_is_stored_is_refused(memory, host, namespa
     turn = host.ask()
     with pytest.raises(InvalidInputError, match="namespace must be a non-empty text"):
         memory.record(Feedback(turn, 1.0, namespace=namespace))
-    assert memory.store.learned.tally() == {"waiting": 0, "applied": 0, "refused": 0}
+    assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 0, "refused": 0}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_unreadable_feedback_is_refused_and_the_rest_is_learned(
         memory.record(Feedback(host_of(memory).ask(), 1.0, feedback_id="sound"))
     with open_memory() as memory:
         assert host_of(memory).status("sound") == "applied"
-        assert memory.store.learned.tally() == {"waiting": 0, "applied": 1, "refused": 1}
+        assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 1, "refused": 1}
         assert memory.record(Feedback(host_of(memory).ask(), 1.0)).status == "applied"
         with pytest.raises(StoreError, match="'odd' cannot be read"):
             memory.record(Feedback(None, 1.0, feedback_id="odd"))
@@ -56,7 +56,7 @@ def test_unreadable_feedback_is_refused_and_the_rest_is_learned(
 def test_a_damaged_turn_is_not_found_and_stops_no_window(memory, host, caplog):
     """Feedback about it is refused; feedback about the last turns counts for the others."""
     broken = host.ask()
-    memory.store.settle()
+    memory.store.flush()
     damage(memory, s.turns, record='{"id": "x"}')
     sound = host.ask()
     assert memory.record(Feedback(broken, 1.0)).status == "refused"
@@ -91,7 +91,7 @@ def test_a_chunk_with_damaged_metadata_is_left_out(memory, caplog):
 def test_feedback_that_another_process_applies_meanwhile_is_applied(memory, host, monkeypatch):
     """Between two reads of its own somebody applied it: the receipt says so, not "refused"."""
     inbox = memory._services.recorder._queue
-    other = Inbox(memory.store, inbox._learner)
+    other = FeedbackQueue(memory.store, inbox._learner)
 
     class Late:
         """A judge that comes after another process."""

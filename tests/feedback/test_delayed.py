@@ -7,23 +7,23 @@ from dataclasses import replace
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.feedback.delayed import shares
+from crabpath_retrievers.feedback.delayed import share_by_recency
 
 
 def test_shares_fall_with_every_turn():
     """With λ = ln 2 a turn counts half of the next one: 1/7, 2/7, 4/7."""
-    assert shares([3, 4, 5], math.log(2)) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
+    assert share_by_recency([3, 4, 5], math.log(2)) == pytest.approx([1 / 7, 2 / 7, 4 / 7])
 
 
 def test_shares_count_turns_not_places():
     """A gap of two turns counts as two: e^{-2λ} : 1."""
-    assert shares([8, 10], math.log(2)) == pytest.approx([1 / 5, 4 / 5])
+    assert share_by_recency([8, 10], math.log(2)) == pytest.approx([1 / 5, 4 / 5])
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.3, 50.0])
 def test_shares_sum_to_one(delay):
     """However steep, nothing is lost and nothing is added."""
-    assert sum(shares([1, 2, 3, 500], delay)) == pytest.approx(1.0)
+    assert sum(share_by_recency([1, 2, 3, 500], delay)) == pytest.approx(1.0)
 
 
 def test_late_feedback_is_shared_among_the_last_turns(memory, host):
@@ -31,7 +31,7 @@ def test_late_feedback_is_shared_among_the_last_turns(memory, host):
     turns = [host.ask() for _ in range(3)]
     receipt = memory.record(Feedback(None, 1.0, used=["a"]))
     assert receipt.status == "applied"
-    assert memory.store.learned.consumed(turns) == dict.fromkeys(turns, receipt.feedback_id)
+    assert memory.store.learned.find_consumers(turns) == dict.fromkeys(turns, receipt.feedback_id)
     assert host.usage()["a"] == (pytest.approx(1.0), 0.0)
 
 
@@ -52,7 +52,7 @@ def test_a_turn_is_consumed_once(memory, host):
     first, second = host.ask(), host.ask()
     memory.record(Feedback(second, 1.0, used=["b"]))
     late = memory.record(Feedback(None, 1.0, used=["a"]))
-    assert memory.store.learned.consumed([first]) == {first: late.feedback_id}
+    assert memory.store.learned.find_consumers([first]) == {first: late.feedback_id}
     assert host.usage()["a"] == (1.0, 1.0)
     again = memory.record(Feedback(None, 1.0, used=["a"]))
     assert again.status == "refused"
@@ -64,7 +64,7 @@ def test_the_window_ends_after_ten_turns(memory, host):
     turns = [host.ask() for _ in range(12)]
     memory.record(Feedback(turns[-1], 1.0))
     memory.record(Feedback(None, 1.0))
-    assert set(memory.store.learned.consumed(turns)) == set(turns[2:])
+    assert set(memory.store.learned.find_consumers(turns)) == set(turns[2:])
 
 
 def test_the_window_ends_after_fifteen_minutes(memory, host):
@@ -73,16 +73,16 @@ def test_the_window_ends_after_fifteen_minutes(memory, host):
     for age in (901, 890):
         memory.store.record(replace(turn, id=f"{age}", created=time.time() - age))
     memory.record(Feedback(None, 1.0))
-    assert set(memory.store.learned.consumed(["901", "890"])) == {"890"}
+    assert set(memory.store.learned.find_consumers(["901", "890"])) == {"890"}
 
 
 def test_the_window_is_that_of_the_namespace(memory, host):
     """Turns of others are no candidates, and without a namespace "default" is meant."""
     turns = {name: host.ask(name) for name in ("ada", "grace", "default")}
     memory.record(Feedback(None, 1.0, namespace="ada"))
-    assert set(memory.store.learned.consumed(list(turns.values()))) == {turns["ada"]}
+    assert set(memory.store.learned.find_consumers(list(turns.values()))) == {turns["ada"]}
     memory.record(Feedback(None, 1.0))
-    consumed = memory.store.learned.consumed(list(turns.values()))
+    consumed = memory.store.learned.find_consumers(list(turns.values()))
     assert set(consumed) == {turns["ada"], turns["default"]}
 
 
@@ -94,7 +94,7 @@ def test_the_window_ends_when_the_feedback_was_given(open_memory, host_of):
         memory.record(Feedback(None, 1.0))
         after = host.ask()
     with open_memory() as memory:
-        assert set(memory.store.learned.consumed([before, after])) == {before}
+        assert set(memory.store.learned.find_consumers([before, after])) == {before}
 
 
 def test_documents_tell_which_turns_are_meant(memory, host):
@@ -104,7 +104,7 @@ def test_documents_tell_which_turns_are_meant(memory, host):
     (shown,) = (item.node.id for item in single.documents)
     other = min({"a", "b", "c"} - {shown})
     memory.record(Feedback(None, 1.0, used=[other]))
-    assert set(memory.store.learned.consumed([whole, single.turn.id])) == {whole}
+    assert set(memory.store.learned.find_consumers([whole, single.turn.id])) == {whole}
 
 
 def test_no_turn_at_all(memory, host):

@@ -10,9 +10,9 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import CrabPath, Feedback
 from crabpath_retrievers.changes import AdjustWeights, WeightDelta
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.text import titled
+from crabpath_retrievers.text import prepend_title
 
 
 def counts(memory, namespace):
@@ -20,14 +20,14 @@ def counts(memory, namespace):
     named = {hub.key: hub.id for hub in memory.store.regions.hubs(1)}
     return {
         (named[one.region], one.action, one.task, named.get(one.next)): one.counts
-        for one in memory.store.regions.all_steps(namespace, 1)
+        for one in memory.store.regions.get_all_transitions(namespace, 1)
         if one.level
     }
 
 
 def rows(memory):
     """How many rows every table has."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
             for table in s.metadata.sorted_tables
@@ -53,9 +53,11 @@ def test_an_episode_by_hand(atlas, namespace, hubs):
         for region in (a, b, c):
             assert known.pop((region, "", task, None)) == (1.0, 0.75, 0.0, 0.0)
     assert known == {}
-    everywhere = [one for one in atlas.store.regions.all_steps(namespace, 1) if not one.level]
+    everywhere = [
+        one for one in atlas.store.regions.get_all_transitions(namespace, 1) if not one.level
+    ]
     assert set(everywhere) == {
-        Step(0, 0, task, action, 0, 1.0, 0.75, *ends)
+        TransitionCount(0, 0, task, action, 0, 1.0, 0.75, *ends)
         for task in ("", "keep")
         for action, ends in (("", (0.0, 0.0)), ("find", (0.0, 0.0)), ("take", (1.0, 0.75)))
     }
@@ -75,7 +77,7 @@ def test_ids_vectors_and_texts_are_the_same_states(atlas, namespace):
     """Of one document: by name, as a list of numbers, as a matrix, in words."""
     ids = ["d3", "d77"]
     stored = atlas.store.catalog.vectors(ids)
-    texts = [titled(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
+    texts = [prepend_title(f"Page {n}", f"Text {n} tells of Page {n + 1}.") for n in (3, 77)]
     forms = {
         "ids": {"states": ids},
         "lists": {"states": [stored[node].tolist() for node in ids]},
@@ -162,7 +164,7 @@ def test_many_threads_lose_nothing(atlas, namespace, hubs):
     with ThreadPoolExecutor(4) as pool:
         assert {r.status for r in pool.map(one, range(24))} == {"applied"}
     assert counts(atlas, namespace)[hubs[0], "find", "", hubs[1]] == (24.0, 12.0, 0.0, 0.0)
-    assert atlas.store.walk.clock(namespace).learned == 24
+    assert atlas.store.walk.get_clock(namespace).learned == 24
 
 
 def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
@@ -185,7 +187,7 @@ def test_undone_in_any_order_nothing_is_left(atlas, namespace, hubs):
     assert left.keys() == first.keys()
     assert all(left[key] == pytest.approx(first[key]) for key in first)
     atlas.undo(ids[0])
-    assert atlas.store.regions.all_steps(namespace, 1) == []
+    assert atlas.store.regions.get_all_transitions(namespace, 1) == []
 
 
 def test_snapshots_hold_steps(atlas, namespace, hubs):
@@ -193,11 +195,11 @@ def test_snapshots_hold_steps(atlas, namespace, hubs):
     atlas.regions.learn_episode(
         hubs[:2], ["find", "take"], 0.3, namespace=namespace, task_type="keep"
     )
-    before = sorted(atlas.store.regions.all_steps(namespace, 1))
+    before = sorted(atlas.store.regions.get_all_transitions(namespace, 1))
     snapshot = atlas.namespaces.snapshot(namespace)
     atlas.regions.learn_episode(hubs[:2], ["find", "throw"], -1.0, namespace=namespace)
     atlas.namespaces.restore(snapshot, namespace=namespace)
-    assert sorted(atlas.store.regions.all_steps(namespace, 1)) == before
+    assert sorted(atlas.store.regions.get_all_transitions(namespace, 1)) == before
 
 
 def test_forgetting_a_namespace_leaves_no_row(atlas, namespace, hubs):
@@ -236,9 +238,9 @@ def test_the_ranker_and_the_baseline_stay(atlas, namespace, hubs):
     """An episode says what to do, not what to return."""
     turn = atlas.retrieve("Text 5", namespace=namespace).turn
     atlas.record(Feedback(turn.id, 1.0, used=[turn.returned[0].node]))
-    before = atlas.store.learned.learned(namespace).mind
+    before = atlas.store.learned.get_state(namespace).mind
     atlas.regions.learn_episode(hubs[:1], ["find"], 1.0, namespace=namespace)
-    assert atlas.store.learned.learned(namespace).mind == before
+    assert atlas.store.learned.get_state(namespace).mind == before
 
 
 def test_a_hub_that_is_removed_takes_its_counts(open_regions):
@@ -255,7 +257,7 @@ def test_a_hub_that_is_removed_takes_its_counts(open_regions):
     memory.regions.learn_episode([a], ["find"], 1.0, episode_id="f")
     assert model.transition_probability(a, "find", None) == 1.0
     assert memory.undo("e").status == memory.undo("f").status == "undone"
-    assert memory.store.regions.all_steps("default", 1) == []
+    assert memory.store.regions.get_all_transitions("default", 1) == []
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ BAD = [
 
 def rows(memory):
     """How many rows every table has."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
             for table in s.metadata.sorted_tables

@@ -10,8 +10,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings, SeedSettings
 from crabpath_retrievers.graph import TYPED_KINDS, EdgeKind
-from crabpath_retrievers.learning.blame import entry_of
-from crabpath_retrievers.learning.fair import faults
+from crabpath_retrievers.learning.blame import find_entry
+from crabpath_retrievers.learning.fair import infer_fault
 from crabpath_retrievers.outcome import Credit
 
 PAGES = {
@@ -57,13 +57,15 @@ def fail(memory, used, namespace, task="refund", outcome=-1.0):
 def left(memory, namespace):
     """What is left of each reward."""
     keys = memory.store.learned.keys(list(PAGES))
-    found = memory.store.learned.usage(memory.store.walk.clock(namespace).key, list(keys.values()))
+    found = memory.store.learned.usage(
+        memory.store.walk.get_clock(namespace).key, list(keys.values())
+    )
     return {node: math.exp(-found[key].decay) for node, key in keys.items() if key in found}
 
 
 def fair(turn, *used, spared=()):
     """What should be left, by the rule of fault, in a region of which nothing is known."""
-    fault = faults(turn, Credit(-1.0, 1.0, dict.fromkeys(used, -1.0)))
+    fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys(used, -1.0)))
     kept = {node: EVEN ** fault[node] for node in used if node not in spared}
     return pytest.approx(dict.fromkeys(PAGES, 1.0) | kept)
 
@@ -106,7 +108,7 @@ def test_documents_that_often_helped_barely_move(shop):
         for _ in range(20):
             fail(memory, ["b"], "ann", outcome=1.0)
         turn = fail(memory, ["b", "c"], "ann")
-        fault = faults(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
+        fault = infer_fault(turn, Credit(-1.0, 1.0, {"b": -1.0, "c": -1.0}))
         found = left(memory, "ann")
         assert found["b"] == pytest.approx(EVEN ** (fault["b"] * 2 / 22))
         assert found["c"] == pytest.approx(EVEN ** fault["c"])
@@ -137,9 +139,9 @@ def test_inhibition_follows_the_share_of_the_blame(shop):
     for rule, strength in (("context", share), ("none", 1.0)):
         with shop(rule) as memory:
             turn = fail(memory, list("abc"), rule)
-            entries = {item.node: entry_of(turn, item) for item in turn.returned}
+            entries = {item.node: find_entry(turn, item) for item in turn.returned}
             known = weights(memory, rule)
-            fault = faults(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
+            fault = infer_fault(turn, Credit(-1.0, 1.0, dict.fromkeys("abc", -1.0)))
             for node, entry in entries.items():
                 if entry == node:
                     continue
@@ -159,7 +161,7 @@ def test_pointers_follow_the_share_of_the_blame(shop):
         with shop(rule) as memory:
             turn = fail(memory, list("abc"), rule, task=None)
             offered = [(s.node, c.target, c.kind) for s in turn.steps for c in s.candidates]
-            found = memory.store.history.moves(rule, offered, 1)
+            found = memory.store.history.get_weight_changes(rule, offered, 1)
             moved[rule] = {edge: move.delta for edge, (move,) in found.items()}
     assert moved["context"]
     ratios = [moved["context"][edge] / delta for edge, delta in moved["none"].items() if delta]

@@ -120,7 +120,7 @@ def test_the_handler_and_the_retriever_tell_who_it_was(host):
 def test_the_commands_know_users(host, location):
     """``crabpath feedback --user`` and ``crabpath undo --user``."""
     turn = host.ask()
-    host.memory.store.settle()
+    host.memory.store.flush()
     run = CliRunner().invoke
     there = ["--store", location]
     assert run(app, ["feedback", turn, "--outcome", "1", "--user", "eve", *there]).exit_code == 0
@@ -133,8 +133,8 @@ def test_the_commands_know_users(host, location):
 def believed(host):
     """What stands in the one episode of the default namespace."""
     store = host.memory.store
-    (name,) = store.learned.episode_ids(store.walk.clock("default").key)
-    (episode,) = store.learned.episodes(store.walk.clock("default").key, [name])
+    (name,) = store.learned.episode_ids(store.walk.get_clock("default").key)
+    (episode,) = store.learned.episodes(store.walk.get_clock("default").key, [name])
     return episode.documents
 
 

@@ -79,7 +79,7 @@ def test_a_restored_episode_is_read_until_the_server_has_indexed_it(cli, host, s
     server.namespaces.snapshot(name="x")
     server.undo("f")
     cli("history", "restore", "x")
-    clock = server.store.walk.clock("default")
+    clock = server.store.walk.get_clock("default")
     vector = server.embedder.query("Which fruit is red?")
     assert [near.episode.turns for near in server._services.episodes.near(vector, clock.key)] == [
         1.0

@@ -14,7 +14,7 @@ def test_learns_from_what_waits(open_memory, host_of):
             memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         memory.record(Feedback("nobody", 1.0))
         assert memory.learning.learn_waiting() == (3, 1, 0)
-        assert (host.learned(), memory.store.learned.pile()) == (3, 0)
+        assert (host.learned(), memory.store.learned.count_unindexed_episodes()) == (3, 0)
         assert memory.learning.learn_waiting() == (0, 0, 0)
 
 

@@ -85,11 +85,11 @@ def test_moves_are_read_by_edge(memory, host):
     together(memory, host, 0)
     together(memory, host, 1)
     edges = [("a", "b", "co_used"), ("b", "a", "co_used"), ("a", "c", "co_used")]
-    found = history.moves("default", edges, 5)
+    found = history.get_weight_changes("default", edges, 5)
     assert {edge: [m.feedback_id for m in known] for edge, known in found.items()} == {
         ("a", "b", "co_used"): ["default-1"],
         ("b", "a", "co_used"): ["default-1"],
     }
-    assert history.moves("default", edges, 0) == {}
-    assert history.moves("default", [], 5) == {}
-    assert history.moves("default", [("x", "y", "co_used")], 5) == {}
+    assert history.get_weight_changes("default", edges, 0) == {}
+    assert history.get_weight_changes("default", [], 5) == {}
+    assert history.get_weight_changes("default", [("x", "y", "co_used")], 5) == {}

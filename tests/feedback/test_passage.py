@@ -4,8 +4,8 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath
-from crabpath_retrievers.feedback.finding import find_supported
-from crabpath_retrievers.feedback.passage import passages
+from crabpath_retrievers.feedback.finding import attribute_turn
+from crabpath_retrievers.feedback.passage import to_passages
 
 TEXTS = {
     "Leland": "Leland is a town in Carolina. The film Maximum Overdrive was shot in Leland.",
@@ -30,12 +30,12 @@ def test_an_answer_is_attributed_over_a_store():
     with memory_of(TEXTS) as memory:
         asked = memory.retrieve("Who directed the film that was shot in Leland?", k=4)
         turn = memory.store.turns.get(asked.turn.id)
-        found = find_supported(memory.store, turn, "Stephen King")
+        found = attribute_turn(memory.store, turn, "Stephen King")
         assert {node for node, value in found.items() if value > 0} == {
             "Leland",
             "Maximum Overdrive",
         }
-        assert find_supported(memory.store, turn, "Agatha Christie") == {}
+        assert attribute_turn(memory.store, turn, "Agatha Christie") == {}
 
 
 def test_forgotten_documents_keep_their_place():
@@ -44,10 +44,10 @@ def test_forgotten_documents_keep_their_place():
         turn = memory.retrieve("Who directed the film that was shot in Leland?", k=4).turn
         first, second = (item.node for item in turn.returned[:2])
         memory.forget([first])
-        given = passages(turn, memory.store.catalog.documents([second]))
+        given = to_passages(turn, memory.store.catalog.documents([second]))
         assert [passage.id for passage in given] == [item.node for item in turn.returned]
         assert (given[0].text, given[1].title) == ("", second)
-        assert find_supported(memory.store, turn, "[2]")[second] == 1.0
+        assert attribute_turn(memory.store, turn, "[2]")[second] == 1.0
 
 
 def test_pointers_tell_from_where_a_document_was_reached():
@@ -55,6 +55,6 @@ def test_pointers_tell_from_where_a_document_was_reached():
     with memory_of(TEXTS) as memory:
         answer = memory.retrieve("Who directed the film that was shot in Leland?", k=4)
         nodes = {item.node.id: item.node for item in answer.documents}
-        linked = {passage.id: passage.linked for passage in passages(answer.turn, nodes)}
+        linked = {passage.id: passage.linked for passage in to_passages(answer.turn, nodes)}
         assert "Leland" in linked["Maximum Overdrive"] or "Maximum Overdrive" in linked["Leland"]
         assert linked["Songs"] == ()

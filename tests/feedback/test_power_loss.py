@@ -91,7 +91,7 @@ def test_only_what_nobody_was_promised_waits_for_the_next_sync(tmp_path):
             levels.append({1: "late", 2: "synced"}[level.fetchone()[0]])
 
         turn = memory.retrieve("sky").turn.id
-        memory.store.settle()
+        memory.store.flush()
         assert levels == ["late"]
         memory.record(Feedback(turn, 1.0, feedback_id="one"))
         assert levels == ["late", "synced", "late"]
@@ -115,5 +115,5 @@ def test_a_lesson_that_was_lost_is_learned_again(tmp_path):
 
         memory.record(Feedback(turn, 1.0, feedback_id="one"))
     with CrabPath.open(saved, **given) as memory:
-        assert memory.store.learned.feedback("one").status == "applied"
-        assert memory.store.walk.clock("default").learned == 1
+        assert memory.store.learned.get_feedback("one").status == "applied"
+        assert memory.store.walk.get_clock("default").learned == 1

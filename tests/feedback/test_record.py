@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from crabpath_retrievers import Feedback, InvalidInputError, StoreError
-from crabpath_retrievers.changes import Freeze
-from crabpath_retrievers.feedback.learner import Learner
+from crabpath_retrievers.changes import SetFrozen
+from crabpath_retrievers.feedback.learner import FeedbackLearner
 from crabpath_retrievers.rerank.features import FEATURES
 from crabpath_retrievers.retriever import CrabPathRetriever
 
@@ -87,7 +87,7 @@ def test_feedback_on_the_turn_of_another_namespace_is_refused(memory, host):
 def test_a_frozen_namespace_learns_nothing(memory, host):
     """Its feedback is refused; that of others is applied."""
     frozen, free = host.ask("frozen"), host.ask("free")
-    memory.store.apply([Freeze("frozen", frozen=True)])
+    memory.store.apply([SetFrozen("frozen", frozen=True)])
     assert "is frozen" in memory.record(Feedback(frozen, 1.0)).note
     assert memory.record(Feedback(free, 1.0)).status == "applied"
     assert host.learned("frozen") == 0
@@ -99,7 +99,7 @@ def test_used_documents_that_were_not_returned_are_ignored(memory, host):
     assert receipt.status == "applied"
     assert receipt.note == "2 ids that were not returned are ignored: elsewhere, x"
     assert host.usage()["a"] == (1.0, 0.0)
-    assert host.memory.store.learned.feedback(receipt.feedback_id).note == receipt.note
+    assert host.memory.store.learned.get_feedback(receipt.feedback_id).note == receipt.note
 
 
 def test_used_documents_of_which_none_was_returned_blame_nobody(memory, host):
@@ -119,7 +119,7 @@ def test_outcomes_that_are_no_numbers_are_refused(memory, host, outcome):
     """Nothing of them is kept."""
     with pytest.raises(InvalidInputError, match="outcome must be a number from -1"):
         memory.record(Feedback(host.ask(), outcome))
-    assert memory.store.learned.tally() == {"waiting": 0, "applied": 0, "refused": 0}
+    assert memory.store.learned.count_feedback() == {"waiting": 0, "applied": 0, "refused": 0}
 
 
 @pytest.mark.parametrize("ranker", [True, False])
@@ -130,7 +130,7 @@ def test_memories_that_prove_false_are_believed_less(open_memory, host_of, ranke
         worth = []
         for used in (["a"], ["b"], ["c"], ["b"]):
             memory.record(Feedback(host.ask(), 1.0, used=used))
-            clock = memory.store.walk.clock("default")
+            clock = memory.store.walk.get_clock("default")
             weights = memory._services.retrieval.minds.ranker("default", clock).weights
             worth.append(weights[FEATURES.index("usage")])
         assert 0 <= worth[-1] < worth[0] < memory._services.ranker.weights[FEATURES.index("usage")]
@@ -146,7 +146,7 @@ def test_a_correction_is_kept(memory, host):
     """All fields of a feedback are found in the store, whatever it came to."""
     given = Feedback(host.ask(), -1.0, correction="Apples are green. 🍏\x00", answer="Red.")
     memory.record(given)
-    kept = memory.store.learned.feedback(given.feedback_id).feedback
+    kept = memory.store.learned.get_feedback(given.feedback_id).feedback
     assert kept == given
     assert kept.correction == "Apples are green. 🍏"
 
@@ -160,7 +160,7 @@ def test_forgetting_a_namespace_forgets_what_was_said_about_it(open_memory, host
         memory.record(Feedback(host.ask("grace"), 1.0, feedback_id="grace"))
         memory.forget(namespace="ada")
         memory.forget(namespace="unseen")
-        kept = memory.store.learned.waiting(10)
+        kept = memory.store.learned.get_waiting_feedback(10)
     assert [item.feedback.feedback_id for item in kept] == ["grace"]
 
 
@@ -172,7 +172,7 @@ def test_feedback_that_cannot_be_learned_from_stops_no_other(memory, host, monke
         raise ArithmeticError(msg)
 
     with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
-        broken.setattr(Learner, "compute_changes", fail)
+        broken.setattr(FeedbackLearner, "compute_changes", fail)
         receipt = memory.record(Feedback(host.ask(), 1.0, feedback_id="odd"))
     assert receipt.status == "waiting"
     assert "singular matrix" in receipt.note
@@ -189,7 +189,7 @@ def test_a_store_that_is_away_gets_its_lesson_later(memory, host, monkeypatch):
         raise StoreError(msg)
 
     with monkeypatch.context() as broken:
-        broken.setattr(Learner, "compute_changes", fail)
+        broken.setattr(FeedbackLearner, "compute_changes", fail)
         receipt = memory.record(first)
     assert (receipt.status, "is down" in receipt.note) == ("waiting", True)
     memory.record(Feedback(host.ask(), 1.0))

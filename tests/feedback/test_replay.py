@@ -193,7 +193,7 @@ def test_a_killed_replay_goes_on(tmp_path, step, checkpoint):
     with CrabPath.open(place, embeddings=EMBEDDINGS) as memory:
         done = memory.learning.replay(sessions, checkpoint=kept or None)
         assert done.asked < 6
-        assert memory.store.walk.clock("default")[1:4:2] == (6, 6)
+        assert memory.store.walk.get_clock("default")[1:4:2] == (6, 6)
         assert memory.learning.replay(sessions, checkpoint=kept or None) == (0, 0, 0, 6, (), ())
 
 

@@ -199,7 +199,7 @@ def test_a_restored_episode_is_searchable(tmp_path):
         success("where?")
         memory._services.episodes.catch_up()
         memory.namespaces.restore(snapshot)
-        clock = memory.store.walk.clock("default")
+        clock = memory.store.walk.get_clock("default")
         (near,) = memory._services.episodes.near(memory.embedder.query("who?"), clock.key)
         assert near.episode.query == "who?"
         assert memory.index.beside(f"episodes-{clock.key}").count() == 1

@@ -39,7 +39,7 @@ def test_record_takes_about_ten_milliseconds_at_most(tmp_path):
         for row in read("queries.jsonl")[:60]:
             answer = memory.retrieve(row["text"], k=10)
             used = [item.node.id for item in answer.documents[:2]]
-            memory.store.settle()
+            memory.store.flush()
             wall, own = time.perf_counter(), time.process_time()
             receipt = memory.record(Feedback(answer.turn.id, 1.0, used=used))
             passed.append(1000 * (time.perf_counter() - wall))

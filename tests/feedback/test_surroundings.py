@@ -5,26 +5,26 @@ import math
 import pytest
 
 from crabpath_retrievers import Feedback
-from crabpath_retrievers.feedback.outside import Outside
-from crabpath_retrievers.learning.steps import action_of
+from crabpath_retrievers.feedback.outside import StandaloneLearner
+from crabpath_retrievers.learning.steps import get_action_type
 
 
 def steps(memory, namespace):
     """All counts of level 1 and of all together."""
-    return {one.place: one.counts for one in memory.store.regions.all_steps(namespace, 1)}
+    return {one.place: one.counts for one in memory.store.regions.get_all_transitions(namespace, 1)}
 
 
 def ask(memory, namespace, number=5, **options):
     """A turn about a page; recorded before it is returned."""
     turn = memory.retrieve(f"Page {number}", namespace=namespace, k=3, **options).turn
-    memory.store.settle()
+    memory.store.flush()
     return turn
 
 
 def decay(memory, namespace, node):
     """Nats that failures have taken from the reward of a document."""
     (key,) = memory.store.learned.keys([node]).values()
-    return memory.store.learned.usage(memory.store.walk.clock(namespace).key, [key])[key].decay
+    return memory.store.learned.usage(memory.store.walk.get_clock(namespace).key, [key])[key].decay
 
 
 OUTCOMES = [
@@ -62,7 +62,7 @@ def test_a_turn_counts_where_its_question_lies(atlas, namespace):
             assert sum(n[0] for _, n in mine) == 3.0
             assert sum(n[1] for _, n in mine) == 1.0
             assert all(n[0] == n[2] for _, n in mine)
-            assert {p[3] for p, _ in mine} == set(map(action_of, turn.returned))
+            assert {p[3] for p, _ in mine} == set(map(get_action_type, turn.returned))
             led = {named[table[item.node]] for item in turn.returned} if level else {0}
             assert {p[4] for p, _ in mine} == led
     assert {p[0] for p in found} == {0, 1}
@@ -93,14 +93,14 @@ def test_undone_in_any_order_no_row_is_left(atlas, namespace):
         atlas.undo(ids[place])
     assert steps(atlas, namespace) == {}
     keys = list(atlas.store.learned.keys([f"d{n}" for n in range(300)]).values())
-    assert atlas.store.learned.usage(atlas.store.walk.clock(namespace).key, keys) == {}
+    assert atlas.store.learned.usage(atlas.store.walk.get_clock(namespace).key, keys) == {}
 
 
 @pytest.mark.parametrize("given", OUTCOMES[:4])
 def test_another_process_counts_the_same(atlas, namespace, given):
     """``crabpath learn`` has the store alone."""
     other = f"{namespace} outside"
-    for learning, learner in ((namespace, atlas), (other, Outside(atlas.store))):
+    for learning, learner in ((namespace, atlas), (other, StandaloneLearner(atlas.store))):
         for number in (5, 77):
             turn = ask(atlas, learning, number, task_type="refund")
             assert learner.record(feedback(turn, given)).status == "applied"

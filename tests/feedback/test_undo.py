@@ -114,7 +114,7 @@ def test_what_was_learned_in_between_stays(memory, host):
     )
     assert memory.undo(first) == (first, "undone", None)
     assert host.usage() == {"a": (0.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 1.0)}
-    key = memory.store.walk.clock("default").key
+    key = memory.store.walk.get_clock("default").key
     (episode,) = memory.store.learned.latest_episodes(key, 10)
     assert (episode.turns, episode.documents) == (1.0, {"a": -1.0, "b": 1.0, "c": -1.0})
     assert host.status(second) == "applied"
@@ -161,7 +161,7 @@ def test_undone_by_its_turn(memory, host):
     turns = [host.ask(run_id=run), host.ask()]
     memory.record(Feedback(None, 1.0, used=["a"], feedback_id="late"))
     assert memory.undo(turn_id=run) == ("late", "undone", None)
-    assert memory.store.learned.consumed(turns) == {}
+    assert memory.store.learned.find_consumers(turns) == {}
     with pytest.raises(NotFoundError, match="nothing was learned from turn"):
         memory.undo(turn_id=turns[1])
 
@@ -273,7 +273,7 @@ def test_the_vector_of_an_undone_episode_is_gone(tmp_path):
             turn = memory.retrieve(query, k=3).turn.id
             memory.record(Feedback(turn, 1.0, used=["b"], feedback_id=feedback_id))
         memory._services.episodes.catch_up()
-        index = memory.index.beside(f"episodes-{memory.store.walk.clock('default').key}")
+        index = memory.index.beside(f"episodes-{memory.store.walk.get_clock('default').key}")
         counts = []
         for feedback_id in ("one", "three", "two"):
             memory.undo(feedback_id)

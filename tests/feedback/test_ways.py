@@ -7,12 +7,16 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import EpisodeSettings, LearningSettings
 from crabpath_retrievers.feedback import recorder
-from crabpath_retrievers.feedback.outside import Outside
-from crabpath_retrievers.feedback.published import publish, published, settings_of
-from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.seeds.episodes import Question
+from crabpath_retrievers.feedback.outside import StandaloneLearner
+from crabpath_retrievers.feedback.published import (
+    parse_settings,
+    publish_settings,
+    read_published_settings,
+)
+from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.seeds.episodes import EpisodeQuery
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.terms import Information
+from crabpath_retrievers.terms import QueryInformation
 
 
 def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host_of, location):
@@ -23,7 +27,7 @@ def test_background_feedback_is_applied_by_the_time_of_closing(open_memory, host
         # The thread may be done with one before its receipt is written.
         assert {receipt.status for receipt in receipts} <= {"waiting", "applied"}
     store = GraphStore(location)
-    assert store.learned.tally() == {"waiting": 0, "applied": 20, "refused": 0}
+    assert store.learned.count_feedback() == {"waiting": 0, "applied": 20, "refused": 0}
     store.close()
 
 
@@ -73,7 +77,7 @@ def test_another_process_learns_from_the_graph_store_alone(open_memory, host_of,
         host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(location)
-        assert Outside(beside).inbox.learn_waiting() == (1, 0, 0)
+        assert StandaloneLearner(beside).queue.learn_waiting() == (1, 0, 0)
         beside.close()
         assert host.usage()["a"] == (1.0, 0.0)
 
@@ -89,18 +93,24 @@ def test_the_serving_process_sees_and_indexes_the_episodes_of_others(
         host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(tmp_path)
-        Outside(beside).inbox.learn_waiting()
+        StandaloneLearner(beside).queue.learn_waiting()
         beside.close()
-        clock = memory.store.walk.clock("default")
-        vector = unit(vectors.embed_query("Which fruit is red?"))
-        question = Question("Which fruit is red?", vector, Information.from_idf({}))
+        clock = memory.store.walk.get_clock("default")
+        vector = to_unit_vector(vectors.embed_query("Which fruit is red?"))
+        question = EpisodeQuery("Which fruit is red?", vector, QueryInformation.from_idf({}))
         recall = memory._services.retrieval.minds.recall
-        assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (1, 1.0)
+        assert (
+            memory.store.learned.count_unindexed_episodes(),
+            recall(question, clock).said["a"].same,
+        ) == (1, 1.0)
         monkeypatch.setattr(recorder, "_INDEX_BATCH", 1)
         memory._services.recorder._checked_at -= 1
         host.ask()
         memory._services.recorder._worker.drain()
-        assert (memory.store.learned.pile(), recall(question, clock).said["a"].same) == (0, 1.0)
+        assert (
+            memory.store.learned.count_unindexed_episodes(),
+            recall(question, clock).said["a"].same,
+        ) == (0, 1.0)
 
 
 def test_the_learner_uses_the_settings_of_the_server(open_memory, host_of, location):
@@ -109,7 +119,7 @@ def test_the_learner_uses_the_settings_of_the_server(open_memory, host_of, locat
         host = host_of(memory)
         memory.record(Feedback(host.ask(), 1.0, used=["a"]))
         beside = GraphStore(location)
-        Outside(beside).inbox.learn_waiting()
+        StandaloneLearner(beside).queue.learn_waiting()
         beside.close()
         assert host.usage()["a"] == (0.25, 0.0)
 
@@ -120,15 +130,15 @@ def test_settings_are_published_as_they_are(store):
         learning=LearningSettings(apply="external", usage_prior=(1.0, 9.0), learning_rate=0.5),
         episode=EpisodeSettings(duplicate_similarity=0.8),
     )
-    publish(store, settings)
-    assert settings_of(published(store)) == settings
+    publish_settings(store, settings)
+    assert parse_settings(read_published_settings(store)) == settings
 
 
 def test_settings_of_another_release_are_read_as_far_as_they_are_known():
     """Unknown names are ignored, missing ones are as by default."""
     text = '{"learning": {"learning_rate": 0.5, "newer": 1}, "other": {}}'
-    assert settings_of(text) == Settings(learning=LearningSettings(learning_rate=0.5))
-    assert settings_of(None) == Settings()
+    assert parse_settings(text) == Settings(learning=LearningSettings(learning_rate=0.5))
+    assert parse_settings(None) == Settings()
 
 
 def test_serving_ends_when_asked(open_memory, host_of, location):
@@ -138,7 +148,7 @@ def test_serving_ends_when_asked(open_memory, host_of, location):
         for _ in range(4):
             memory.record(Feedback(host.ask(), 1.0))
         beside = GraphStore(location)
-        tally = Outside(beside).serve(0.01, lambda: host.learned() >= 2)
+        tally = StandaloneLearner(beside).serve(0.01, lambda: host.learned() >= 2)
         beside.close()
         assert tally == (2, 0, 0)
-        assert memory.store.learned.tally()["waiting"] == 2
+        assert memory.store.learned.count_feedback()["waiting"] == 2

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from crabpath_retrievers.feedback.worker import Worker
+from crabpath_retrievers.feedback.worker import BackgroundWorker
 
 
 def test_waking_works_once_more():
@@ -15,7 +15,7 @@ def test_waking_works_once_more():
         gate.wait(5)
         done.append(1)
 
-    worker = Worker(work, "test")
+    worker = BackgroundWorker(work, "test")
     worker.wake()
     begun.wait(5)
     worker.wake()
@@ -27,7 +27,7 @@ def test_waking_works_once_more():
 
 def test_draining_an_idle_worker_returns_at_once():
     """Nothing was ever to do."""
-    Worker(lambda: None, "test").drain()
+    BackgroundWorker(lambda: None, "test").drain()
 
 
 def test_an_error_ends_no_worker(caplog):
@@ -40,7 +40,7 @@ def test_an_error_ends_no_worker(caplog):
             msg = "the database is down"
             raise OSError(msg)
 
-    worker = Worker(work, "test-thread")
+    worker = BackgroundWorker(work, "test-thread")
     for _ in range(2):
         worker.wake()
         worker.drain()
@@ -50,7 +50,7 @@ def test_an_error_ends_no_worker(caplog):
 
 def test_the_thread_is_gone_when_nothing_is_left():
     """No idle thread stays behind."""
-    worker = Worker(lambda: time.sleep(0.01), "crabpath-test-thread")
+    worker = BackgroundWorker(lambda: time.sleep(0.01), "crabpath-test-thread")
     worker.wake()
     worker.drain()
     time.sleep(0.05)
@@ -59,7 +59,7 @@ def test_the_thread_is_gone_when_nothing_is_left():
 
 def test_work_that_drains_does_not_wait_for_itself():
     """A memory whose last reference ends on the thread is closed there."""
-    worker = Worker(print, "test")
+    worker = BackgroundWorker(print, "test")
     worker._work = worker.drain
     worker.wake()
     worker.drain()

@@ -13,7 +13,11 @@ from crabpath_retrievers.cli import app
 from crabpath_retrievers.cli.maintenance import sparkline
 from crabpath_retrievers.config import HealthSettings, LearningSettings
 from crabpath_retrievers.config.health import METRICS
-from crabpath_retrievers.feedback.published import publish, published, settings_of
+from crabpath_retrievers.feedback.published import (
+    parse_settings,
+    publish_settings,
+    read_published_settings,
+)
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -90,8 +94,8 @@ def test_health_by_the_settings_of_the_server(place):
 def test_settings_of_health_are_published_whole(store):
     """Ranges survive JSON."""
     given = Settings(health=HealthSettings(ranges={"orphan_nodes": (0.0, 3.0)}, max_reports=7))
-    publish(store, given)
-    assert settings_of(published(store)).health == given.health
+    publish_settings(store, given)
+    assert parse_settings(read_published_settings(store)).health == given.health
 
 
 def test_health_without_vectors(place):

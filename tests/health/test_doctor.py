@@ -17,10 +17,10 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import ConfigurationError, CrabPath, Feedback
 from crabpath_retrievers.doctor import examine
-from crabpath_retrievers.levels import level_of
-from crabpath_retrievers.seeds.chroma_files import collections
-from crabpath_retrievers.seeds.embedder import MODEL
-from crabpath_retrievers.storage.migrations import VERSION
+from crabpath_retrievers.levels import compute_hub_level
+from crabpath_retrievers.seeds.chroma_files import read_collections
+from crabpath_retrievers.seeds.embedder import DEFAULT_MODEL
+from crabpath_retrievers.storage.migrations import SCHEMA_VERSION
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 
@@ -177,7 +177,7 @@ class TestDatabase:
     @pytest.mark.parametrize(
         ("row", "message", "fix"),
         [
-            (f"value = '{VERSION + 1}'", "schema version 2", "upgrade crabpath-retrievers"),
+            (f"value = '{SCHEMA_VERSION + 1}'", "schema version 2", "upgrade crabpath-retrievers"),
             ("name = 'schema', value = '8'", "before the first release", "add the documents"),
         ],
     )
@@ -218,7 +218,7 @@ class TestDatabase:
 
     def test_levels_that_are_off(self, place):
         """A hub that is none."""
-        hub = next(f"d{n}" for n in range(40) if level_of(f"d{n}"))
+        hub = next(f"d{n}" for n in range(40) if compute_hub_level(f"d{n}"))
         place.sql(f"UPDATE {tables.nodes} SET level = 0 WHERE id = '{hub}'")
         assert "1 chunks have a level that does not" in only(place, "regions", "warning").message
 
@@ -335,14 +335,14 @@ class TestVectors:
         two.upsert(ids=["x1"], embeddings=[[1.0, 2.0]])
         one.delete(ids=ids[:1500])
         one.upsert(ids=ids[:10], embeddings=[[2.0, n] for n in range(10)])
-        read = collections(tmp_path)
+        read = read_collections(tmp_path)
         assert {name: of.ids for name, of in read.items()} == {
             "one": {*ids[:10], *ids[1500:]},
             "two": {"x1"},
         }
         for collection in (one, two):
             assert read[collection.name].ids == set(collection.get(include=[])["ids"])
-            assert collections(tmp_path)[collection.name] == read[collection.name]
+            assert read_collections(tmp_path)[collection.name] == read[collection.name]
         client.close()
 
     def test_a_queue_that_was_not_taken_over(self, place):
@@ -380,11 +380,11 @@ class TestEmbedder:
 
     def test_the_same_name_for_another_model(self, place, monkeypatch):
         """The default model is asked, not believed by its name."""
-        module = "crabpath_retrievers.seeds.embedder.default_embeddings"
+        module = "crabpath_retrievers.seeds.embedder.load_default_embeddings"
         monkeypatch.setattr(module, lambda: DeterministicFakeEmbedding(size=384))
         place.sql(
             f"UPDATE {tables.meta} SET value = replace(value, 'DeterministicFakeEmbedding', "
-            f"'{MODEL}') WHERE name = 'embedder'"
+            f"'{DEFAULT_MODEL}') WHERE name = 'embedder'"
         )
         assert "16 dimensions, not 384" in only(place, "embedder", "error", embeddings=None).message
 

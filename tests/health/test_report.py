@@ -9,9 +9,9 @@ from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.config import HealthSettings, TierSettings
 from crabpath_retrievers.config.health import METRICS, OURS, PAPER
 from crabpath_retrievers.graph import Authority, Tier
-from crabpath_retrievers.health.measured import Measured, Tally, tally
-from crabpath_retrievers.health.report import HealthReport, assess
-from crabpath_retrievers.storage.health_edges import EdgeRow
+from crabpath_retrievers.health.measured import EdgeTally, HealthMeasurements, count_edges
+from crabpath_retrievers.health.report import HealthReport, assess_health
+from crabpath_retrievers.storage.health_edges import EdgeGroup
 from crabpath_retrievers.storage.health_queries import TurnFacts
 
 LN2 = math.log(2)
@@ -19,12 +19,14 @@ LN2 = math.log(2)
 
 def report(measured, settings=None):
     """What is said of it."""
-    return assess(measured, settings or HealthSettings(), namespace="ann", turn=3, created=1.0)
+    return assess_health(
+        measured, settings or HealthSettings(), namespace="ann", turn=3, created=1.0
+    )
 
 
 def edges(reflex=0, habitual=0, dormant=0, **more):
     """A tally of so many edges."""
-    return Tally({Tier.REFLEX: reflex, Tier.HABITUAL: habitual, Tier.DORMANT: dormant}, **more)
+    return EdgeTally({Tier.REFLEX: reflex, Tier.HABITUAL: habitual, Tier.DORMANT: dormant}, **more)
 
 
 def turns(*facts):
@@ -94,13 +96,13 @@ def turns(*facts):
 )
 def test_each_metric(name, measured, value, in_range):
     """Its value and whether it is well."""
-    metric = report(Measured(**measured))[name]
+    metric = report(HealthMeasurements(**measured))[name]
     assert (metric.value, metric.in_range) == (value, in_range)
 
 
 def test_an_empty_memory_is_not_ill():
     """There is nothing to judge but that nothing was split and nothing is lost."""
-    found = report(Measured())
+    found = report(HealthMeasurements())
     assert [metric.name for metric in found.metrics] == list(METRICS)
     assert (found.healthy, found.judged_count) == (2, 2)
     assert found["avg_nodes_fired_per_query"].value is None
@@ -125,14 +127,14 @@ def test_an_empty_memory_is_not_ill():
 )
 def test_what_cannot_be_judged(name, measured, note):
     """It is told and left out of the count."""
-    metric = report(Measured(**measured))[name]
+    metric = report(HealthMeasurements(**measured))[name]
     assert metric.in_range is None
     assert note in metric.note
 
 
 def test_one_is_enough_where_that_is_said():
     """Small memories may be judged, too."""
-    measured = Measured(turns=[TurnFacts(0, 4, 9)])
+    measured = HealthMeasurements(turns=[TurnFacts(0, 4, 9)])
     metric = report(measured, HealthSettings(min_observations=1))["avg_nodes_fired_per_query"]
     assert metric.in_range is False
 
@@ -140,20 +142,22 @@ def test_one_is_enough_where_that_is_said():
 def test_ends_of_a_range_are_in_it():
     """Of both."""
     for share in OURS["proto_promotion_rate"]:
-        measured = Measured(pairs=100, promoted=int(share * 100))
+        measured = HealthMeasurements(pairs=100, promoted=int(share * 100))
         assert report(measured)["proto_promotion_rate"].in_range is True
 
 
 def test_a_report_survives_json():
     """Nothing in it is NaN or infinite."""
-    found = report(Measured(turns=turns((3, 4, 9)), tokens=90, nodes=99, sampled=9, missing=1))
+    found = report(
+        HealthMeasurements(turns=turns((3, 4, 9)), tokens=90, nodes=99, sampled=9, missing=1)
+    )
     text = json.dumps(found.to_dict(), allow_nan=False)
     assert HealthReport.from_dict(json.loads(text)) == found
 
 
 def test_tiers_are_told_for_all_edges():
     """As many as there are, not as were looked at."""
-    found = report(Measured(structure=edges(1, 2, 3, share=0.5), learned=edges(4)))
+    found = report(HealthMeasurements(structure=edges(1, 2, 3, share=0.5), learned=edges(4)))
     assert found.edges["structure"] == {"reflex": 2, "habitual": 4, "dormant": 6, "inhibitory": 0}
     assert found.edges["learned"]["reflex"] == 4
 
@@ -161,10 +165,10 @@ def test_tiers_are_told_for_all_edges():
 def test_an_unknown_metric():
     """It is told which there are."""
     with pytest.raises(InvalidInputError, match="is not a health metric: use one of avg_nodes"):
-        report(Measured())["bounce_rate"]
+        report(HealthMeasurements())["bounce_rate"]
 
 
-ROW = EdgeRow(weight=0.9, floor=0.0, mark=1.0, authority=0, crossing=True, number=1)
+ROW = EdgeGroup(weight=0.9, floor=0.0, decay_at=1.0, authority=0, crossing=True, number=1)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +176,19 @@ ROW = EdgeRow(weight=0.9, floor=0.0, mark=1.0, authority=0, crossing=True, numbe
     [
         (ROW, Tier.REFLEX),  # exponent 1: nothing has faded yet
         (ROW._replace(weight=0.6), Tier.HABITUAL),
-        (ROW._replace(weight=0.8, mark=1.0 - LN2), Tier.HABITUAL),  # half of .8
-        (ROW._replace(weight=0.8, mark=1.0 - 2 * LN2), Tier.DORMANT),  # a quarter of .8
+        (ROW._replace(weight=0.8, decay_at=1.0 - LN2), Tier.HABITUAL),  # half of .8
+        (ROW._replace(weight=0.8, decay_at=1.0 - 2 * LN2), Tier.DORMANT),  # a quarter of .8
         (
-            ROW._replace(weight=0.8, mark=1.0 - 2 * LN2, authority=Authority.CANONICAL.value),
+            ROW._replace(weight=0.8, decay_at=1.0 - 2 * LN2, authority=Authority.CANONICAL.value),
             Tier.HABITUAL,  # fades at a quarter of the speed: .8 / √2
         ),
         (ROW._replace(weight=-0.5), Tier.INHIBITORY),
-        (ROW._replace(weight=0.9, floor=0.5, mark=-99.0), Tier.HABITUAL),  # back at its floor
+        (ROW._replace(weight=0.9, floor=0.5, decay_at=-99.0), Tier.HABITUAL),  # back at its floor
     ],
 )
 def test_tiers_are_those_after_decay(row, tier):
     """As a walk sees the edge now."""
-    assert tally([row], 1.0, TierSettings()).tiers[tier] == 1
+    assert count_edges([row], 1.0, TierSettings()).tiers[tier] == 1
 
 
 def test_what_can_fade_and_what_crosses():
@@ -194,7 +198,7 @@ def test_what_can_fade_and_what_crosses():
         ROW._replace(floor=0.3, crossing=False, number=5),
         ROW._replace(crossing=None, weight=0.1, floor=0.29, number=2),
     ]
-    found = tally(rows, 1.0, TierSettings())
+    found = count_edges(rows, 1.0, TierSettings())
     assert (found.edges, found.fading, found.faded) == (8, 3, 2)
     assert (found.within, found.crossing) == (6, 1)
 

@@ -13,7 +13,7 @@ from crabpath_retrievers.config import IngestSettings, Settings
 from crabpath_retrievers.crabpath import CrabPath
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.seeds.embedder import _PROBE
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import tokenise
 
 
 class HashedWords(Embeddings):
@@ -32,7 +32,7 @@ class HashedWords(Embeddings):
         """One vector; the first dimension keeps it from being zero."""
         vector = np.zeros(64)
         vector[0] = 0.1
-        for token in tokens(text):
+        for token in tokenise(text):
             vector[zlib.crc32(token.encode()) % 64] += 1
         return vector.tolist()
 
@@ -66,7 +66,7 @@ def held() -> Callable[[CrabPath], dict[str, str]]:
     def read(memory: CrabPath) -> dict[str, str]:
         ids = memory.store.catalog.all_ids()
         assert sorted(memory.index._collection.get(include=[])["ids"]) == sorted(ids)
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
         return {i: node.content for i, node in memory.store.catalog.documents(ids).items()}
 
     return read
@@ -84,7 +84,7 @@ def joined() -> Callable[..., set[tuple[str, str, str]]]:
             .join(source, source.c.key == edges.c.source)
             .join(target, target.c.key == edges.c.target)
         )
-        with memory.store.reading() as connection:
+        with memory.store.open_reader() as connection:
             found = {(a, b, EdgeKind(k).label) for a, b, k in connection.execute(query)}
         return found if kind is None else {(a, b) for a, b, k in found if k == kind.label}
 

@@ -17,14 +17,20 @@ from pathlib import Path
 from conftest import CRASH_SETTINGS, HashedWords  # beside this script
 from langchain_core.documents import Document
 
-from crabpath_retrievers.changes import EmptyTrash, MoveNodes, PublishStaged, PutEdges, StageNodes
+from crabpath_retrievers.changes import (
+    ConfirmIndexDeletions,
+    MoveNodes,
+    PublishStaged,
+    PutEdges,
+    StageNodes,
+)
 from crabpath_retrievers.crabpath import CrabPath
 
 STEPS = {
     "staged": StageNodes,
     "published": PublishStaged,
     "linked": PutEdges,
-    "emptied": EmptyTrash,
+    "emptied": ConfirmIndexDeletions,
     "moved": MoveNodes,
 }
 

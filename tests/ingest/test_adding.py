@@ -227,8 +227,8 @@ def test_what_was_learned_stays_when_more_of_a_source_comes(memory):
     """Learning is about chunks, and those stay the same."""
 
     def learned():
-        memory.store.settle()
-        with memory.store.reading() as connection:
+        memory.store.flush()
+        with memory.store.open_reader() as connection:
             return [
                 connection.execute(sa.select(t)).all()
                 for t in (s.overlay, s.weight_changes, s.usage)

@@ -63,7 +63,7 @@ def crash(folder, rows, steps):
 def whole(memory):
     """Chunk ids by document."""
     found = defaultdict(set)
-    for chunk in memory.store.catalog.known(ids=memory.store.catalog.all_ids()):
+    for chunk in memory.store.catalog.find_chunks(ids=memory.store.catalog.all_ids()):
         found[chunk.document].add(chunk.id)
     return found
 

@@ -34,7 +34,7 @@ def test_nothing_of_a_forgotten_text_is_left(tmp_path, memory, document):
     memory.add_documents([document("the codeword is xylophone", id="b", title="Xylophone")])
     memory.retrieve("what is the codeword?", k=2)
     memory.forget("b")
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         for line in connection.connection.driver_connection.iterdump():
             assert "xylophone" not in line.lower() or line.startswith('INSERT INTO "crabpath_full')
     assert memory.store.fulltext.phrase(["xylophone"], 5) == []
@@ -48,7 +48,7 @@ def test_a_gap_is_closed(memory, document, joined):
     memory.forget("p1")
     chain = {("p0", "p2"), ("p2", "p3")}
     assert joined(memory, EdgeKind.SIBLING) == chain | {(b, a) for a, b in chain}
-    assert not memory.store.catalog.unfinished()
+    assert not memory.store.catalog.has_unfinished_ingest()
 
 
 def test_a_namespace_is_forgotten_and_the_documents_stay(memory, document, held):

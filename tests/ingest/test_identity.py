@@ -8,7 +8,7 @@ from langchain_text_splitters import CharacterTextSplitter
 
 from crabpath_retrievers.config import IngestSettings
 from crabpath_retrievers.errors import DuplicateIdError, InvalidInputError
-from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
+from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text
 
 CHUNKING = Chunking(IngestSettings(chunk_size=80, chunk_overlap=0))
 SECTIONS = [
@@ -150,5 +150,5 @@ def test_the_title_is_embedded_unless_the_text_begins_with_it():
     with_title, without = CHUNKING.nodes(
         [Document("Rome is old.", id=t, metadata={"title": t}) for t in ("Rome", "Italy")]
     )
-    assert embedded_text(with_title) == "Rome is old."
-    assert embedded_text(without) == "Italy\nRome is old."
+    assert make_embedding_text(with_title) == "Rome is old."
+    assert make_embedding_text(without) == "Italy\nRome is old."

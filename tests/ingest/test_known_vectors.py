@@ -49,7 +49,7 @@ def test_a_known_vector_is_used(memory, counting):
     memory.add_documents(documents(), split=False, vectors={"a": [0.0, 5.0], "nobody": [1.0, 1.0]})
     assert TEXTS["a"] not in counting.asked
     assert TEXTS["b"] in counting.asked
-    (head,) = memory.store.walk.heads(["a"])
+    (head,) = memory.store.walk.get_nodes(["a"])
     assert head.vector.tolist() == [0.0, 1.0]
     assert memory.retrieve("x", vector=[0.0, 1.0]).documents[0].node.id == "a"
 

@@ -4,7 +4,7 @@ import pytest
 from langchain_core.documents import Document
 
 from crabpath_retrievers.config import IngestSettings
-from crabpath_retrievers.ingest.chunking import Chunking, sections, title_of_path
+from crabpath_retrievers.ingest.chunking import Chunking, make_title, split_sections
 
 CODE = """# Guide
 
@@ -37,7 +37,7 @@ def nodes(text, **metadata):
 
 def test_sections_are_cut_at_headings_outside_of_code():
     """A line that begins with # inside a code block is no heading, and nothing is lost."""
-    found = list(sections(CODE))
+    found = list(split_sections(CODE))
     assert [name for name, _ in found] == ["", "Guide", "Install"]
     assert "".join(text for _, text in found) == CODE
 
@@ -86,4 +86,4 @@ def test_markdown_is_known_by_name_or_type(source, metadata, cut):
 
 def test_file_names_become_titles():
     """Dashes and underscores of a file name are spaces in its title."""
-    assert title_of_path("docs/getting-started_now.md") == "getting started now"
+    assert make_title("docs/getting-started_now.md") == "getting started now"

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.ingest.chunking import json_safe
+from crabpath_retrievers.ingest.chunking import to_json_safe
 
 
 class Colour(enum.Enum):
@@ -42,7 +42,7 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(st.characters(codec="ascii", min_codepoint=32)), JSON, max_size=4))
 def test_json_is_left_alone(metadata):
     """What is JSON already comes out equal, and twice is the same as once."""
-    assert json_safe(metadata) == metadata == json.loads(json.dumps(json_safe(metadata)))
+    assert to_json_safe(metadata) == metadata == json.loads(json.dumps(to_json_safe(metadata)))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_json_is_left_alone(metadata):
 )
 def test_other_values_become_plain(value, kept):
     """Dates, bytes, enumerations and numbers out of range become text, numbers or None."""
-    assert json_safe({"x": value}) == {"x": kept}
+    assert to_json_safe({"x": value}) == {"x": kept}
 
 
 def test_metadata_that_contains_itself_is_refused():
@@ -77,7 +77,7 @@ def test_metadata_that_contains_itself_is_refused():
     metadata = {}
     metadata["self"] = [metadata]
     with pytest.raises(InvalidInputError, match="contains itself"):
-        json_safe(metadata)
+        to_json_safe(metadata)
 
 
 def test_odd_metadata_reaches_the_answer_and_what_can_be_filtered_the_index(memory, document):

@@ -33,7 +33,7 @@ def docs(tmp_path):
 
 def ids(memory, folder):
     """Id of every section by its heading."""
-    known = memory.store.catalog.under(folder.as_posix())
+    known = memory.store.catalog.find_under_source(folder.as_posix())
     found = memory.store.catalog.documents([node.id for node in known])
     return {node.title.split(" › ")[-1]: node.id for node in found.values()}
 
@@ -48,7 +48,7 @@ def synced(memory, docs, embedder):
 
 def whole(memory):
     """Every SQL row and the vectors of the index."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type='table'")
         rows = {
             name: list(map(tuple, connection.exec_driver_sql(f"SELECT * FROM {name}")))
@@ -101,7 +101,7 @@ def test_a_section_may_move_to_another_file(memory, docs, synced, held):
     assert plan.counts()["added"] == plan.counts()["removed"] == 0
     assert ids(memory, docs) == synced
     held(memory)
-    known = {k.id: k for k in memory.store.catalog.known(ids=synced.values())}
+    known = {k.id: k for k in memory.store.catalog.find_chunks(ids=synced.values())}
     assert known[synced["Rollback"]].source.endswith("handbook.md")
     assert memory.index._collection.get(ids=[synced["Leave"]])["metadatas"] == [
         {"source": (docs / "handbook.md").as_posix()}
@@ -115,7 +115,7 @@ def test_a_section_that_only_shifts_is_not_written_again(memory, docs, synced, j
     plan = memory.sync(docs)
     assert [s.fate for s in plan.sections] == ["added"]
     assert plan.positions == ((synced["Report"], 2),)
-    positions = {k.id: k.position for k in memory.store.catalog.under(docs.as_posix())}
+    positions = {k.id: k.position for k in memory.store.catalog.find_under_source(docs.as_posix())}
     assert positions[synced["Report"]] == 2
     (lunch,) = (node for title, node in ids(memory, docs).items() if title == "Lunch")
     assert {(lunch, synced["Report"]), (lunch, synced["Leave"])} <= joined(memory, EdgeKind.SIBLING)
@@ -161,7 +161,7 @@ def test_documents_from_elsewhere_stay(memory, docs, synced):
     (docs / "office.md").unlink()
     memory.sync(docs)
     assert memory.info()["nodes"] == 2 + 3
-    assert memory.store.catalog.known(ids=["note"], sources=["docs2", beside])
+    assert memory.store.catalog.find_chunks(ids=["note"], sources=["docs2", beside])
 
 
 def test_a_dry_run_writes_nothing(memory, docs, synced, embedder):
@@ -198,7 +198,7 @@ def test_the_text_of_a_renamed_file_may_come_back(memory, docs, synced, held):
     plan = memory.sync(docs)
     assert plan.counts()["added"] == 2
     assert len(held(memory)) == 6
-    sources = {k.id: k.source for k in memory.store.catalog.known(ids=synced.values())}
+    sources = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=synced.values())}
     assert sources[synced["Deploy"]].endswith("shipping.md")
     assert not memory.sync(docs)
     memory.add_documents([Document((docs / "release.md").read_text(), metadata={"source": "r.md"})])
@@ -272,7 +272,7 @@ def test_what_a_reader_asked_before_can_be_judged_after(memory, docs, synced):
     memory.sync(docs)
     memory.record(Feedback(turn.id, 1.0, used=[synced["Deploy"]]))
     (key,) = memory.store.learned.keys([synced["Deploy"]]).values()
-    namespace = memory.store.walk.clock("default").key
+    namespace = memory.store.walk.get_clock("default").key
     assert memory.store.learned.usage(namespace, [key])[key].wins > 0
 
 

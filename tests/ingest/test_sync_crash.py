@@ -50,7 +50,9 @@ def opened(embedder, crash_settings):
 
 def by_source(memory, docs):
     """Id of the section of each file."""
-    return {Path(k.source).name: k.id for k in memory.store.catalog.under(docs.as_posix())}
+    return {
+        Path(k.source).name: k.id for k in memory.store.catalog.find_under_source(docs.as_posix())
+    }
 
 
 def test_a_killed_sync_is_finished(killed, opened, held):

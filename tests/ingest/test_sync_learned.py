@@ -49,7 +49,7 @@ def shared(location, embedder):
 def keys(shared):
     """Two namespaces have learned, each something else; ids and keys of the sections by file."""
     shared.sync(pages(TEXTS), roots=[ROOT])
-    known = shared.store.catalog.under(ROOT)
+    known = shared.store.catalog.find_under_source(ROOT)
     ids = {node.source.removeprefix(ROOT): node.id for node in known}
     for namespace, used in (("a", ["deploy.md", "undo.md"]), ("b", ["undo.md", "lunch.md"])):
         for _ in range(3):
@@ -64,15 +64,15 @@ def keys(shared):
 
 def learned(memory):
     """All rows of all that was learned."""
-    memory.store.settle()
-    with memory.store.reading() as connection:
+    memory.store.flush()
+    with memory.store.open_reader() as connection:
         return {t.name: sorted(map(repr, connection.execute(sa.select(t)))) for t in LEARNED}
 
 
 def pointers(memory, namespace, keys):
     """Weights of what one namespace sees leave the sections, between sections."""
-    clock = memory.store.walk.clock(namespace)
-    found = memory.store.walk.outgoing([key for _, key in keys.values()], clock).pointers
+    clock = memory.store.walk.get_clock(namespace)
+    found = memory.store.walk.get_outgoing_edges([key for _, key in keys.values()], clock).pointers
     return {(p.source, p.target.key, p.kind.label): round(p.weight, 9) for p in found}
 
 
@@ -105,7 +105,10 @@ def test_edited_moved_and_renamed_sections_keep_all_of_it(shared, keys):
     plan = shared.sync(pages(edited), roots=[ROOT])
     assert (plan.counts()["moved"], plan.counts()["edited"]) == (2, 1)
     assert learned(shared) == before
-    after = {node.source.removeprefix(ROOT): node.id for node in shared.store.catalog.under(ROOT)}
+    after = {
+        node.source.removeprefix(ROOT): node.id
+        for node in shared.store.catalog.find_under_source(ROOT)
+    }
     assert after["ship.md"] == keys["deploy.md"][0]
     assert shared.store.learned.keys([after["undo.md"]]) == dict([keys["undo.md"]])
     for name in "ab":
@@ -124,9 +127,9 @@ def test_what_retires_is_hidden_and_remembered(shared, keys):
     shared.sync(pages(left), roots=[ROOT])
     assert learned(shared) == before
     for name in "ab":
-        clock = shared.store.walk.clock(name)
+        clock = shared.store.walk.get_clock(name)
         assert key not in {target for _, target, _ in pointers(shared, name, keys)}
-        assert shared.store.walk.heads([gone], [key], namespace=clock.key) == []
+        assert shared.store.walk.get_nodes([gone], [key], namespace=clock.key) == []
         found = shared.retrieve(QUERY, k=4, namespace=name, seed_ids=[gone]).documents
         assert gone not in {document.node.id for document in found}
         assert len(found) == (4 if name == "a" else 3)  # a has its note
@@ -145,7 +148,7 @@ def test_feedback_reaches_a_retired_section(shared, keys):
     turn = shared.retrieve(QUERY, k=4, namespace="a").turn
     shared.sync(pages({"lunch.md": TEXTS["lunch.md"]}), roots=[ROOT])
     gone, key = keys["undo.md"]
-    clock = shared.store.walk.clock("a")
+    clock = shared.store.walk.get_clock("a")
     before = shared.store.learned.usage(clock.key, [key])[key].wins
     receipt = shared.record(Feedback(turn.id, 1.0, used=[gone], namespace="a"))
     assert receipt.status == "applied"
@@ -160,7 +163,7 @@ def test_a_retired_hub_still_tells_its_region(shared, keys, embedder):
     assert sizes
     shared.sync(pages(TEXTS), roots=[ROOT])
     assert shared.store.regions.sizes() == sizes
-    assert [len(block) for block in shared.store.regions.placed()] == [5 - 1]
+    assert [len(block) for block in shared.store.regions.iterate_nodes()] == [5 - 1]
 
 
 def test_forgetting_deletes_what_retired(shared, keys):
@@ -170,5 +173,5 @@ def test_forgetting_deletes_what_retired(shared, keys):
     assert shared.forget([gone]) == 1
     assert shared.store.learned.keys([gone]) == {}
     for table, column in ((s.usage, s.usage.c.node), (s.overlay, s.overlay.c.target)):
-        with shared.store.reading() as connection:
+        with shared.store.open_reader() as connection:
             assert not connection.execute(sa.select(table).where(column == key)).all()

@@ -20,7 +20,7 @@ def lines(document, *given, source="book.txt", **options):
 
 def snapshot(memory):
     """Every SQL row, journal included, and the vectors of the index."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         tables = [
             row[0]
             for row in connection.exec_driver_sql(
@@ -97,7 +97,7 @@ def test_when_the_head_goes_the_next_chunk_takes_its_name(memory, document, join
     memory.add_documents(lines(document, "first", "second", title="Old Rome"), **add)
     memory.add_documents(lines(document, "second", title="Old Rome"), **add)
     memory.add_documents([document("All roads lead to Old Rome", id="r")])
-    (second,) = memory.store.catalog.known(sources=["book.txt"])
+    (second,) = memory.store.catalog.find_chunks(sources=["book.txt"])
     assert joined(memory, EdgeKind.MENTION) == {("r", second.id)}
 
 

@@ -6,12 +6,12 @@ from itertools import pairwise
 import pytest
 
 from crabpath_retrievers.trajectory import (
-    Candidate,
+    ConsideredEdge,
     PathEdge,
-    Returned,
+    ReturnedDocument,
     SeedRecord,
-    Step,
     Turn,
+    WalkStep,
 )
 
 
@@ -19,7 +19,7 @@ def make_step(node, weights, chosen=(), *, hop=0, relevance=None, tier="habitual
     """A decision between pointers of these weights, by target; STOP scores 0 unless told."""
     near = relevance or {}
     offered = tuple(
-        Candidate(target, "link", weight, near.get(target, 0.0), 0.5, tier)
+        ConsideredEdge(target, "link", weight, near.get(target, 0.0), 0.5, tier)
         for target, weight in weights.items()
     )
     plain = {
@@ -30,7 +30,9 @@ def make_step(node, weights, chosen=(), *, hop=0, relevance=None, tier="habitual
         "temperature": 1.0,
         "decided_by": "policy",
     }
-    return Step(node=node, hop=hop, candidates=offered, chosen=tuple(chosen), **{**plain, **fields})
+    return WalkStep(
+        node=node, hop=hop, candidates=offered, chosen=tuple(chosen), **{**plain, **fields}
+    )
 
 
 def make_route(*nodes):
@@ -52,7 +54,9 @@ def make_turn(steps=(), returned=(), seeds=(("s", 0.9),)):
         steps=tuple(steps),
         visited=(),
         returned=tuple(
-            Returned(route[-1], 0.5, "seed" if len(route) == 1 else "walk", make_route(*route), {})
+            ReturnedDocument(
+                route[-1], 0.5, "seed" if len(route) == 1 else "walk", make_route(*route), {}
+            )
             for route in returned
         ),
         guardrails=(),
@@ -77,7 +81,7 @@ def returned(turn_of):
     """A turn that returned documents with these probabilities of relevance."""
 
     def _returned(**probabilities):
-        items = (Returned(node, p, "seed", (), {}) for node, p in probabilities.items())
+        items = (ReturnedDocument(node, p, "seed", (), {}) for node, p in probabilities.items())
         return replace(turn_of(), returned=tuple(items))
 
     return _returned

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crabpath_retrievers.learning.givers import allowed_share
+from crabpath_retrievers.learning.givers import limit_user_share
 
 ANN = {"ann": {"right": 1.0, "other": -1.0}}
 
@@ -23,10 +23,10 @@ ANN = {"ann": {"right": 1.0, "other": -1.0}}
 )
 def test_what_counts(said, voices, expected):
     """Against what others favour, or beside it, half of that at most, all together."""
-    assert allowed_share(said, "eve", voices, 0.5) == pytest.approx(expected)
+    assert limit_user_share(said, "eve", voices, 0.5) == pytest.approx(expected)
 
 
 def test_a_share_of_nothing():
     """Who may not contradict others at all still agrees with them."""
-    assert allowed_share({"wrong": 1.0}, "eve", ANN, 0.0) == 0.0
-    assert allowed_share({"right": 1.0}, "eve", ANN, 0.0) == 1.0
+    assert limit_user_share({"wrong": 1.0}, "eve", ANN, 0.0) == 0.0
+    assert limit_user_share({"right": 1.0}, "eve", ANN, 0.0) == 1.0

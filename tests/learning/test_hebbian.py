@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
 from crabpath_retrievers.graph import Tier
-from crabpath_retrievers.learning.hebbian import CoUse, co_use
+from crabpath_retrievers.learning.hebbian import CoUseUpdate, update_co_use
 from crabpath_retrievers.outcome import Credit
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
@@ -20,18 +20,18 @@ REWARD = st.floats(-1, 1)
 
 def learn(credit=USED, existing=None, protos=None, settings=SETTINGS):
     """What joint use changes."""
-    return co_use(credit, existing or {}, protos or {}, settings, habitual=HABITUAL)
+    return update_co_use(credit, existing or {}, protos or {}, settings, habitual=HABITUAL)
 
 
 def test_an_edge_moves_towards_one():
     """By h (1 - w): .1 · .6 one way and .1 · .5 the other; c was not used."""
     changed = learn(existing={AB: 0.4, BA: 0.5})
-    assert changed == CoUse(((*AB, pytest.approx(0.06)), (*BA, pytest.approx(0.05))))
+    assert changed == CoUseUpdate(((*AB, pytest.approx(0.06)), (*BA, pytest.approx(0.05))))
 
 
 def test_a_pair_without_an_edge_is_counted():
     """One count per turn, for both directions together."""
-    assert learn() == CoUse((), {("a", "b"): 1.0})
+    assert learn() == CoUseUpdate((), {("a", "b"): 1.0})
 
 
 def test_at_the_threshold_a_pair_becomes_two_edges_that_a_walk_sees():
@@ -83,13 +83,15 @@ def test_a_crowd_counts_as_its_eight_best():
 )
 def test_it_takes_two_used_documents_and_a_credit_that_counts(credit):
     """Anything less changes nothing."""
-    assert learn(credit, protos={("a", "b"): 9.0}) == CoUse()
+    assert learn(credit, protos={("a", "b"): 9.0}) == CoUseUpdate()
 
 
 @given(st.floats(-1, 0, exclude_max=True), st.dictionaries(st.sampled_from("abcd"), REWARD))
 def test_never_on_a_failure(outcome, documents):
     """However its documents were credited."""
-    assert learn(Credit(outcome, documents=documents), {AB: 0.1}, {("c", "d"): 9.0}) == CoUse()
+    assert (
+        learn(Credit(outcome, documents=documents), {AB: 0.1}, {("c", "d"): 9.0}) == CoUseUpdate()
+    )
 
 
 @given(REWARD, st.floats(0, 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.errors import MissingExtraError
-from crabpath_retrievers.learning.influence import MOST_ENTITIES, influences, series_of
+from crabpath_retrievers.learning.influence import MAX_ENTITIES, build_series, find_influences
 
 
 def noise(seed, entities=6, windows=200):
@@ -28,7 +28,7 @@ def planted(seed, sign=1.0):
 def test_a_planted_direction_is_found_with_its_sign_and_not_the_reverse(sign):
     """The strongest of all, in every one of five draws; the reverse in none."""
     for seed in range(5):
-        found = influences(planted(seed, sign))
+        found = find_influences(planted(seed, sign))
         assert found[0][:2] == ("e0", "e1")
         assert found[0].weight * sign > 0.5
         assert found[0].q < 0.001
@@ -40,47 +40,47 @@ def test_on_noise_hardly_ever_anything_is_found():
 
     Of 60 draws 3 are expected at a level of .05; more than 7 would be a chance of about 1 %.
     """
-    draws = [influences(noise(100 + seed)) for seed in range(60)]
+    draws = [find_influences(noise(100 + seed)) for seed in range(60)]
     assert sum(map(bool, draws)) <= 7
 
 
 def test_short_and_constant_series_are_passed_over():
     """Neither fails, nor is it found."""
     long = planted(0)
-    assert influences({name: one[:20] for name, one in long.items()}) == []
-    assert influences({"a": np.zeros(200), "b": np.ones(200)}) == []
-    assert influences({"a": long["e0"]}) == []
-    assert influences({}) == []
+    assert find_influences({name: one[:20] for name, one in long.items()}) == []
+    assert find_influences({"a": np.zeros(200), "b": np.ones(200)}) == []
+    assert find_influences({"a": long["e0"]}) == []
+    assert find_influences({}) == []
 
 
 def test_two_series_that_are_one_are_not_compared():
     """Neither adds anything to the other, and the fit would be singular."""
     one = noise(3)["e0"]
-    assert influences({"a": one, "b": one.copy()}) == []
+    assert find_influences({"a": one, "b": one.copy()}) == []
 
 
 def test_series_add_up_by_window_and_keep_the_most_used():
     """Turns 10 to 13 in windows of two; of thirty entities the twenty most used."""
-    found = series_of([(10, "a", 1.0), (11, "a", 0.5), (13, "a", -1.0), (12, "b", 2.0)], 2)
+    found = build_series([(10, "a", 1.0), (11, "a", 0.5), (13, "a", -1.0), (12, "b", 2.0)], 2)
     assert found["a"].tolist() == [1.5, -1.0]
     assert found["b"].tolist() == [0.0, 2.0]
-    many = series_of([(0, f"e{i:02}", 1.0 + i) for i in range(30)], 1)
-    assert set(many) == {f"e{i:02}" for i in range(30 - MOST_ENTITIES, 30)}
-    assert series_of([], 1) == {}
+    many = build_series([(0, f"e{i:02}", 1.0 + i) for i in range(30)], 1)
+    assert set(many) == {f"e{i:02}" for i in range(30 - MAX_ENTITIES, 30)}
+    assert build_series([], 1) == {}
 
 
 def test_without_statsmodels_the_extra_is_named(monkeypatch):
     """The message is the command."""
     monkeypatch.setitem(sys.modules, "statsmodels.stats.multitest", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'crabpath-retrievers\[influence\]'"):
-        influences(planted(0))
+        find_influences(planted(0))
 
 
 def test_a_perfect_follower_is_found_and_says_nothing_of_its_leader():
     """Its own past is the past of the other one, a window later: no test may fail on that."""
     leader = noise(7)["e0"]
     follower = np.roll(leader, 1)
-    found = influences({"a": leader, "b": follower}, lags=2)
+    found = find_influences({"a": leader, "b": follower}, lags=2)
     assert [one[:2] for one in found] == [("a", "b")]
     assert found[0].weight == pytest.approx(1.0)
 
@@ -88,4 +88,4 @@ def test_a_perfect_follower_is_found_and_says_nothing_of_its_leader():
 def test_a_series_that_its_own_past_explains_is_announced_by_no_other():
     """Every second window."""
     beat = np.tile([0.0, 1.0], 100)
-    assert ("e0", "beat") not in {one[:2] for one in influences({**noise(8), "beat": beat})}
+    assert ("e0", "beat") not in {one[:2] for one in find_influences({**noise(8), "beat": beat})}

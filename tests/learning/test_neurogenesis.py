@@ -8,8 +8,12 @@ import pytest
 
 from crabpath_retrievers.config import NoteSettings
 from crabpath_retrievers.graph import Authority, EdgeKind
-from crabpath_retrievers.learning.neurogenesis import auto_id, auto_note, closed_gate
-from crabpath_retrievers.learning.notes import LONGEST
+from crabpath_retrievers.learning.neurogenesis import (
+    build_auto_note,
+    find_closed_gate,
+    make_auto_note_id,
+)
+from crabpath_retrievers.learning.notes import MAX_NOTE_CHARS
 
 SETTINGS = NoteSettings()
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
@@ -30,7 +34,7 @@ def asked(turn_of):
 
 def born(turn, answer="Under stones.", nearest=-1.0, settings=SETTINGS):
     """The note, or None."""
-    return auto_note(turn, answer, VECTOR, nearest, settings)
+    return build_auto_note(turn, answer, VECTOR, nearest, settings)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +53,13 @@ def born(turn, answer="Under stones.", nearest=-1.0, settings=SETTINGS):
 def test_the_gate_of_novelty(asked, top, gate):
     """Something is near, but not too near."""
     turn = asked(top=top)
-    assert closed_gate(turn, SETTINGS) == gate
+    assert find_closed_gate(turn, SETTINGS) == gate
     assert (born(turn) is None) is (gate is not None)
 
 
 def test_a_turn_that_tells_no_novelty(asked):
     """An old record may not tell, and then nothing is made."""
-    assert closed_gate(replace(asked(), novelty={}), SETTINGS) == "novelty"
+    assert find_closed_gate(replace(asked(), novelty={}), SETTINGS) == "novelty"
 
 
 @pytest.mark.parametrize(
@@ -73,15 +77,15 @@ def test_a_turn_that_tells_no_novelty(asked):
 )
 def test_the_gates_of_quality(asked, query, gate):
     """Three words, and mostly letters and digits."""
-    assert closed_gate(asked(query), SETTINGS) == gate
+    assert find_closed_gate(asked(query), SETTINGS) == gate
 
 
 def test_the_blocklist(asked):
     """Phrases in any spelling; an empty one blocks nothing."""
     blocked = NoteSettings(blocked_phrases=("", "PASSWÖRD of"))
-    assert closed_gate(asked("What is the passwörd of Ann?"), blocked) == "blocked"
-    assert closed_gate(asked("What is the password of Ann?"), blocked) == "blocked"
-    assert closed_gate(asked("What is a password in general?"), blocked) is None
+    assert find_closed_gate(asked("What is the passwörd of Ann?"), blocked) == "blocked"
+    assert find_closed_gate(asked("What is the password of Ann?"), blocked) == "blocked"
+    assert find_closed_gate(asked("What is a password in general?"), blocked) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ def test_the_note_holds_question_and_answer(asked):
     assert (made.kind, made.authority, made.turn) == ("auto", Authority.OVERLAY, "t")
     assert made.query == QUESTION
     assert made.query_vector is None  # it is no remembered success
-    assert len(born(asked(), "ä" * 99_999).node.content) == LONGEST
+    assert len(born(asked(), "ä" * 99_999).node.content) == MAX_NOTE_CHARS
 
 
 def test_the_best_seeds_point_at_it_weakly(asked):
@@ -122,7 +126,7 @@ def test_the_best_seeds_point_at_it_weakly(asked):
 def test_the_id_is_that_of_the_document(asked):
     """``auto:`` and twelve digits of the SHA-1 of the normalised question."""
     digest = hashlib.sha1(b"where do the crabs live", usedforsecurity=False).hexdigest()[:12]
-    assert auto_id("default", QUESTION) == f"auto:{digest}"
-    assert auto_id("default", "where DO the  crabs live") == f"auto:{digest}"
-    assert auto_id("ann", QUESTION) != f"auto:{digest}"
+    assert make_auto_note_id("default", QUESTION) == f"auto:{digest}"
+    assert make_auto_note_id("default", "where DO the  crabs live") == f"auto:{digest}"
+    assert make_auto_note_id("ann", QUESTION) != f"auto:{digest}"
     assert born(asked()).node.id == f"auto:{digest}"

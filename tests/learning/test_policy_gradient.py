@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.learning.policy_gradient import policy_gradient, score_function
+from crabpath_retrievers.learning.policy_gradient import compute_policy_gradient, score_function
 from crabpath_retrievers.outcome import Credit
 
 # Document 003 §3: η = .1, γ = 1, z = 1, b = 0, τ = 1.
@@ -24,7 +24,7 @@ SUCCESS, FAILURE = Credit(1.0), Credit(-1.0)
 
 def changes(turn, credit=SUCCESS, settings=PAPER, *, baseline=0.0, stop=0.0):
     """Changes of a turn by node and target, STOP as None."""
-    deltas = policy_gradient(turn, credit, baseline, settings, stop=stop)
+    deltas = compute_policy_gradient(turn, credit, baseline, settings, stop=stop)
     return {(delta.source, delta.target): delta.delta for delta in deltas}
 
 
@@ -65,7 +65,7 @@ def test_a_failure_turns_the_table_round(paper):
 
 def test_changes_name_kind_and_stop(paper):
     """Edges are named as records name them; STOP has no target."""
-    names = {delta[:3] for delta in policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
+    names = {delta[:3] for delta in compute_policy_gradient(paper, SUCCESS, 0.0, PAPER, stop=0.0)}
     assert names == {("s", t, "link") for t in "ABC"} | {("s", None, "stop")}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.policy_gradient import policy_gradient, score_function
+from crabpath_retrievers.learning.policy_gradient import compute_policy_gradient, score_function
 from crabpath_retrievers.outcome import Credit
 
 REWARD = st.one_of(st.just(0.0), st.floats(-1, 1))
@@ -62,7 +62,7 @@ def learned(draw, step_of, turn_of, credits_, rules):
         learning_rate=draw(st.floats(0.01, 1)),
         discount=draw(st.floats(0.1, 1)),
     )
-    deltas = policy_gradient(turn, credit, draw(BASELINE), settings, stop=draw(NUMBER))
+    deltas = compute_policy_gradient(turn, credit, draw(BASELINE), settings, stop=draw(NUMBER))
     return turn, credit, deltas
 
 
@@ -151,7 +151,9 @@ def test_no_temperature_or_rate_overflows(turn_of, step_of, temperature, rate, s
     step = step_of("s", {"a": -0.5, "x": 0.5}, "a", temperature=temperature)
     settings = LearningSettings(learning_rate=rate)
     turn = turn_of([step], returned=[("s", "a")])
-    deltas = [d.delta for d in policy_gradient(turn, Credit(1.0), -1.0, settings, stop=stop)]
+    deltas = [
+        d.delta for d in compute_policy_gradient(turn, Credit(1.0), -1.0, settings, stop=stop)
+    ]
     assert all(abs(delta) <= 2 for delta in deltas)
     assert sum(deltas) == pytest.approx(0, abs=1e-12)
 
@@ -171,4 +173,4 @@ def test_a_credit_without_weight_changes_nothing(step_of, turn_of, data):
     """What does not count teaches nothing."""
     turn = data.draw(turns(step_of, turn_of))
     credit = Credit(data.draw(REWARD), weight=0.0)
-    assert policy_gradient(turn, credit, 0.0, LearningSettings(), stop=0.6) == []
+    assert compute_policy_gradient(turn, credit, 0.0, LearningSettings(), stop=0.6) == []

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import Step
+from crabpath_retrievers.changes.regions import TransitionCount
 from crabpath_retrievers.learning.steps import (
-    SEARCH,
-    Taken,
-    action_of,
-    counted,
-    steps_of_turn,
-    summed,
+    SEARCH_ACTION,
+    ObservedStep,
+    count_steps,
+    count_turn_steps,
+    get_action_type,
+    sum_steps,
 )
 from crabpath_retrievers.outcome import Credit
 
@@ -31,14 +31,14 @@ def asked(turn_of):
 
 def known(turn, credit, usual=0.0, regions=None):
     """Counts by place; what came by has no action."""
-    found = steps_of_turn(turn, credit, PLACES, REGIONS if regions is None else regions, usual)
+    found = count_turn_steps(turn, credit, PLACES, REGIONS if regions is None else regions, usual)
     assert len({step.place for step in found}) == len(found)
     return {step.place: step.counts for step in found}
 
 
 def test_the_action_is_the_kind_of_the_strongest_pointer(asked):
     """Or the search that found it."""
-    assert [action_of(item) for item in asked.returned] == [SEARCH, "link"]
+    assert [get_action_type(item) for item in asked.returned] == [SEARCH_ACTION, "link"]
 
 
 def test_used_and_unused(asked):
@@ -47,8 +47,8 @@ def test_used_and_unused(asked):
     assert found == {
         (0, 0, "", "", 0): (0.5, 0.5, 0.5, 0.375),
         (1, 7, "", "", 0): (0.5, 0.5, 0.5, 0.375),
-        (0, 0, "", SEARCH, 0): (0.5, 0.5, 0.5, 0.5),
-        (1, 7, "", SEARCH, 7): (0.5, 0.5, 0.5, 0.5),
+        (0, 0, "", SEARCH_ACTION, 0): (0.5, 0.5, 0.5, 0.5),
+        (1, 7, "", SEARCH_ACTION, 7): (0.5, 0.5, 0.5, 0.5),
         (0, 0, "", "link", 0): (0.5, 0.0, 0.5, 0.0),
         (1, 7, "", "link", 8): (0.5, 0.0, 0.5, 0.0),
     }
@@ -57,7 +57,7 @@ def test_used_and_unused(asked):
 def test_blamed_is_as_unused(asked):
     """A failure of the step, also where the turn failed by half only."""
     found = known(asked, Credit(-0.5, 1.0, {"a": -0.5, "b": 0.0}))
-    assert found[1, 7, "", SEARCH, 7] == (1.0, 0.0, 1.0, 0.0)
+    assert found[1, 7, "", SEARCH_ACTION, 7] == (1.0, 0.0, 1.0, 0.0)
     assert found[1, 7, "", "link", 8] == (1.0, 0.0, 1.0, 0.0)
     assert found[1, 7, "", "", 0] == (1.0, 0.25, 1.0, 0.5)
 
@@ -65,7 +65,7 @@ def test_blamed_is_as_unused(asked):
 def test_what_an_answer_does_not_show_is_not_counted(asked):
     """It may have been used all the same; what it does show is."""
     found = known(asked, Credit(1.0, 1.0, {"a": 0.8, "b": 0.0}, frozenset("ab")))
-    assert found[0, 0, "", SEARCH, 0] == (1.0, 0.8, 1.0, 0.8)
+    assert found[0, 0, "", SEARCH_ACTION, 0] == (1.0, 0.8, 1.0, 0.8)
     assert not any(action == "link" for _, _, _, action, _ in found)
 
 
@@ -108,16 +108,16 @@ def test_where_a_document_lies_may_not_be_known(asked):
 
 def test_a_step_that_goes_on(asked):
     """It ends nothing, and leads somewhere on each level by itself."""
-    taken = Taken(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, is_last=False)
-    assert list(counted([taken], ["", "t"])) == [
-        Step(level, region, task, "find", led, 1.0, 0.25)
+    taken = ObservedStep(((0, 0), (2, 3), (1, 7)), "find", {2: 4, 1: 9}, 0.25, 1.0, is_last=False)
+    assert list(count_steps([taken], ["", "t"])) == [
+        TransitionCount(level, region, task, "find", led, 1.0, 0.25)
         for level, region, led in ((0, 0, 0), (2, 3, 4), (1, 7, 9))
         for task in ("", "t")
     ]
 
 
 STEP = st.builds(
-    Step,
+    TransitionCount,
     st.integers(0, 1),
     st.integers(0, 2),
     st.sampled_from(["", "t"]),
@@ -131,10 +131,10 @@ STEP = st.builds(
 @given(st.lists(STEP, max_size=8))
 def test_sums_are_sums(steps):
     """Each place once, nothing lost; taken back there is nothing left."""
-    found = summed(steps)
+    found = sum_steps(steps)
     assert len({step.place for step in found}) == len(found)
     for place in {step.place for step in steps}:
         total = sum(step.trials for step in steps if step.place == place)
         assert sum(step.trials for step in found if step.place == place) == total
-    back = [Step(*step.place, *(-n for n in step.counts)) for step in found]
-    assert summed([*steps, *back]) == []
+    back = [TransitionCount(*step.place, *(-n for n in step.counts)) for step in found]
+    assert sum_steps([*steps, *back]) == []

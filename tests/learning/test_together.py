@@ -3,8 +3,8 @@
 import pytest
 
 from crabpath_retrievers.config import LearningSettings, TierSettings
-from crabpath_retrievers.learning.hebbian import CoUse
-from crabpath_retrievers.learning.together import succeeded_together
+from crabpath_retrievers.learning.hebbian import CoUseUpdate
+from crabpath_retrievers.learning.together import infer_co_use
 from crabpath_retrievers.outcome import Credit
 
 SETTINGS = LearningSettings(hebbian_rate=0.1, promotion_threshold=2)
@@ -15,12 +15,12 @@ AB, BA, AC = ("a", "b", "co_used"), ("b", "a", "co_used"), ("a", "c", "co_used")
 def learn(turn, credit=None, existing=None, protos=None):
     """What a bare outcome changes."""
     known = existing or {}, protos or {}, SETTINGS
-    return succeeded_together(turn, credit or Credit(1.0), *known, habitual=HABITUAL)
+    return infer_co_use(turn, credit or Credit(1.0), *known, habitual=HABITUAL)
 
 
 def test_what_likely_mattered_counts_for_half(returned):
     """The third one is not likely to have been needed."""
-    assert learn(returned(a=0.9, b=0.8, c=0.1)) == CoUse((), {("a", "b"): 0.5})
+    assert learn(returned(a=0.9, b=0.8, c=0.1)) == CoUseUpdate((), {("a", "b"): 0.5})
 
 
 def test_the_fourth_common_success_makes_two_edges(returned):
@@ -54,7 +54,7 @@ def test_where_none_of_its_company_is_there_the_turn_is_about_something_else(ret
 @pytest.mark.parametrize("credit", [Credit(-1.0), Credit(0.0), Credit(1.0, 1.0, {"a": 1.0})])
 def test_only_a_bare_success_says_anything(returned, credit):
     """A failure says nothing of pairs, and where use was told, that counts."""
-    assert learn(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == CoUse()
+    assert learn(returned(a=0.9, b=0.8), credit, existing={AB: 0.5}) == CoUseUpdate()
 
 
 def test_half_a_success_moves_half_as_much(returned):

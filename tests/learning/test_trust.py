@@ -7,38 +7,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crabpath_retrievers.learning.trust import ADVICE, Trust, advised, spoken
+from crabpath_retrievers.learning.trust import (
+    ADVICE_FEATURE,
+    Reliability,
+    measure_advice,
+    measure_memories,
+)
 from crabpath_retrievers.outcome import Credit
-from crabpath_retrievers.trajectory import Returned
+from crabpath_retrievers.trajectory import ReturnedDocument
 
 SUMS = st.floats(0, 1000, allow_nan=False)
 
 
 def test_a_new_namespace_believes_its_memories_in_part():
     """They may help at once, and can do little harm."""
-    assert Trust().factor("episode") == pytest.approx(0.4)
+    assert Reliability().factor("episode") == pytest.approx(0.4)
 
 
 def test_what_is_never_used_loses_its_weight():
     """A hundred passes leave a fiftieth."""
-    assert Trust({"episode": (0.0, 95.0)}).factor("episode") == pytest.approx(0.02)
+    assert Reliability({"episode": (0.0, 95.0)}).factor("episode") == pytest.approx(0.02)
 
 
 def test_what_is_used_as_often_as_usual_is_believed():
     """It need not be right more often than other documents."""
-    assert Trust({"usage": (25.0, 97.0)}).factor("usage") == 1.0
+    assert Reliability({"usage": (25.0, 97.0)}).factor("usage") == 1.0
 
 
 def test_wrong_feedback_lends_no_trust():
     """Where a fifth of all documents is called used, a fifth proves nothing."""
     noisy = {"returned": (340.0, 1000.0), "unlikely": (120.0, 600.0), "episode": (20.0, 100.0)}
-    assert Trust(noisy).factor("episode") < 0.1
+    assert Reliability(noisy).factor("episode") < 0.1
 
 
 @given(SUMS, SUMS, SUMS, SUMS)
 def test_going_back_restores(used, passed, more, against):
     """What one feedback said is taken back exactly, but for rounding."""
-    before = Trust({"episode": (used, used + passed)})
+    before = Reliability({"episode": (used, used + passed)})
     said = {"episode": (more, more + against)}
     after = before.plus(said).plus(said, -1.0)
     assert after.spoken["episode"] == pytest.approx(before.spoken["episode"], abs=1e-9)
@@ -47,16 +52,16 @@ def test_going_back_restores(used, passed, more, against):
 @given(SUMS, SUMS)
 def test_factors_stay_in_their_range(used, passed):
     """They scale a weight; they never turn it round."""
-    assert 0.0 <= Trust({"usage": (used, used + passed)}).factor("usage") <= 1.0
+    assert 0.0 <= Reliability({"usage": (used, used + passed)}).factor("usage") <= 1.0
 
 
 def test_only_documents_with_credit_of_their_own_count(turn_of):
     """Of the others nothing is known; strengths below 0 speak for nobody."""
     said = {"a": {"episode": 0.5}, "b": {"episode": 0.3}, "c": {"usage": -0.2}}
-    items = tuple(Returned(n, 0.5, "seed", (), features) for n, features in said.items())
+    items = tuple(ReturnedDocument(n, 0.5, "seed", (), features) for n, features in said.items())
     asked = replace(turn_of(), returned=items)
     credit = Credit(1.0, 0.5, {"a": 1.0, "c": 0.0})
-    assert spoken([(asked, credit)]) == {
+    assert measure_memories([(asked, credit)]) == {
         "returned": (0.5, 1.0),
         "episode": (0.25, 0.25),
     }
@@ -64,7 +69,9 @@ def test_only_documents_with_credit_of_their_own_count(turn_of):
 
 def returned(advice, probability=0.5):
     """A document that was ranked with this advice."""
-    return Returned("a", probability, "seed", (), {ADVICE: advice} if advice else {})
+    return ReturnedDocument(
+        "a", probability, "seed", (), {ADVICE_FEATURE: advice} if advice else {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def returned(advice, probability=0.5):
 def test_advice_earns_by_what_it_foretells(turn_of, advice, used, right):
     """The log-likelihood that it adds to even odds, or takes from them."""
     turn = replace(turn_of(), returned=(returned(advice),))
-    won, lost = advised([(turn, Credit(1.0, 1.0, {"a": used}))], 1.0, 0.0)[ADVICE]
+    won, lost = measure_advice([(turn, Credit(1.0, 1.0, {"a": used}))], 1.0, 0.0)[ADVICE_FEATURE]
     gain = math.log(2.0) - math.log1p(math.exp(-1.0 if right else 1.0))
     assert (won, lost) == pytest.approx((max(0.0, gain), max(0.0, -gain)))
 
@@ -83,8 +90,8 @@ def test_what_advice_did_to_the_probability_is_taken_out_first(turn_of):
     plain = replace(turn_of(), returned=(returned(1.0, 0.5),))
     moved = replace(turn_of(), returned=(returned(1.0, 1.0 / (1.0 + math.exp(-0.5))),))
     credit = Credit(1.0, 1.0, {"a": 1.0})
-    assert advised([(moved, credit)], 1.0, 0.5)[ADVICE] == pytest.approx(
-        advised([(plain, credit)], 1.0, 0.0)[ADVICE]
+    assert measure_advice([(moved, credit)], 1.0, 0.5)[ADVICE_FEATURE] == pytest.approx(
+        measure_advice([(plain, credit)], 1.0, 0.0)[ADVICE_FEATURE]
     )
 
 
@@ -96,12 +103,12 @@ def test_documents_without_advice_or_of_unknown_use_say_nothing(turn_of):
         (returned(1.0), Credit(1.0)),
         (returned(1.0), inferred),
     ):
-        assert advised([(replace(turn_of(), returned=(item,)), credit)], 1.0, 0.0) == {}
+        assert measure_advice([(replace(turn_of(), returned=(item,)), credit)], 1.0, 0.0) == {}
 
 
 def test_advice_is_believed_once_it_proved_right():
     """It starts at a twentieth, and is half believed after three nats."""
-    assert Trust().believed() == pytest.approx(0.0474, abs=1e-4)
-    assert Trust({ADVICE: (3.0, 0.0)}).believed() == pytest.approx(0.5)
-    assert Trust({ADVICE: (20.0, 5.0)}).believed() > 0.99
-    assert Trust({ADVICE: (0.0, 1e6)}).believed() == pytest.approx(0.0)
+    assert Reliability().get_advice_weight() == pytest.approx(0.0474, abs=1e-4)
+    assert Reliability({ADVICE_FEATURE: (3.0, 0.0)}).get_advice_weight() == pytest.approx(0.5)
+    assert Reliability({ADVICE_FEATURE: (20.0, 5.0)}).get_advice_weight() > 0.99
+    assert Reliability({ADVICE_FEATURE: (0.0, 1e6)}).get_advice_weight() == pytest.approx(0.0)

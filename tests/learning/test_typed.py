@@ -5,8 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.learning.pull import Pull, moved, signed
-from crabpath_retrievers.learning.typed import NEEDLESS, Situation, of_episode, typed_edges
+from crabpath_retrievers.learning.pull import (
+    EdgeObservation,
+    apply_observations,
+    make_signed_observation,
+)
+from crabpath_retrievers.learning.typed import (
+    MIN_IRRELEVANT,
+    TypedEdgeContext,
+    learn_episode_edges,
+    learn_typed_edges,
+)
 from crabpath_retrievers.outcome import Credit
 
 RATE = 0.5
@@ -20,8 +29,8 @@ def routed(turn_of):
 
 def edges(turn, credit, existing=None, fair=None, situation=None):
     """Weights that one turn adds, by name."""
-    where = situation or Situation()
-    found = typed_edges(turn, credit, fair or credit, where, existing or {}, RATE)
+    where = situation or TypedEdgeContext()
+    found = learn_typed_edges(turn, credit, fair or credit, where, existing or {}, RATE)
     total = {}
     for source, target, kind, delta in found:
         total[source, target, kind] = total.get((source, target, kind), 0.0) + delta
@@ -51,7 +60,7 @@ def test_a_failure_blames_what_was_followed_and_calls_the_rest_needless(routed):
     """Followed: towards -1. Returned and said to be ignored: towards -.3."""
     found = edges(routed, Credit(-1.0, documents={"d": -1.0, "e": 0.0}))
     assert of_kind(found, "caused_failure") == {("s", "d"): -RATE}
-    assert of_kind(found, "irrelevant") == {("s", "e"): pytest.approx(RATE * NEEDLESS)}
+    assert of_kind(found, "irrelevant") == {("s", "e"): pytest.approx(RATE * MIN_IRRELEVANT)}
 
 
 def test_what_is_only_inferred_to_be_ignored_is_not_held_against_it(routed):
@@ -72,7 +81,7 @@ def test_a_followed_document_that_answers_for_nothing_is_neither_blamed_nor_need
 @pytest.mark.parametrize("outcome", [1.0, -1.0])
 def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, outcome):
     """Two of three documents lie in H, one in G: nobody knows which of them did it."""
-    where = Situation("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
+    where = TypedEdgeContext("Q", {"d": "H", "e": "H", "s": "G"}, used_before=["b"])
     found = edges(routed, Credit(outcome), situation=where)
     assert found == {
         ("Q", "H", "region_transition"): pytest.approx(RATE * outcome * 2 / 3),
@@ -82,7 +91,7 @@ def test_an_outcome_alone_moves_regions_by_their_share_and_nothing_else(routed, 
 
 def test_regions_are_signed_by_what_became_of_the_step(routed):
     """Used in a success, then followed in a failure; a region may lead to itself."""
-    where = Situation("Q", {"d": "Q", "e": "H"})
+    where = TypedEdgeContext("Q", {"d": "Q", "e": "H"})
     won = edges(routed, Credit(1.0, documents={"d": 1.0, "e": 0.0}), situation=where)
     lost = edges(routed, Credit(-1.0, documents={"e": -1.0}), situation=where)
     assert of_kind(won, "region_transition") == {("Q", "Q"): RATE}
@@ -91,7 +100,7 @@ def test_regions_are_signed_by_what_became_of_the_step(routed):
 
 def test_the_order_of_use_follows_the_route_and_the_turn_before(routed):
     """Every step of the route once, and from what was used before; never to itself."""
-    where = Situation(used_before=["b", "d"])
+    where = TypedEdgeContext(used_before=["b", "d"])
     found = edges(routed, Credit(1.0, documents={"d": 1.0}), situation=where)
     assert of_kind(found, "temporal") == {("s", "a"): RATE, ("a", "d"): RATE, ("b", "d"): RATE}
 
@@ -101,7 +110,7 @@ def test_the_order_between_turns_is_bounded(turn_of):
     names = [f"n{i}" for i in range(8)]
     turn = turn_of(returned=[(name,) for name in names])
     credit = Credit(1.0, documents=dict.fromkeys(names, 1.0))
-    where = Situation(used_before=[f"b{i}" for i in range(8)])
+    where = TypedEdgeContext(used_before=[f"b{i}" for i in range(8)])
     assert len(of_kind(edges(turn, credit, situation=where), "temporal")) == 9
 
 
@@ -147,7 +156,7 @@ def test_no_document_gets_more_than_two_edges_of_the_same_action(turn_of):
 
 def test_a_turn_without_seeds_or_documents_says_nothing(turn_of):
     """There is nothing to say it of."""
-    assert edges(turn_of(seeds=()), Credit(1.0), situation=Situation("Q")) == {}
+    assert edges(turn_of(seeds=()), Credit(1.0), situation=TypedEdgeContext("Q")) == {}
     lone = turn_of(returned=[("d",)], seeds=())
     assert edges(lone, Credit(1.0, documents={"d": 1.0})) == {}
 
@@ -160,7 +169,10 @@ def test_feedback_that_counts_less_moves_less(routed):
 
 def test_an_episode_says_order_and_outcome_of_each_step():
     """From state to state where they are documents, from region to region always."""
-    found = {d[:3]: d.delta for d in of_episode(["a", "b", None], ["A", "A", "B"], -1.0, {}, RATE)}
+    found = {
+        d[:3]: d.delta
+        for d in learn_episode_edges(["a", "b", None], ["A", "A", "B"], -1.0, {}, RATE)
+    }
     assert found == {
         ("a", "b", "temporal"): RATE,
         ("a", "b", "caused_failure"): -RATE,
@@ -171,30 +183,34 @@ def test_an_episode_says_order_and_outcome_of_each_step():
 
 def test_an_episode_without_outcome_says_the_order_alone():
     """A reward of 0 is neither."""
-    assert {d.kind for d in of_episode(["a", "b"], ["A", "B"], 0.0, {}, RATE)} == {"temporal"}
+    assert {d.kind for d in learn_episode_edges(["a", "b"], ["A", "B"], 0.0, {}, RATE)} == {
+        "temporal"
+    }
 
 
 def test_one_step_after_the_other_counts_from_where_the_first_one_led():
     """Two pulls of one edge: .5, then half of what is left."""
-    pull = signed("a", "b", EdgeKind.CAUSED_SUCCESS, 1.0)
-    assert [d.delta for d in moved([pull, pull], {}, RATE)] == [0.5, 0.25]
+    pull = make_signed_observation("a", "b", EdgeKind.CAUSED_SUCCESS, 1.0)
+    assert [d.delta for d in apply_observations([pull, pull], {}, RATE)] == [0.5, 0.25]
 
 
 def test_a_bad_outcome_never_raises_what_stands_below_its_bound():
     """An edge set to -.8 is not pulled up to -.3."""
-    pull = Pull("a", "b", EdgeKind.IRRELEVANT, 1.0, NEEDLESS)
-    assert moved([pull], {("a", "b", "irrelevant"): -0.8}, RATE) == []
+    pull = EdgeObservation("a", "b", EdgeKind.IRRELEVANT, 1.0, MIN_IRRELEVANT)
+    assert apply_observations([pull], {("a", "b", "irrelevant"): -0.8}, RATE) == []
 
 
 @given(
     weight=st.floats(-1, 1),
     strengths=st.lists(st.floats(0, 1), max_size=6),
-    bound=st.sampled_from([1.0, -1.0, NEEDLESS]),
+    bound=st.sampled_from([1.0, -1.0, MIN_IRRELEVANT]),
     rate=st.floats(0.01, 1),
 )
 def test_weights_never_leave_their_range_nor_go_against_the_outcome(weight, strengths, bound, rate):
     """Whatever they are and however often."""
-    pulls = [Pull("a", "b", EdgeKind.TEMPORAL, strength, bound) for strength in strengths]
-    steps = [d.delta for d in moved(pulls, {("a", "b", "temporal"): weight}, rate)]
+    pulls = [
+        EdgeObservation("a", "b", EdgeKind.TEMPORAL, strength, bound) for strength in strengths
+    ]
+    steps = [d.delta for d in apply_observations(pulls, {("a", "b", "temporal"): weight}, rate)]
     assert all(step * bound > 0 for step in steps)
     assert -1 - 1e-9 <= weight + sum(steps) <= 1 + 1e-9

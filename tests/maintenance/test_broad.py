@@ -5,9 +5,9 @@ import pytest
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.maintenance.broad import broad, pieces
-from crabpath_retrievers.maintenance.splitting import parts_of
-from crabpath_retrievers.maintenance.topics import no_topics
+from crabpath_retrievers.maintenance.broad import is_broad, split_text
+from crabpath_retrievers.maintenance.splitting import make_parts
+from crabpath_retrievers.maintenance.topics import find_no_topics
 
 RULES = MaintenanceSettings()
 SENTENCES = [f"Sentence number {n} tells of topic {n // 10}." for n in range(30)]
@@ -27,24 +27,24 @@ def joined(parts):
 
 def test_several_headings_are_broad():
     """One is not."""
-    assert broad(HEADED, [], RULES)
-    assert not broad(PLAIN, [], RULES)
-    assert not broad(HEADED.replace("# Dogs", "Dogs"), [], RULES)
+    assert is_broad(HEADED, [], RULES)
+    assert not is_broad(PLAIN, [], RULES)
+    assert not is_broad(HEADED.replace("# Dogs", "Dogs"), [], RULES)
 
 
 def test_questions_that_fall_apart_are_broad():
     """Four of them, that have nothing in common."""
     apart = list(np.eye(4, dtype=np.float32))
-    assert broad(PLAIN, apart, RULES)
-    assert not broad(PLAIN, apart[:3], RULES)
-    assert not broad(PLAIN, [apart[0]] * 6, RULES)
+    assert is_broad(PLAIN, apart, RULES)
+    assert not is_broad(PLAIN, apart[:3], RULES)
+    assert not is_broad(PLAIN, [apart[0]] * 6, RULES)
 
 
 @pytest.mark.parametrize("text", [HEADED, PLAIN, "word " * 900, "x" * 3000])
 @pytest.mark.parametrize("size", [100, 400])
 def test_every_word_once_and_in_order(text, size):
     """However it is cut."""
-    found = pieces(text, size, no_topics)
+    found = split_text(text, size, find_no_topics)
     assert len(found) > 1
     assert "".join(joined(found)) == "".join(words(text))
     assert all(0 < len(part.text) <= size for part in found)
@@ -52,17 +52,17 @@ def test_every_word_once_and_in_order(text, size):
 
 def test_headings_come_first():
     """Each part stands under its own; small sections stay together."""
-    found = pieces(HEADED, 500, no_topics)
+    found = split_text(HEADED, 500, find_no_topics)
     assert [part.heading for part in found] == ["Cats", "Dogs"]
     assert found[0].text.startswith("Intro.")
-    assert pieces("# A\n\nx\n\n# B\n\ny\n", 500, no_topics) == pieces(
-        "# A\n\nx\n\n# B\n\ny\n", 5_000, no_topics
+    assert split_text("# A\n\nx\n\n# B\n\ny\n", 500, find_no_topics) == split_text(
+        "# A\n\nx\n\n# B\n\ny\n", 5_000, find_no_topics
     )
 
 
 def test_a_model_says_where_topics_begin():
     """Its numbers are taken as far as they can be meant."""
-    found = pieces(PLAIN, 5_000, lambda _: [10, 20, 20, 99, -1])
+    found = split_text(PLAIN, 5_000, lambda _: [10, 20, 20, 99, -1])
     assert [part.text.split()[2] for part in found] == ["0", "10", "20"]
     assert joined(found) == words(PLAIN)
 
@@ -71,6 +71,6 @@ def test_parts_may_be_mentioned_by_their_headings():
     """By all of them; the first also by the names of the whole."""
     text = "# Cats\n\nx\n\n# Dogs\n\ny\n\n# Fish\n\n" + "Fish swim. " * 20
     whole = Node("pets", "pets", "pets.md", text, title="Pets", metadata={"aliases": ["Animals"]})
-    first, *_, last = parts_of(whole, pieces(text, 150, no_topics))
+    first, *_, last = make_parts(whole, split_text(text, 150, find_no_topics))
     assert set(first.names) == {"cats", "dogs", "pets", "animals"}
     assert (set(last.names), last.title) == ({"fish"}, "Pets › Fish")

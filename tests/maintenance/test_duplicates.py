@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 
-from crabpath_retrievers.changes.maintenance import Merged
-from crabpath_retrievers.maintenance.duplicates import merging, same
-from crabpath_retrievers.storage.twin_queries import Said, Twin
+from crabpath_retrievers.changes.maintenance import MergePair
+from crabpath_retrievers.maintenance.duplicates import group_same_texts, plan_merges
+from crabpath_retrievers.storage.twin_queries import DocumentText, MergeCandidate
 
 TEXT = "The server listens on port 8080 and Ann restarts it when the disk is full."
 
 
 def groups(*texts, titles=("", ""), metadata=("{}", "{}"), places=("source",)):
     """Whether two texts fall together."""
-    said = [Said(n, *rest) for n, rest in enumerate(zip(titles, texts, metadata, strict=True), 1)]
-    looked, found = same([said], places)
+    said = [
+        DocumentText(n, *rest)
+        for n, rest in enumerate(zip(titles, texts, metadata, strict=True), 1)
+    ]
+    looked, found = group_same_texts([said], places)
     assert looked == len(texts)
     return found
 
@@ -72,25 +75,27 @@ def test_other_scripts_and_signs(texts):
 
 def twin(key, authority=0, uses=0.0, vector=(1.0, 0.0)):
     """A node that may stand for another one."""
-    return Twin(key, authority, uses, np.array(vector, dtype=np.float16))
+    return MergeCandidate(key, authority, uses, np.array(vector, dtype=np.float16))
 
 
 def test_who_stands_for_whom():
     """More authority, then more use, then age."""
-    assert merging([twin(1), twin(2)], 0.97) == [Merged(2, 1)]
-    assert merging([twin(1), twin(2, uses=1.0)], 0.97) == [Merged(1, 2)]
-    assert merging([twin(1, uses=9.0), twin(2, authority=1)], 0.97) == [Merged(1, 2)]
-    assert merging([twin(3), twin(1), twin(2)], 0.97) == [Merged(2, 1), Merged(3, 1)]
+    assert plan_merges([twin(1), twin(2)], 0.97) == [MergePair(2, 1)]
+    assert plan_merges([twin(1), twin(2, uses=1.0)], 0.97) == [MergePair(1, 2)]
+    assert plan_merges([twin(1, uses=9.0), twin(2, authority=1)], 0.97) == [MergePair(1, 2)]
+    assert plan_merges([twin(3), twin(1), twin(2)], 0.97) == [MergePair(2, 1), MergePair(3, 1)]
 
 
 def test_what_never_goes():
     """Nothing constitutional is merged away; a canonical one only into one that is no less."""
-    assert merging([twin(1, authority=2), twin(2, authority=2)], 0.97) == []
-    assert merging([twin(1, authority=1), twin(2, authority=2)], 0.97) == [Merged(1, 2)]
-    assert merging([twin(1, authority=1), twin(2, authority=1)], 0.97) == [Merged(2, 1)]
-    assert merging([twin(1, authority=1), twin(2, authority=0, uses=9)], 0.97) == [Merged(2, 1)]
+    assert plan_merges([twin(1, authority=2), twin(2, authority=2)], 0.97) == []
+    assert plan_merges([twin(1, authority=1), twin(2, authority=2)], 0.97) == [MergePair(1, 2)]
+    assert plan_merges([twin(1, authority=1), twin(2, authority=1)], 0.97) == [MergePair(2, 1)]
+    assert plan_merges([twin(1, authority=1), twin(2, authority=0, uses=9)], 0.97) == [
+        MergePair(2, 1)
+    ]
 
 
 def test_far_vectors_stay_apart():
     """Though the texts say the same."""
-    assert merging([twin(1), twin(2, vector=(0.0, 1.0)), twin(3)], 0.97) == [Merged(3, 1)]
+    assert plan_merges([twin(1), twin(2, vector=(0.0, 1.0)), twin(3)], 0.97) == [MergePair(3, 1)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind, effective_weight
-from crabpath_retrievers.maintenance.fading import find_faded
+from crabpath_retrievers.maintenance.fading import find_faded_weights
 from crabpath_retrievers.storage.upkeep_queries import LearnedWeight
 
 RULES = MaintenanceSettings()
@@ -44,7 +44,7 @@ def learned(weight, *, floor=None, authority=0, mark=0.0):
 )
 def test_what_is_gone(weight, floor, turns, settled, pruned):
     """By hand, at a half-life of 100 turns."""
-    found = find_faded([learned(weight, floor=floor)], after(turns), HALF_LIFE, RULES)
+    found = find_faded_weights([learned(weight, floor=floor)], after(turns), HALF_LIFE, RULES)
     assert (len(found.at_floor), len(found.pruned)) == (settled, pruned)
 
 
@@ -53,7 +53,7 @@ def test_authority_is_respected():
     ages = [301, 1_205, 1_000_000]
     gone = [
         [
-            bool(find_faded([learned(0.4, authority=a)], after(t), HALF_LIFE, RULES).pruned)
+            bool(find_faded_weights([learned(0.4, authority=a)], after(t), HALF_LIFE, RULES).pruned)
             for t in ages
         ]
         for a in (0, 1, 2)
@@ -70,7 +70,7 @@ def test_authority_is_respected():
 def test_no_walk_notices(weight, floor, turns, authority):
     """What goes moves no weight by more than the settings say, and no inhibition is lost."""
     one, exponent = learned(weight, floor=floor, authority=authority), after(turns)
-    found = find_faded([one], exponent, HALF_LIFE, RULES)
+    found = find_faded_weights([one], exponent, HALF_LIFE, RULES)
     if found.at_floor or found.pruned:
         rate = (1.0, 0.25, 0.0)[authority]
         now = effective_weight(weight, floor or 0.0, 0.0, exponent, rate)
@@ -79,4 +79,4 @@ def test_no_walk_notices(weight, floor, turns, authority):
 
 def test_a_mark_in_the_future_is_young():
     """Such as after a snapshot was restored."""
-    assert find_faded([learned(0.01, mark=9.0)], 1.0, HALF_LIFE, RULES) == ([], [])
+    assert find_faded_weights([learned(0.01, mark=9.0)], 1.0, HALF_LIFE, RULES) == ([], [])

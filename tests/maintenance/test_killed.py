@@ -47,5 +47,5 @@ def test_the_next_one_finishes_it(memory, location, batches):
     left = memory.store.learned.weights("ann", keys)
     assert len(left) == len(weak) + len(strong) - 2 * batches
     report = memory.maintenance.run(["prune"])
-    assert report.changed == len(left) - len(strong)
+    assert report.total_changed == len(left) - len(strong)
     assert len(memory.store.learned.weights("ann", keys)) == len(strong)

@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, CrabPathRetriever, Feedback
-from crabpath_retrievers.changes import AdjustWeights, CountUse, WeightDelta
+from crabpath_retrievers.changes import AddUsage, AdjustWeights, WeightDelta
 from crabpath_retrievers.errors import NotFoundError
 from crabpath_retrievers.graph import EdgeKind
 
@@ -28,7 +28,7 @@ def merged(twins):
         WeightDelta(keys["new"], keys["panda"], EdgeKind.CO_USED, 0.4),
     ]
     uses = ((keys["old"], 2.0, 0.0, 0.0), (keys["new"], 1.0, 0.0, 0.0))
-    twins.store.apply([AdjustWeights("ann", tuple(deltas), "cause"), CountUse("ann", uses)])
+    twins.store.apply([AdjustWeights("ann", tuple(deltas), "cause"), AddUsage("ann", uses)])
     assert twins.maintenance.run(["merge"]).changed == 1
     assert ids(twins) == {"old", "panda", "rows"}
     return twins
@@ -37,7 +37,7 @@ def merged(twins):
 def uses(memory, node):
     """How often a document was used."""
     key = memory.store.learned.keys([node])[node]
-    space = memory.store.walk.clock("ann").key
+    space = memory.store.walk.get_clock("ann").key
     found = memory.store.learned.usage(space, [key])
     return found[key].wins if key in found else 0.0
 
@@ -64,11 +64,11 @@ def test_another_text_is_a_document_of_its_own(merged):
     again = Document(OTHER, id="new", metadata={"source": "b.md"})
     assert merged.add_documents([again], split=False).updated == 1
     assert "new" in ids(merged, OTHER)
-    assert merged.index.held(["new", "old"]) == {"new", "old"}
+    assert merged.index.find_existing(["new", "old"]) == {"new", "old"}
     assert (uses(merged, "old"), uses(merged, "new")) == (3.0, 0.0)
     (keeper,) = merged.store.catalog.documents(["old"]).values()
     assert "merged_from" not in keeper.metadata
-    assert not merged.store.catalog.unfinished()
+    assert not merged.store.catalog.has_unfinished_ingest()
 
 
 def test_a_keeper_that_changes_leaves_the_other_text(merged):
@@ -76,9 +76,9 @@ def test_a_keeper_that_changes_leaves_the_other_text(merged):
     again = Document(OTHER, id="old", metadata={"source": "a.md"})
     merged.add_documents([again], split=False)
     assert {"new", "old"} <= ids(merged) | ids(merged, OTHER)
-    assert merged.index.held(["new", "old"]) == {"new", "old"}
+    assert merged.index.find_existing(["new", "old"]) == {"new", "old"}
     assert uses(merged, "old") == 3.0
-    assert not merged.store.catalog.unfinished()
+    assert not merged.store.catalog.has_unfinished_ingest()
     assert merged.maintenance.run(["merge"]).changed == 0
 
 
@@ -87,11 +87,11 @@ def test_a_keeper_that_is_forgotten_has_an_heir(merged, given):
     """The other source still says it, and all that was learned about the text goes on."""
     assert merged.forget(**given) == 1
     assert ids(merged) == {"new", "panda", "rows"}
-    assert merged.index.held(["new", "old"]) == {"new"}
+    assert merged.index.find_existing(["new", "old"]) == {"new"}
     assert uses(merged, "new") == 3.0
     assert linked(merged, "new")
-    assert merged.store.catalog.answering(["new"]) == {}
-    assert not merged.store.catalog.unfinished()
+    assert merged.store.catalog.resolve_aliases(["new"]) == {}
+    assert not merged.store.catalog.has_unfinished_ingest()
 
 
 def test_both_are_forgotten(merged):
@@ -151,7 +151,7 @@ def test_feedback_on_an_answer_from_before(twins):
     turn = twins.retrieve(QUESTION, k=2, namespace="ann").turn
     assert {item.node for item in turn.returned} == {"new", "old"}
     twins.maintenance.run(["merge"])
-    (gone,) = twins.store.catalog.answering(["new", "old"])
+    (gone,) = twins.store.catalog.resolve_aliases(["new", "old"])
     assert twins.record(Feedback(turn.id, 1.0, used=[gone])).status == "applied"
     (left,) = {"new", "old"} - {gone}
     assert uses(twins, left) == 1.0
@@ -165,7 +165,7 @@ def test_a_snapshot_from_before(twins):
     keys = twins.store.learned.keys(["new", "panda"])
     delta = WeightDelta(keys["new"], keys["panda"], EdgeKind.CO_USED, 0.5)
     uses_ = ((keys["new"], 2.0, 0.0, 0.0),)
-    twins.store.apply([AdjustWeights("ann", (delta,), "cause"), CountUse("ann", uses_)])
+    twins.store.apply([AdjustWeights("ann", (delta,), "cause"), AddUsage("ann", uses_)])
     twins.learning.anchor(["old"], "canonical")
     taken = twins.namespaces.snapshot("ann")
     twins.maintenance.run(["merge"])
@@ -188,20 +188,20 @@ def test_sync_follows_both_sources(opening, tmp_path, copy_of_twins):
         assert len(ids(memory)) == 2
         plan = memory.sync(docs)
         assert (bool(plan), plan.unchanged) == (False, 3)
-        (gone,) = memory.store.catalog.replaced(memory.store.catalog.all_ids())
-        keeper = memory.store.catalog.answering([gone])[gone]
-        sources = {k.id: k.source for k in memory.store.catalog.known(ids=[keeper])}
+        (gone,) = memory.store.catalog.find_aliased(memory.store.catalog.all_ids())
+        keeper = memory.store.catalog.resolve_aliases([gone])[gone]
+        sources = {k.id: k.source for k in memory.store.catalog.find_chunks(ids=[keeper])}
         place = docs / sources[keeper].rpartition("/")[2]
         place.unlink()
         memory.sync(docs)
         assert gone in ids(memory)
         assert keeper not in ids(memory)
-        assert memory.index.held([gone, keeper]) == {gone}
+        assert memory.index.find_existing([gone, keeper]) == {gone}
         place.write_text(f"# Deploying\n\n{text}\n")
         memory.sync(docs)
         assert {gone, keeper} <= ids(memory)
         assert memory.maintenance.run(["merge"]).changed == 1
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
 
 
 def test_an_archive_holds_it(merged, bag, tmp_path):
@@ -210,7 +210,7 @@ def test_an_archive_holds_it(merged, bag, tmp_path):
     with CrabPath.open(tmp_path / "copy", embeddings=bag) as copy:
         copy.transfer.import_archive(tmp_path / "all.crabpath")
         assert ids(copy) == {"old", "panda", "rows"}
-        assert copy.store.catalog.answering(["new"]) == {"new": "old"}
+        assert copy.store.catalog.resolve_aliases(["new"]) == {"new": "old"}
         assert copy.index.count() == 3
 
 
@@ -247,7 +247,7 @@ def test_new_links_lead_to_the_keeper(opening, copy_of_twins):
     with opening() as memory:
         memory.add_documents([copy_of_twins("one"), copy_of_twins("two")], split=False)
         memory.maintenance.run(["merge"])
-        (gone,) = memory.store.catalog.answering(["one", "two"])
+        (gone,) = memory.store.catalog.resolve_aliases(["one", "two"])
         (left,) = {"one", "two"} - {gone}
         page = Document(f"See [how to]({gone}.md).", id="page", metadata={"source": "page.md"})
         memory.add_documents([page], split=False)

@@ -7,16 +7,16 @@ from langchain_core.documents import Document
 
 from crabpath_retrievers import Feedback, Settings
 from crabpath_retrievers.changes import (
+    AddPairCounts,
+    AddUsage,
     AdjustWeights,
     AdvanceClock,
-    CountTogether,
-    CountUse,
     KeepEpisode,
     WeightDelta,
 )
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.both_databases
@@ -29,7 +29,7 @@ OF_ONE_STORE = {s.journal.name, s.staging.name, s.index_deletions.name, s.health
 def state(memory):
     """Every row but logs, work that waits, and how often namespaces learned."""
     found = {}
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         for table in s.metadata.sorted_tables:
             if table.name not in OF_ONE_STORE:
                 columns = [c for c in table.c if c is not s.namespaces.c.version]
@@ -57,8 +57,8 @@ def learned(memory, *namespaces):
         memory.store.apply(
             [
                 AdjustWeights(name, deltas, "cause"),
-                CountUse(name, ((new, 1.0, 2.0, 0.5), (old, 3.0, 1.0, 0.25))),
-                CountTogether(name, ((new, panda, CO_USED, 1.0), (old, panda, CO_USED, 1.0))),
+                AddUsage(name, ((new, 1.0, 2.0, 0.5), (old, 3.0, 1.0, 0.25))),
+                AddPairCounts(name, ((new, panda, CO_USED, 1.0), (old, panda, CO_USED, 1.0))),
                 KeepEpisode(
                     name, f"e-{name}", QUESTION, vector, 1.0, 1.0, {"new": 0.75, "panda": -0.5}
                 ),
@@ -93,8 +93,8 @@ def test_one_stands_for_both(twins):
     assert ids(twins)[0] == "old"
     assert "new" not in ids(twins)
     assert twins.index.count() == 3
-    assert twins.index.held(["new", "old"]) == {"old"}
-    assert not twins.store.catalog.unfinished()
+    assert twins.index.find_existing(["new", "old"]) == {"old"}
+    assert not twins.store.catalog.has_unfinished_ingest()
     (found,) = twins.store.catalog.documents(["old"]).values()
     assert found.metadata["merged_from"] == [{"id": "new", "source": "b.md"}]
     assert twins.maintenance.run(["merge"]).changed == 0
@@ -113,13 +113,13 @@ def test_what_was_learned_joins(twins):
         assert found["inhibits", "rows"] < -0.3
         assert set(found) == {("co_used", "panda"), ("inhibits", "rows")}
         assert ("co_used", "old") in weights(twins, name, "rows")
-        space = twins.store.walk.clock(name)
+        space = twins.store.walk.get_clock(name)
         assert twins.store.learned.usage(space.key, [key])[key] == (4.0, 3.0, 0.75)
         counts = twins.store.learned.counts(name, [key])
         assert list(counts.values()) == [2.0]
         (episode,) = twins.store.learned.latest_episodes(space.key, 9)
         assert episode.documents == {"old": 0.75, "panda": -0.5}
-    with twins.store.reading() as connection:
+    with twins.store.open_reader() as connection:
         hidden = sa.select(s.aliases.c.node)
         for table in (s.overlay, s.weight_changes, s.pair_counts, s.edges):
             ends = table.c.source.in_(hidden) | table.c.target.in_(hidden)
@@ -136,7 +136,7 @@ def test_undo_restores_to_the_last_bit(twins, opening):
     twins.maintenance.undo(run)
     assert state(twins) == before
     assert ids(twins) == found
-    assert twins.index.held(["new", "old"]) == {"new", "old"}
+    assert twins.index.find_existing(["new", "old"]) == {"new", "old"}
     twins.close()
     with opening() as again:
         assert ids(again) == found
@@ -148,12 +148,12 @@ def test_what_was_learned_since_stays_with_the_keeper(twins):
     run = twins.maintenance.run(["merge"]).run
     more = WeightDelta(keys["old"], keys["panda"], CO_USED, 0.1)
     since = [AdjustWeights("ann", (more,), "later")]
-    twins.store.apply([*since, CountUse("ann", ((keys["old"], 5.0, 0.0, 0.0),))])
+    twins.store.apply([*since, AddUsage("ann", ((keys["old"], 5.0, 0.0, 0.0),))])
     now = weights(twins, "ann", "old")["co_used", "panda"]
     twins.maintenance.undo(run)
     assert weights(twins, "ann", "old")["co_used", "panda"] == now
     assert ("inhibits", "rows") in weights(twins, "ann", "new")
-    space = twins.store.walk.clock("ann").key
+    space = twins.store.walk.get_clock("ann").key
     uses = twins.store.learned.usage(space, list(keys.values()))
     assert uses[keys["old"]][:2] == (8.0, 1.0)
     assert uses[keys["new"]][:2] == (1.0, 2.0)
@@ -167,7 +167,7 @@ def test_undone_feedback_does_not_come_back_with_an_undone_merge(twins):
     run = twins.maintenance.run(["merge"]).run
     assert twins.undo(turn_id=turn.id).status == "undone"
     twins.maintenance.undo(run)
-    with twins.store.reading() as connection:
+    with twins.store.open_reader() as connection:
         assert not connection.execute(sa.select(s.overlay)).all()
         assert not connection.execute(sa.select(s.weight_changes)).all()
         uses = connection.execute(sa.select(s.usage.c.wins, s.usage.c.losses)).all()
@@ -214,8 +214,8 @@ def test_notes_are_never_merged(twins):
     notes = [twins.teach(text, namespace=name) for name in ("ann", "bob")]
     twins.add_documents([Document(text, id="canary")], split=False)
     report = twins.maintenance.run(["merge"])
-    assert report.changed == 1
-    facts = {fact.id: fact.namespace for fact in twins.store.notes.facts(notes)}
+    assert report.total_changed == 1
+    facts = {fact.id: fact.namespace for fact in twins.store.notes.get_facts(notes)}
     assert facts == dict(zip(notes, ("ann", "bob"), strict=True))
     assert notes[1] not in ids(twins, text, namespace="ann")
 
@@ -224,20 +224,20 @@ def test_beside_the_process_that_serves(twins, location):
     """The graph store alone: no query returns what was merged, and the index catches up."""
     learned(twins, "ann")
     other = GraphStore(location)
-    run = Upkeep(other, twins.settings).run(["merge"]).run
+    run = MaintenanceRunner(other, twins.settings).run(["merge"]).run
     other.close()
-    assert twins.index.held(["new"]) == {"new"}
+    assert twins.index.find_existing(["new"]) == {"new"}
     assert "new" not in ids(twins)
     assert "new" not in ids(twins, namespace="ann")
-    assert twins.store.catalog.trash() == ["new"]
+    assert twins.store.catalog.get_index_deletions() == ["new"]
     twins.maintenance.run(["health"])
-    assert twins.index.held(["new"]) == set()
+    assert twins.index.find_existing(["new"]) == set()
     other = GraphStore(location)
-    Upkeep(other, twins.settings).undo(run)
+    MaintenanceRunner(other, twins.settings).undo(run)
     other.close()
     assert "new" in ids(twins)
     twins.maintenance.run(["health"])
-    assert twins.index.held(["new"]) == {"new"}
+    assert twins.index.find_existing(["new"]) == {"new"}
 
 
 def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
@@ -250,7 +250,7 @@ def test_three_merge_in_two_runs_and_part_again(twins, copy_of_twins):
     twins.learning.anchor(["third"], "canonical")
     with_third = state(twins)
     second = twins.maintenance.run(["merge"]).run
-    assert twins.store.catalog.answering(["new", "old"]) == {"new": "third", "old": "third"}
+    assert twins.store.catalog.resolve_aliases(["new", "old"]) == {"new": "third", "old": "third"}
     assert [node for node in ids(twins) if node in {"new", "old", "third"}] == ["third"]
     twins.maintenance.undo(second)
     assert state(twins) == with_third
@@ -276,16 +276,16 @@ def test_a_forgotten_namespace_is_gone_from_the_journal(twins):
     """Also from what takes a merge back, which then brings back what others knew."""
     learned(twins, "ann", "bob")
     run = twins.maintenance.run(["merge"]).run
-    ann = twins.store.walk.clock("ann").key
+    ann = twins.store.walk.get_clock("ann").key
     twins.forget(namespace="ann")
-    with twins.store.reading() as connection:
+    with twins.store.open_reader() as connection:
         told = "".join(filter(None, connection.scalars(sa.select(s.journal.c.inverse))))
     assert f'"namespace": {ann},' not in told
     assert "e-ann" not in told
     assert "e-bob" in told
     twins.maintenance.undo(run)
     assert ("inhibits", "rows") in weights(twins, "bob", "new")
-    with twins.store.reading() as connection:
+    with twins.store.open_reader() as connection:
         assert ann not in set(connection.scalars(sa.select(s.overlay.c.namespace)))
 
 
@@ -297,11 +297,11 @@ def test_runs_that_are_taken_back_in_another_order(twins, copy_of_twins):
     twins.learning.anchor(["third"], "canonical")
     second = twins.maintenance.run(["merge"]).run
     twins.maintenance.undo(first)
-    assert twins.store.catalog.answering(["new", "old"]) == {"old": "third"}
+    assert twins.store.catalog.resolve_aliases(["new", "old"]) == {"old": "third"}
     twins.maintenance.undo(second)
     assert {"new", "old", "third"} <= set(ids(twins))
-    space = twins.store.walk.clock("ann").key
+    space = twins.store.walk.get_clock("ann").key
     keys = twins.store.learned.keys(["new", "old", "third"])
     found = twins.store.learned.usage(space, list(keys.values()))
     assert sum(one.wins for one in found.values()) == 4.0
-    assert twins.store.catalog.answering(["new", "old", "third"]) == {}
+    assert twins.store.catalog.resolve_aliases(["new", "old", "third"]) == {}

@@ -35,16 +35,16 @@ def test_beside_queries_and_learners(twins):
     merged = 0
     for _ in range(6):
         report = twins.maintenance.run(["merge"])
-        merged += report.changed
+        merged += report.total_changed
         twins.maintenance.undo(report.run)
     report = twins.maintenance.run(["merge"])
     ended.set()
     for thread in threads:
         thread.join(60)
-    assert (failed, merged, report.changed) == ([], 6, 1)
+    assert (failed, merged, report.total_changed) == ([], 6, 1)
     assert {"ann", "bob"} <= set(learned)
     hidden = sa.select(s.aliases.c.node)
-    with twins.store.reading() as connection:
+    with twins.store.open_reader() as connection:
         for table in (s.overlay, s.weight_changes, s.pair_counts, s.edges):
             ends = table.c.source.in_(hidden) | table.c.target.in_(hidden)
             assert not connection.execute(sa.select(table).where(ends)).all()

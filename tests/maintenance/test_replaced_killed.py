@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from crabpath_retrievers import Settings
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import StoreLockedError
-from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.maintenance import MaintenanceRunner
 from crabpath_retrievers.storage import GraphStore
 
 pytestmark = pytest.mark.slow
@@ -66,10 +66,10 @@ def test_a_killed_merge(twins, opening, location, tmp_path, work):
     twins.close()
     assert killed(location, tmp_path, "merge", work) == 9
     with opening() as memory:
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
         assert memory.maintenance.run(["merge"]).changed == (1 if work == 0 else 0)
         assert ids(memory, "how do I deploy the service") == {"new", "panda", "rows"}
-        assert memory.index.held(["new", "old"]) == {"new"}
+        assert memory.index.find_existing(["new", "old"]) == {"new"}
         assert memory.index.count() == 3
 
 
@@ -81,10 +81,10 @@ def test_a_killed_split(opening, location, tmp_path, work):
         memory.add_documents([Document(MANUAL, id="manual")], split=False)
     assert killed(location, tmp_path, "split", work) == 9
     with opening(settings=settings) as memory:
-        assert not memory.store.catalog.unfinished()
+        assert not memory.store.catalog.has_unfinished_ingest()
         found = ids(memory)
         assert (found == {"manual"}) == (work == 0)
-        assert memory.index.held([*found]) == found
+        assert memory.index.find_existing([*found]) == found
         assert memory.index.count() == len(found)
         changed = memory.maintenance.run(["split"]).changed
         assert changed == (1 if work == 0 else 0)
@@ -95,14 +95,14 @@ def test_a_killed_split(opening, location, tmp_path, work):
 def test_killed_beside_the_index(twins, opening, location):
     """The store alone was merged, then all processes died: the next open mends the index."""
     store = GraphStore(location)
-    run = Upkeep(store, twins.settings).run(["merge"]).run
+    run = MaintenanceRunner(store, twins.settings).run(["merge"]).run
     store.close()
-    assert twins.index.held(["old"]) == {"old"}
+    assert twins.index.find_existing(["old"]) == {"old"}
     twins.close()
     with opening() as memory:
-        assert memory.index.held(["old"]) == set()
+        assert memory.index.find_existing(["old"]) == set()
         memory.maintenance.undo(run)
-        assert memory.index.held(["old"]) == {"old"}
+        assert memory.index.find_existing(["old"]) == {"old"}
 
 
 def test_started_twice(twins, location):
@@ -111,8 +111,8 @@ def test_started_twice(twins, location):
     with other.ingesting(), pytest.raises(StoreLockedError):
         twins.maintenance.run(["merge"])
     run = twins.maintenance.run(["merge"]).run
-    assert Upkeep(other, twins.settings).run(["merge"]).changed == 0
+    assert MaintenanceRunner(other, twins.settings).run(["merge"]).changed == 0
     for store in (other, twins.store):
-        Upkeep(store, twins.settings).undo(run)
-    assert twins.store.catalog.answering(["new", "old"]) == {}
+        MaintenanceRunner(store, twins.settings).undo(run)
+    assert twins.store.catalog.resolve_aliases(["new", "old"]) == {}
     other.close()

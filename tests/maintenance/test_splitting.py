@@ -7,10 +7,10 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 
 from crabpath_retrievers import Feedback, Settings
-from crabpath_retrievers.changes import AdjustWeights, CountUse, KeepEpisode, WeightDelta
+from crabpath_retrievers.changes import AddUsage, AdjustWeights, KeepEpisode, WeightDelta
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.maintenance import Upkeep
+from crabpath_retrievers.maintenance import MaintenanceRunner
 
 RULES = MaintenanceSettings(split_above_chars=600, split_part_chars=400)
 CATS = "Cats sleep on warm roofs and hunt mice in the barn at night. "
@@ -22,7 +22,7 @@ OF_ONE_STORE = {s.journal.name, s.staging.name, s.index_deletions.name}
 def state(memory):
     """Every row but logs, work that waits, last numbers of keys, and how often was learned."""
     found = {}
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         for table in s.metadata.sorted_tables:
             if table.name not in OF_ONE_STORE:
                 columns = [c for c in table.c if c is not s.namespaces.c.version]
@@ -59,7 +59,7 @@ def pets(opening):
         memory.store.apply(
             [
                 AdjustWeights("ann", tuple(deltas), "cause"),
-                CountUse("ann", ((manual, 2.0, 1.0, 0.5),)),
+                AddUsage("ann", ((manual, 2.0, 1.0, 0.5),)),
                 KeepEpisode("ann", "e", question, vector, 1.0, 1.0, {"manual": 1.0}),
             ]
         )
@@ -76,7 +76,7 @@ def ids(memory, question, **options):
 
 def parts(memory):
     """The parts of the manual, in their order."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         rows = connection.execute(
             sa.select(s.nodes.c.id)
             .join(s.aliases, s.aliases.c.target == s.nodes.c.key)
@@ -95,16 +95,16 @@ def test_parts_stand_for_the_whole(pets):
     assert ids(pets, "cats sleep on warm roofs")[0] == cats
     assert ids(pets, "dogs bark at strangers")[0] == dogs
     assert "manual" not in ids(pets, "cats and dogs")
-    assert pets.index.held(["manual", cats, dogs]) == {cats, dogs}
+    assert pets.index.find_existing(["manual", cats, dogs]) == {cats, dogs}
     assert [n.id for n in pets.graph.neighbors(cats, "sibling")] == [dogs]
     found = pets.store.catalog.documents([cats, dogs])
     assert {node.metadata["split_from"] for node in found.values()} == {"manual"}
     assert {node.metadata["team"] for node in found.values()} == {"zoo"}
     assert {node.source for node in found.values()} == {"pets.md"}
-    with pets.store.reading() as connection:
+    with pets.store.open_reader() as connection:
         ranks = sa.select(s.nodes.c.authority).where(s.nodes.c.id.in_([cats, dogs]))
         assert list(connection.scalars(ranks)) == [1, 1]
-    assert not pets.store.catalog.unfinished()
+    assert not pets.store.catalog.has_unfinished_ingest()
     assert pets.maintenance.run(["split"]).changed == 0
     assert pets.maintenance.run(["merge"]).changed == 0
 
@@ -120,7 +120,7 @@ def test_parts_inherit_what_was_learned(pets):
     assert pairs[keys[dogs], keys["dog"]] == pytest.approx(0.5)
     assert pairs[keys["dog"], keys[dogs]] == pytest.approx(0.4)
     assert len(pairs) == 3
-    space = pets.store.walk.clock("ann").key
+    space = pets.store.walk.get_clock("ann").key
     assert pets.store.learned.usage(space, [keys[cats]])[keys[cats]].wins == 2.0
     (episode,) = pets.store.learned.latest_episodes(space, 9)
     assert episode.documents == {dogs: 1.0}
@@ -134,8 +134,8 @@ def test_undo_restores_to_the_last_bit(pets):
     pets.maintenance.undo(run)
     assert state(pets) == before
     assert ids(pets, "cats and dogs") == found
-    assert pets.index.held(["manual", *made]) == {"manual"}
-    assert not pets.store.catalog.unfinished()
+    assert pets.index.find_existing(["manual", *made]) == {"manual"}
+    assert not pets.store.catalog.has_unfinished_ingest()
 
 
 def test_what_parts_learned_goes_to_the_whole(pets):
@@ -149,7 +149,7 @@ def test_what_parts_learned_goes_to_the_whole(pets):
     pets.store.apply([AdjustWeights("ann", (more,), "later")])
     pets.maintenance.undo(run)
     key = pets.store.learned.keys(["manual"])["manual"]
-    space = pets.store.walk.clock("ann").key
+    space = pets.store.walk.get_clock("ann").key
     assert pets.store.learned.usage(space, [key])[key].wins == 3.0
     pairs = {e[1]: w for e, w in pets.store.learned.weights("ann", [key]).items()}
     assert pairs[keys["dog"]] == pytest.approx(0.7, abs=0.05)
@@ -172,10 +172,10 @@ def test_the_source_knows_the_whole(pets):
     assert pets.add_documents([changed], split=False).updated == 1
     assert parts(pets) == []
     assert "manual" in ids(pets, "cats and dogs")
-    assert pets.index.held(["manual", *made]) == {"manual"}
+    assert pets.index.find_existing(["manual", *made]) == {"manual"}
     key = pets.store.learned.keys(["manual"])["manual"]
     assert len(pets.store.learned.weights("ann", [key])) == 2
-    assert not pets.store.catalog.unfinished()
+    assert not pets.store.catalog.has_unfinished_ingest()
 
 
 @pytest.mark.parametrize("which", ["whole", "part", "source"])
@@ -191,7 +191,7 @@ def test_parts_are_forgotten_with_the_whole(pets, which):
     assert pets.forget(**given[which]) == 1
     assert set(ids(pets, "cats and dogs")) == {"cat", "dog"}
     assert pets.index.count() == 2
-    with pets.store.reading() as connection:
+    with pets.store.open_reader() as connection:
         texts = connection.scalars(sa.select(s.contents.c.content))
         assert not [text for text in texts if "barn" in text]
 
@@ -205,7 +205,7 @@ def test_its_id_leads_to_the_first_part(pets):
     cats, _ = parts(pets)
     assert pets.record(Feedback(turn.id, 1.0, used=["manual"])).status == "applied"
     key = pets.store.learned.keys([cats])[cats]
-    space = pets.store.walk.clock("bob").key
+    space = pets.store.walk.get_clock("bob").key
     assert pets.store.learned.usage(space, [key])[key].wins == 1.0
 
 
@@ -221,7 +221,7 @@ def test_only_who_asks_gets_it(pets):
     """The ids of what is returned change with it, so no schedule splits unasked."""
     found = {step.step: step for step in pets.maintenance.run().steps}["split"]
     assert (found.changed, found.detail) == (0, {"off": 1})
-    alone = Upkeep(pets.store, pets.settings).run(["split"])
+    alone = MaintenanceRunner(pets.store, pets.settings).run(["split"])
     assert alone.steps[0].detail == {"needs an embedder": 1}
 
 

@@ -10,7 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.changes import AdjustWeights, AdvanceClock, KeepFeedback, WeightDelta
-from crabpath_retrievers.changes.maintenance import Dropped, DropWeights
+from crabpath_retrievers.changes.maintenance import DroppedWeight, DropWeights
 from crabpath_retrievers.config.maintenance import MaintenanceSettings
 from crabpath_retrievers.errors import (
     InvalidInputError,
@@ -19,7 +19,7 @@ from crabpath_retrievers.errors import (
     StoreLockedError,
 )
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.maintenance import STEPS, Upkeep
+from crabpath_retrievers.maintenance import MAINTENANCE_STEPS, MaintenanceRunner
 
 pytestmark = pytest.mark.both_databases
 
@@ -51,7 +51,7 @@ def weights(memory, namespace="ann"):
 
 def rows(memory, table):
     """Every row of a table."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return sorted(tuple(row) for row in connection.execute(sa.select(table)))
 
 
@@ -72,10 +72,10 @@ def test_faded_weights_go_and_come_back(memory):
 def test_a_dry_run_changes_nothing(memory):
     """And finds what the run will find."""
     taught(memory)
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         before = {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
     dry = memory.maintenance.run(dry_run=True)
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         after = {t: connection.execute(sa.select(t)).all() for t in s.metadata.sorted_tables}
     assert after == before
     assert (dry.run, dry.dry_run) == ("", True)
@@ -90,7 +90,7 @@ def test_what_was_touched_since_it_was_read_stays(memory):
     (old,) = [row for row in rows(memory, s.overlay) if row[2] == keys["d5"]]
     again = WeightDelta(keys["d0"], keys["d5"], CO_USED, 0.1)
     memory.store.apply([AdjustWeights("ann", (again,), "later")])
-    memory.store.apply([DropWeights("run", "ann", (Dropped(*old[1:4], old[5]),))])
+    memory.store.apply([DropWeights("run", "ann", (DroppedWeight(*old[1:4], old[5]),))])
     assert ("co_used", "d5") in weights(memory)
 
 
@@ -127,13 +127,15 @@ def test_logs_are_bounded_and_what_waits_is_kept(memory):
     waits = Feedback(turns[0], 1.0, used=["d0"])
     memory.store.apply([KeepFeedback(waits)])
     rules = MaintenanceSettings(max_turns=3, max_journal_rows=2)
-    report = Upkeep(memory.store, Settings(maintenance=rules)).run(["compact"])
+    report = MaintenanceRunner(memory.store, Settings(maintenance=rules)).run(["compact"])
     (step,) = report.steps
     assert step.detail["turns"] == 4
     left = [turn for turn in turns if memory.store.turns.find(turn) is not None]
     assert left == [turns[0], *turns[5:]]
     assert len(memory.store.turns.journal()) <= rules.journal
-    assert Upkeep(memory.store, Settings(maintenance=rules)).run(["compact"]).changed == 0
+    assert (
+        MaintenanceRunner(memory.store, Settings(maintenance=rules)).run(["compact"]).changed == 0
+    )
 
 
 def test_lonely_nodes_are_connected_and_parted_again(memory):
@@ -141,13 +143,13 @@ def test_lonely_nodes_are_connected_and_parted_again(memory):
     kinds = memory.settings.replace(maintenance=MaintenanceSettings(connect_similarity=0.0))
     with memory.store._engine.begin() as connection:
         connection.execute(s.edges.delete())
-    upkeep = Upkeep(memory.store, kinds)
+    upkeep = MaintenanceRunner(memory.store, kinds)
     report = upkeep.run(["connect"])
     (step,) = report.steps
     assert (step.looked, step.changed) == (12, 12)
     assert upkeep.run(["connect"]).changed == 0
     upkeep.undo(report.run)
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         assert not connection.execute(sa.select(s.edges)).all()
 
 
@@ -156,7 +158,7 @@ def test_started_twice(memory):
     held, done = threading.Event(), threading.Event()
 
     def other():
-        with memory.store.ingesting():
+        with memory.store.hold_ingest_lock():
             held.set()
             done.wait(10)
 
@@ -191,15 +193,15 @@ def test_a_damaged_journal_is_told(memory):
 @pytest.mark.parametrize("steps", [["sweep"], [], ["fade", "x" * 10_000]])
 def test_unknown_steps_are_refused(memory, steps):
     """In one sentence that names those there are."""
-    with pytest.raises(InvalidInputError, match=", ".join(STEPS)):
+    with pytest.raises(InvalidInputError, match=", ".join(MAINTENANCE_STEPS)):
         memory.maintenance.run(steps)
 
 
 async def test_off_the_event_loop(memory):
     """The same report."""
     report = await memory.aio.maintenance.run(dry_run=True)
-    assert [step.step for step in report.steps] == list(STEPS)
-    assert report.to_dict()["changed"] == report.changed
+    assert [step.step for step in report.steps] == list(MAINTENANCE_STEPS)
+    assert report.to_dict()["changed"] == report.total_changed
 
 
 def test_answers_stay_as_they_were(memory):

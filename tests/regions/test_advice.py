@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.learning.steps import action_of
+from crabpath_retrievers.learning.steps import get_action_type
 from crabpath_retrievers.memory.services import Services
 from crabpath_retrievers.regions.chances import log_odds
 from crabpath_retrievers.storage import hot
@@ -37,7 +37,7 @@ def advised(answer):
     """Advice by kind of step; documents of one kind have the same."""
     found = {}
     for item in answer.turn.returned:
-        found.setdefault(action_of(item), set()).add(item.features.get("advice", 0.0))
+        found.setdefault(get_action_type(item), set()).add(item.features.get("advice", 0.0))
     assert all(len(values) == 1 for values in found.values())
     return {kind: value for kind, (value,) in found.items()}
 
@@ -45,7 +45,7 @@ def advised(answer):
 @contextmanager
 def statements(memory):
     """What is asked of the database, by hot cursors and through SQLAlchemy."""
-    seen, rows = [], hot.HotSelect.rows
+    seen, rows = [], hot.CompiledSelect.rows
 
     def noted(self, connection, parameters):
         seen.append(self)
@@ -57,7 +57,7 @@ def statements(memory):
     engine = memory.store._reader
     sa.event.listen(engine, "before_cursor_execute", told)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hot.HotSelect, "rows", noted)
+        patch.setattr(hot.CompiledSelect, "rows", noted)
         yield seen
     sa.event.remove(engine, "before_cursor_execute", told)
 
@@ -102,7 +102,7 @@ def test_where_nobody_went_there_is_none(taught):
 def test_a_better_step_is_ranked_higher(taught):
     """Documents behind a mention gain against those that were searched."""
     fresh = ask(taught, GOOD, namespace=f"{taught.namespace} fresh")
-    node = next(item.node for item in fresh.turn.returned if action_of(item) == "mention")
+    node = next(item.node for item in fresh.turn.returned if get_action_type(item) == "mention")
     scores = [
         next(item.score for item in ask(taught, place).documents if item.node.id == node)
         for place in (GOOD, OTHER, BAD)
@@ -126,13 +126,13 @@ def test_a_fresh_namespace_is_not_advised(taught):
 
 def test_without_regions_there_is_no_advice(taught):
     """The mechanism can be switched off, for asking and for learning."""
-    before = sorted(taught.memory.store.regions.all_steps(taught.namespace, 1))
+    before = sorted(taught.memory.store.regions.get_all_transitions(taught.namespace, 1))
     with beside(taught, Settings(learning=LearningSettings(regions=False))) as plain:
         answer = ask(plain, GOOD, record=True)
         assert set(advised(answer).values()) == {0.0}
         used = [answer.documents[0].node.id]
         assert plain.memory.record(Feedback(answer.turn.id, 1.0, used=used)).status == "applied"
-    assert sorted(taught.memory.store.regions.all_steps(taught.namespace, 1)) == before
+    assert sorted(taught.memory.store.regions.get_all_transitions(taught.namespace, 1)) == before
 
 
 def test_a_type_of_task_has_advice_of_its_own(taught):

@@ -75,7 +75,7 @@ def test_small_memories_have_no_regions(tmp_path):
         memory.add_documents([Document("one", id="a")])
         turn = memory.retrieve("one").turn.id
         assert memory.record(Feedback(turn, 1.0, used=["a"])).status == "applied"
-        assert memory.store.regions.all_steps("default", 1) == []
+        assert memory.store.regions.get_all_transitions("default", 1) == []
 
 
 def test_another_embedder_is_refused(tmp_path):

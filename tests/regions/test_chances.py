@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import Step
-from crabpath_retrievers.regions.chances import Chances, log_odds, moved
+from crabpath_retrievers.changes.regions import TransitionCount
+from crabpath_retrievers.regions.chances import SuccessModel, log_odds, shift_log_odds
 
 CHAIN = ((0, 0), (2, 7), (1, 9))
 LAST = {place: depth for depth, place in enumerate(CHAIN)}
@@ -16,12 +16,12 @@ S = 8.0  # strength
 
 def step(place, action, trials, wins, task="", *ends):
     """A count of one place."""
-    return Step(*place, task, action, 0, trials, wins, *ends)
+    return TransitionCount(*place, task, action, 0, trials, wins, *ends)
 
 
 def chances(*steps, places=CHAIN, strength=S):
     """Of these counts."""
-    return Chances(places, steps, strength)
+    return SuccessModel(places, steps, strength)
 
 
 def mean(wins, trials, prior):
@@ -97,7 +97,7 @@ def test_what_a_task_changes_everywhere_it_changes_in_regions():
         known.success("find", depth=0)
     )
     assert shift > 0
-    expected = moved(known.success("find"), shift)
+    expected = shift_log_odds(known.success("find"), shift)
     assert known.success("find", "refund") == pytest.approx(expected)
 
 
@@ -176,7 +176,7 @@ def test_more_wins_never_lower_an_estimate(counts, one, more):
     """Of the same action, at the same place and further down."""
     place, action, task, trials, share = one
     others = [step for step in counted(counts) if step[:4] != (*place, task, action)]
-    few = Step(*place, task, action, 0, trials + more, trials * share)
+    few = TransitionCount(*place, task, action, 0, trials + more, trials * share)
     many = few._replace(wins=few.wins + more)
     for depth in range(LAST[place], 3):
         before, after = (

@@ -10,14 +10,14 @@ from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.changes import PublishStaged, StageNodes
 from crabpath_retrievers.config import RegionSettings
 from crabpath_retrievers.graph import Node
-from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.levels import compute_hub_level
 
 pytestmark = pytest.mark.both_databases
 
 VECTORS = DeterministicFakeEmbedding(size=16)
 TEXTS = {f"n{i}": f"Sentence {i}" for i in range(110)}
-HUBS = {node for node in TEXTS if level_of(node) >= 1}
-LATE = next(f"late{i}" for i in range(1000) if level_of(f"late{i}") == 1)
+HUBS = {node for node in TEXTS if compute_hub_level(node) >= 1}
+LATE = next(f"late{i}" for i in range(1000) if compute_hub_level(f"late{i}") == 1)
 
 
 def documents(ids):
@@ -109,10 +109,10 @@ def test_a_text_that_changes_moves_its_node(memory):
     hub = next(h for h in HUBS if h != memory.regions.assignments()[node])
 
     def region():
-        (head,) = memory.store.walk.heads([node])
+        (head,) = memory.store.walk.get_nodes([node])
         return memory._services.regions.of_nodes([head.key], [head.vector], 1)[head.key]
 
-    (home,) = memory.store.walk.heads([hub])
+    (home,) = memory.store.walk.get_nodes([hub])
     assert region() != home.key
     memory.add_documents([Document(TEXTS[hub], id=node)])
     assert region() == home.key
@@ -132,7 +132,7 @@ def test_another_memory_on_the_store_notices_new_hubs(memory, location):
 def test_only_hubs_change_the_version(memory):
     """What else comes and goes costs nobody a reading of the hubs."""
     version = memory.store.regions.version()
-    plain = next(f"plain{i}" for i in range(100) if not level_of(f"plain{i}"))
+    plain = next(f"plain{i}" for i in range(100) if not compute_hub_level(f"plain{i}"))
     memory.add_documents(documents([plain]))
     memory.forget(plain)
     assert memory.store.regions.version() == version
@@ -181,7 +181,7 @@ def test_levels_of_too_many_hubs_are_not_counted(tmp_path, most):
 
 def test_equal_hubs_leave_their_region_to_the_older_one(tmp_path):
     """Two documents of the same text, both hubs."""
-    first, second = [f"twin{i}" for i in range(500) if level_of(f"twin{i}")][:2]
+    first, second = [f"twin{i}" for i in range(500) if compute_hub_level(f"twin{i}")][:2]
     with opened(tmp_path) as memory:
         memory.add_documents([Document("the same", id=node) for node in (first, second)])
         assert memory.regions.assignments(1) == {first: first, second: first}
@@ -193,6 +193,8 @@ def test_the_level_is_written_with_the_node(store):
     ids = [f"x{i}" for i in range(64)]
     store.apply(published(ids))
     sizes = store.regions.sizes()
-    top = max(map(level_of, ids))
-    assert sizes == {lev: sum(level_of(i) >= lev for i in ids) for lev in range(1, top + 1)}
-    assert [hub.id for hub in store.regions.hubs(1)] == [i for i in ids if level_of(i)]
+    top = max(map(compute_hub_level, ids))
+    assert sizes == {
+        lev: sum(compute_hub_level(i) >= lev for i in ids) for lev in range(1, top + 1)
+    }
+    assert [hub.id for hub in store.regions.hubs(1)] == [i for i in ids if compute_hub_level(i)]

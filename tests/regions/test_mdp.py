@@ -4,7 +4,7 @@ import pytest
 
 from crabpath_retrievers import InvalidInputError, NotFoundError, RegionMDP
 from crabpath_retrievers.changes import ForgetNamespace
-from crabpath_retrievers.regions.chances import log_odds, moved
+from crabpath_retrievers.regions.chances import log_odds, shift_log_odds
 
 HALL, DESK, BIN = 0, 1, 2
 
@@ -253,7 +253,7 @@ def test_the_chance_of_an_episode_is_the_mean_of_its_steps(planted):
     bad = mdp.episode_success([(first, "throw"), (second, "put")])
     assert 0 < bad < good < 1
     opinions = [mdp.success_probability(first, "take"), mdp.region_quality(first)]
-    expected = moved(0.5, sum(map(log_odds, opinions)) / 2)
+    expected = shift_log_odds(0.5, sum(map(log_odds, opinions)) / 2)
     assert mdp.episode_success([(first, "take")]) == pytest.approx(expected)
     with pytest.raises(InvalidInputError, match="at least one step"):
         mdp.episode_success([])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crabpath_retrievers.changes.regions import Step
-from crabpath_retrievers.regions.planning import Plan, value_iteration
+from crabpath_retrievers.changes.regions import TransitionCount
+from crabpath_retrievers.regions.planning import ValueFunction, run_value_iteration
 
 A, B, C, D = 1, 2, 3, 4
 
@@ -13,19 +13,19 @@ A, B, C, D = 1, 2, 3, 4
 def move(region, action, led=0, trials=1.0, ends=None):
     """Steps that led to one region, or ended."""
     last = (0.0 if led else trials) if ends is None else ends
-    return Step(1, region, "", action, led, trials, 0.0, last)
+    return TransitionCount(1, region, "", action, led, trials, 0.0, last)
 
 
 def test_the_only_step_is_worth_its_chance():
     """It ends at once, whatever γ."""
-    plan = value_iteration([move(A, "take")], {(A, "take"): 0.7}, 0.9)
+    plan = run_value_iteration([move(A, "take")], {(A, "take"): 0.7}, 0.9)
     assert plan.values == {A: pytest.approx(0.7)}
     assert plan.actions == {A: "take"}
 
 
 def test_a_chain():
     """V(B) = .8; V(A) = (1 - γ) .5 + γ .8 with γ = .9."""
-    plan = value_iteration(
+    plan = run_value_iteration(
         [move(A, "find", B), move(B, "take")], {(A, "find"): 0.5, (B, "take"): 0.8}, 0.9
     )
     assert plan.values == {A: pytest.approx(0.1 * 0.5 + 0.9 * 0.8), B: pytest.approx(0.8)}
@@ -34,7 +34,7 @@ def test_a_chain():
 def test_a_step_that_ends_half_of_the_time():
     """With e = 1/2, V(A) = .5 R + .5 ((1 - γ) R + γ V(B))."""
     steps = [move(A, "go", B, 3.0), move(A, "go", 0, 3.0), move(B, "take")]
-    plan = value_iteration(steps, {(A, "go"): 0.4, (B, "take"): 1.0}, 0.8)
+    plan = run_value_iteration(steps, {(A, "go"): 0.4, (B, "take"): 1.0}, 0.8)
     assert plan.values[A] == pytest.approx(0.5 * 0.4 + 0.5 * (0.2 * 0.4 + 0.8 * 1.0))
 
 
@@ -42,7 +42,7 @@ def test_the_greedy_first_step_is_worse():
     """One succeeds more often itself, the other leads where success is."""
     steps = [move(A, "grab", C), move(A, "look", B), move(B, "take"), move(C, "take")]
     success = {(A, "grab"): 0.6, (A, "look"): 0.4, (B, "take"): 0.9, (C, "take"): 0.2}
-    plan = value_iteration(steps, success, 0.9)
+    plan = run_value_iteration(steps, success, 0.9)
     assert plan.actions[A] == "look"
     assert plan.values[A] == pytest.approx(0.1 * 0.4 + 0.9 * 0.9)
 
@@ -51,7 +51,7 @@ def test_a_loop_is_worth_its_way_out():
     """V(A) = (1 - γ) .3 + γ V(B), V(B) = the better of round again and out."""
     steps = [move(A, "on", B), move(B, "back", A), move(B, "out")]
     success = {(A, "on"): 0.3, (B, "back"): 0.3, (B, "out"): 0.5}
-    plan = value_iteration(steps, success, 0.9)
+    plan = run_value_iteration(steps, success, 0.9)
     assert plan.actions == {A: "on", B: "out"}
     assert plan.values == {A: pytest.approx(0.1 * 0.3 + 0.9 * 0.5, abs=1e-5), B: pytest.approx(0.5)}
 
@@ -59,7 +59,7 @@ def test_a_loop_is_worth_its_way_out():
 def test_a_loop_without_way_out_converges():
     """Round and round is worth what its steps are worth."""
     steps = [move(A, "on", B), move(B, "on", A)]
-    plan = value_iteration(steps, {(A, "on"): 0.6, (B, "on"): 0.6}, 0.99)
+    plan = run_value_iteration(steps, {(A, "on"): 0.6, (B, "on"): 0.6}, 0.99)
     assert plan.values == {A: pytest.approx(0.6, abs=1e-3), B: pytest.approx(0.6, abs=1e-3)}
     assert plan.rounds < 2000
 
@@ -68,14 +68,16 @@ def test_a_loop_without_way_out_converges():
 def test_where_nothing_is_known_the_step_was_the_last(led):
     """A region that is not known, or in which no step was taken: it is worth nothing less."""
     steps = [move(A, "go", led, ends=0.0), move(B, "take")]
-    plan = value_iteration(steps, {(A, "go"): 0.7, (B, "take"): 0.1}, 0.9)
+    plan = run_value_iteration(steps, {(A, "go"): 0.7, (B, "take"): 0.1}, 0.9)
     assert plan.values == {A: pytest.approx(0.7), B: pytest.approx(0.1)}
 
 
-@pytest.mark.parametrize("steps", [[], [Step(1, A, "", "", 0, 5.0, 2.0)], [move(A, "go", 0, 0.0)]])
+@pytest.mark.parametrize(
+    "steps", [[], [TransitionCount(1, A, "", "", 0, 5.0, 2.0)], [move(A, "go", 0, 0.0)]]
+)
 def test_no_steps_no_plan(steps):
     """What came by without action, and what was taken back, is no step."""
-    assert value_iteration(steps, {}, 0.9) == Plan({}, {}, 0)
+    assert run_value_iteration(steps, {}, 0.9) == ValueFunction({}, {}, 0)
 
 
 MOVES = st.lists(
@@ -97,7 +99,7 @@ def test_values_are_chances_and_solve_the_equation(moves, chance, discount):
     """In [0, 1], the fixed point of Bellman's equation, and one action for every region."""
     steps = [move(r, a, led, n, n * share) for r, a, led, n, share in moves]
     success = {(s.region, s.action): (chance + s.region / 10) % 1.0 for s in steps}
-    plan = value_iteration(steps, success, discount)
+    plan = run_value_iteration(steps, success, discount)
     assert plan.values.keys() == plan.actions.keys() == {s.region for s in steps}
     assert all(-1e-9 <= value <= 1 + 1e-9 for value in plan.values.values())
     for region, value in plan.values.items():

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from crabpath_retrievers.graph import (
-    LEARNED,
+    LEARNED_KINDS,
     TYPED_KINDS,
     Candidate,
     EdgeKind,
     NodeHead,
-    Pointer,
+    OutgoingEdge,
     Tier,
     WalkEdge,
 )
@@ -17,31 +17,31 @@ from crabpath_retrievers.rerank.features import (
     FEATURES,
     SOURCE_FEATURES,
     Evidence,
-    feature_matrix,
-    own_features,
+    compute_features,
+    compute_node_features,
 )
-from crabpath_retrievers.terms import Information, term_codes
+from crabpath_retrievers.terms import QueryInformation, encode_terms
 
 EVEN = np.zeros(3)  # every node is as likely a source as any other
-ASKED = Information.from_idf({"crab": 30.0, "path": 15.0, "sea": 5.0})
+ASKED = QueryInformation.from_idf({"crab": 30.0, "path": 15.0, "sea": 5.0})
 HIDDEN = 99
 
 
 def head(key, mentions=0, text=""):
     """A node with this number and text."""
     vector = np.array([1, 0], dtype=np.float32)
-    return NodeHead(key, f"n{key}", f"Node {key}", mentions, vector, term_codes(text.split()))
+    return NodeHead(key, f"n{key}", f"Node {key}", mentions, vector, encode_terms(text.split()))
 
 
 def arrival(target, kind, strength, hop, source=HIDDEN):
     """A pointer of this kind, from a node that is no candidate unless told."""
-    pointer = Pointer(source, target, kind, 0.5, 0.5)
+    pointer = OutgoingEdge(source, target, kind, 0.5, 0.5)
     return WalkEdge(head(source), pointer, 0.5, 0.0, Tier.HABITUAL, strength, hop)
 
 
 def matrix_of(hits, *arrivals, inhibition=None, sources=EVEN, asked=ASKED):
     """Features of these candidates."""
-    return feature_matrix(Evidence.from_pool(hits, arrivals, inhibition or {}, asked), sources)
+    return compute_features(Evidence.from_pool(hits, arrivals, inhibition or {}, asked), sources)
 
 
 def row(hit, *arrivals, **options):
@@ -75,7 +75,7 @@ def test_every_kind_of_pointer_counts_in_one_column(kind):
     """One hop from an entry each kind has a column; feedback edges share ``learned``."""
     features = row(Candidate(head(1), 0), arrival(head(1), kind, 0.4, 1))
     features.pop("rare_mention", None)
-    assert features == {"bias": 1, "learned" if kind in LEARNED else kind.label: 0.4}
+    assert features == {"bias": 1, "learned" if kind in LEARNED_KINDS else kind.label: 0.4}
 
 
 def test_the_strongest_pointer_of_a_kind_counts():
@@ -95,7 +95,7 @@ def test_pointers_further_out_count_as_far():
 )
 def test_what_feedback_moved_counts_beyond_what_chance_moves(moved, trained):
     """Beyond 0.1, times the energy of its source: 0.2 / 0.5 here."""
-    pointer = Pointer(HIDDEN, head(1), EdgeKind.LINK, 0.4 + moved, 0.4)
+    pointer = OutgoingEdge(HIDDEN, head(1), EdgeKind.LINK, 0.4 + moved, 0.4)
     come = WalkEdge(head(HIDDEN), pointer, 0.5, 0.0, Tier.HABITUAL, 0.2, 1)
     found = row(Candidate(head(1), 0.0), come)
     assert found.get("trained", 0.0) == pytest.approx(trained)
@@ -121,7 +121,7 @@ def test_a_shared_term_says_less_to_a_query_that_asks_for_much():
     shared = arrival(head(2), EdgeKind.SHARED_TERM, 0.35, 1, source=1)
     column = FEATURES.index("shared_term")
     for nats, expected in ((50.0, 1.0), (200.0, 0.25), (25.0, 2.0), (2.5, 0.2)):
-        asked = Information.from_idf({"crab": nats})
+        asked = QueryInformation.from_idf({"crab": nats})
         assert matrix_of(hits, shared, asked=asked)[1, column] == pytest.approx(expected)
 
 
@@ -160,7 +160,7 @@ def test_inhibition_and_arrivals_reach_their_own_row_only():
 
 def test_a_query_without_known_words_can_be_ranked():
     """Pointers count as far as they need no words."""
-    nothing = Information.from_idf({})
+    nothing = QueryInformation.from_idf({})
     link = arrival(head(2), EdgeKind.SHARED_TERM, 0.4, 1, source=1)
     matrix = matrix_of([Candidate(head(1), 0.2), Candidate(head(2), 0.1)], link, asked=nothing)
     assert np.isfinite(matrix).all()
@@ -177,7 +177,7 @@ def test_what_a_node_says_itself_needs_no_pointer():
     evidence = Evidence.from_pool(
         hits, [arrival(head(2), EdgeKind.LINK, 0.4, 1)], inhibition, ASKED
     )
-    own, whole = own_features(evidence), feature_matrix(evidence, EVEN)
+    own, whole = compute_node_features(evidence), compute_features(evidence, EVEN)
     said = [FEATURES.index(name) for name in ("bias", "exact", "hint", *SOURCE_FEATURES)]
     assert own[:, said].tolist() == whole[:, said].tolist()
     assert not np.delete(own, said, axis=1).any()

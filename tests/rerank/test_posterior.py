@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.rerank.features import CORPUS_FEATURES, FEATURES
-from crabpath_retrievers.rerank.posterior import Posterior, gained, without
+from crabpath_retrievers.rerank.posterior import Posterior, encode_gain, remove_gain
 
 SIMILARITY, BRIDGE = FEATURES.index("similarity"), FEATURES.index("bridge")
 
@@ -121,7 +121,7 @@ def test_the_last_lesson_is_taken_back_exactly(prior):
     """What is left is the posterior before it."""
     before = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
     after = before.update(shown(bridge=[0.3, 0.9], name=[0.1, 0.2]), np.array([0.0, 1.0]))
-    again = without(after, gained(before, after))
+    again = remove_gain(after, encode_gain(before, after))
     np.testing.assert_allclose(again.mean, before.mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(again.precision, before.precision, rtol=1e-7, atol=1e-9)
 
@@ -134,9 +134,9 @@ def test_lessons_are_taken_back_in_any_order(prior, order):
     for lesson in range(4):
         matrix = shown(bridge=[0.2 * lesson, 0.5], name=[0.5, 0.1 * lesson])
         former, taught = taught, taught.update(matrix, np.array([1.0, 0.0]))
-        gains.append(gained(former, taught))
+        gains.append(encode_gain(former, taught))
     for lesson in order:
-        taught = without(taught, gains[lesson])
+        taught = remove_gain(taught, gains[lesson])
         np.linalg.cholesky(taught.precision)
     np.testing.assert_allclose(taught.mean, prior.mean, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(taught.precision, prior.precision, rtol=1e-6, atol=1e-7)
@@ -145,8 +145,8 @@ def test_lessons_are_taken_back_in_any_order(prior, order):
 def test_gains_of_another_release_stay(prior):
     """Of other features it is not known which they were."""
     after = prior.update(shown(bridge=[1.0, 0.0]), np.array([1.0, 0.0]))
-    gain = zlib.compress(b"else" + zlib.decompress(gained(prior, after))[4:])
-    assert without(after, gain) is after
+    gain = zlib.compress(b"else" + zlib.decompress(encode_gain(prior, after))[4:])
+    assert remove_gain(after, gain) is after
 
 
 def test_draws_spread_as_the_precision_says(prior):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.graph import Node, NodeHead
-from crabpath_retrievers.rerank.select import Selection, select
+from crabpath_retrievers.rerank.select import SelectionLimits, select_within_budget
 
 
 def chosen(*texts, vectors=None, k=9, max_tokens=1000, per_token=4.0, missing=()):
@@ -21,7 +21,7 @@ def chosen(*texts, vectors=None, k=9, max_tokens=1000, per_token=4.0, missing=()
         for i, text in enumerate(texts)
         if i not in missing
     }
-    return select(heads, documents, Selection(k, max_tokens, per_token))
+    return select_within_budget(heads, documents, SelectionLimits(k, max_tokens, per_token))
 
 
 def test_documents_are_taken_in_rank_order_up_to_k():

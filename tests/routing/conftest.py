@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
-from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, Pointer
-from crabpath_retrievers.routing.policy import Choice, RoutingRequest
+from crabpath_retrievers.graph import EdgeKind, Node, NodeHead, OutgoingEdge
+from crabpath_retrievers.routing.policy import RouterChoice, RoutingRequest
 
 QUESTION = "Where is the harbour?"
 
 
-def pointer(key: int, weight: float, title: str = "") -> Pointer:
+def pointer(key: int, weight: float, title: str = "") -> OutgoingEdge:
     """A link to a node."""
     head = NodeHead(key, f"n{key}", title or f"Title {key}", 0, np.zeros(2, dtype=np.float32))
-    return Pointer(0, head, EdgeKind.LINK, weight, weight)
+    return OutgoingEdge(0, head, EdgeKind.LINK, weight, weight)
 
 
-def choice_of(scores, *, first=1, inhibited=()) -> Choice:
+def choice_of(scores, *, first=1, inhibited=()) -> RouterChoice:
     """Habitual pointers to nodes ``first``, ``first + 1``, …; scores are r + w, half each."""
     half = np.array(scores) / 2
     pointers = [pointer(first + i, w) for i, w in enumerate(half.tolist())]
-    return Choice("n0", tuple(pointers), half, half, 0.0, tuple(inhibited))
+    return RouterChoice("n0", tuple(pointers), half, half, 0.0, tuple(inhibited))
 
 
 def texts_of(text="Text {id}."):

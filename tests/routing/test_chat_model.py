@@ -15,7 +15,7 @@ from crabpath_retrievers.errors import InvalidInputError
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.policy import SoftmaxRouter
 from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.usage import ModelUsage
 
 METHODS = ("json_schema", "function_calling", "json_mode")
 QUICK = RouterSettings(timeout=0.3, max_retries=0)
@@ -122,7 +122,7 @@ def test_nothing_is_asked_where_all_is_clear(chat_server, router_of, request_of)
     """And the policy decides."""
     request = request_of((1.4, -0.4), (1.2,))
     routed = router_of().route(request)
-    assert (chat_server.requests, routed.usage) == ([], Usage())
+    assert (chat_server.requests, routed.usage) == ([], ModelUsage())
     assert followed(routed) == the_policy(request)
 
 
@@ -364,7 +364,7 @@ def test_what_a_cache_answers_costs_nothing(chat_server, router_of, three):
     router = router_of(RouterSettings(prices=(1, 1)), cache=InMemoryCache())
     router.route(three)
     routed = router.route(three)
-    assert routed.usage == Usage(calls=0, cached_calls=1)
+    assert routed.usage == ModelUsage(calls=0, cached_calls=1)
     assert followed(routed) == [(1,)]
     assert len(chat_server.requests) == 1
 

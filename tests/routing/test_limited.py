@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from crabpath_retrievers.routing.limited import alimited, limited
+from crabpath_retrievers.routing.limited import arun_with_timeout, run_with_timeout
 
 OWN = TimeoutError("the socket")
 NAME = contextvars.ContextVar("NAME", default="nobody")
@@ -33,20 +33,20 @@ def released():
 async def test_what_takes_too_long_is_left_behind(released):
     """Both forms say so in the same words."""
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
-        await asyncio.to_thread(limited, late_work(released), 0.05)
+        await asyncio.to_thread(run_with_timeout, late_work(released), 0.05)
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
-        await alimited(late_work(released), 0.05)
+        await arun_with_timeout(late_work(released), 0.05)
 
 
 @pytest.mark.parametrize("seconds", [5.0, None])
 async def test_a_time_limit_of_the_work_itself_is_its_own_error(seconds):
     """Whether one waits for it with a limit or without."""
     with pytest.raises(TimeoutError) as told:
-        await alimited(fail, seconds)
+        await arun_with_timeout(fail, seconds)
     assert str(told.value) == "the socket"
 
 
 def test_the_work_knows_the_context_of_the_caller():
     """Callbacks and traces of the host are found there."""
     NAME.set("ada")
-    assert limited(NAME.get, 5) == "ada"
+    assert run_with_timeout(NAME.get, 5) == "ada"

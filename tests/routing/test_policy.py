@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crabpath_retrievers.config import PolicySettings
-from crabpath_retrievers.graph import EdgeKind, NodeHead, Pointer
+from crabpath_retrievers.graph import EdgeKind, NodeHead, OutgoingEdge
 from crabpath_retrievers.routing.policy import (
-    Choice,
+    RouterChoice,
     RoutingRequest,
     SoftmaxRouter,
     action_probabilities,
@@ -28,11 +28,11 @@ def choice(weights, relevance=None, stop_weight=0.0):
     """A choice between pointers with these weights, irrelevant unless said otherwise."""
     vector = np.array([1, 0], dtype=np.float32)
     pointers = tuple(
-        Pointer(0, NodeHead(i + 1, f"n{i}", "", 0, vector), EdgeKind.LINK, weight, weight)
+        OutgoingEdge(0, NodeHead(i + 1, f"n{i}", "", 0, vector), EdgeKind.LINK, weight, weight)
         for i, weight in enumerate(weights)
     )
     given_relevance = np.zeros(len(weights)) if relevance is None else np.array(relevance)
-    return Choice("n", pointers, given_relevance, np.array(weights), stop_weight)
+    return RouterChoice("n", pointers, given_relevance, np.array(weights), stop_weight)
 
 
 def decide(one, settings=ONE, budget=6, rng=None):

@@ -91,9 +91,11 @@ def test_switched_off_it_tells_nothing():
 def test_router_and_ranker_share_one_look(memory, monkeypatch):
     """The counts of a query are read once, and not at all before anything was learned."""
     opened, _ = memory
-    reads, read = [], opened.store.regions.steps
+    reads, read = [], opened.store.regions.get_transitions
     monkeypatch.setattr(
-        opened.store.regions, "steps", lambda *given: (reads.append(given), read(*given))[1]
+        opened.store.regions,
+        "get_transitions",
+        lambda *given: (reads.append(given), read(*given))[1],
     )
     opened.retrieve(QUESTION)
     assert reads == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from crabpath_retrievers.searches.kinds import LEARNED_TYPES
+from crabpath_retrievers.searches.kinds import TYPED_KINDS_BY_NAME
 
 PAGE = (Path(__file__).parents[2] / "docs" / "typed_edges.md").read_text()
 
@@ -23,4 +23,4 @@ def test_the_page_runs_as_it_stands():
 
 def test_the_page_names_every_type():
     """In the table."""
-    assert all(f"| `{name}` |" in PAGE for name in LEARNED_TYPES)
+    assert all(f"| `{name}` |" in PAGE for name in TYPED_KINDS_BY_NAME)

@@ -14,10 +14,10 @@ TYPED = [kind.value for kind in TYPED_KINDS]
 
 def typed(memory, namespace="default"):
     """Stored weights of typed edges, by keys and kind."""
-    key = memory.store.walk.clock(namespace).key
+    key = memory.store.walk.get_clock(namespace).key
     columns = (s.overlay.c.source, s.overlay.c.target, s.overlay.c.kind, s.overlay.c.weight)
     query = sa.select(*columns).where(s.overlay.c.namespace == key, s.overlay.c.kind.in_(TYPED))
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return {row[:3]: row[3] for row in map(tuple, connection.execute(query))}
 
 

@@ -118,7 +118,7 @@ def test_use_raises_success_and_recency_which_then_fades_by_turn(memory):
     assert fresh.usage_success == pytest.approx(0.5)
     for i in range(3):
         memory.retrieve(f"text {20 + i}")
-    memory.store.settle()
+    memory.store.flush()
     assert factors_of(memory, "d5").recency == pytest.approx(math.exp(-0.03))
     assert factors_of(memory, "d5", namespace="ada").recency == 0
 
@@ -226,11 +226,11 @@ def test_odd_texts_are_asked_as_any(memory, name, text):
 @pytest.mark.parametrize("name", SEARCHES)
 async def test_searches_have_an_async_form_and_record_no_turn(memory, name):
     """The same answer; the clock stays."""
-    before = memory.store.walk.clock("default")
+    before = memory.store.walk.get_clock("default")
     found = [hit.node.id for hit in await getattr(memory.aio.graph, name)(QUERY, 3)]
     assert found == [hit.node.id for hit in getattr(memory.graph, name)(QUERY, 3)]
-    memory.store.settle()
-    assert memory.store.walk.clock("default") == before
+    memory.store.flush()
+    assert memory.store.walk.get_clock("default") == before
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.embedder import to_unit_vector
 from crabpath_retrievers.seeds.index import VectorIndex
 from crabpath_retrievers.seeds.vectorstore import VectorStoreIndex
 
@@ -29,7 +29,7 @@ class Numbers(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """The numbers of the text, scaled to length 1."""
-        return unit([float(number) for number in text.split()]).tolist()
+        return to_unit_vector([float(number) for number in text.split()]).tolist()
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Backend:
 
 def vector(text: str) -> np.ndarray:
     """The unit vector that a text of numbers stands for."""
-    return unit(Numbers().embed_query(text))
+    return to_unit_vector(Numbers().embed_query(text))
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +82,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
     index: VectorIndex
     where: Callable[[str, str], Any] = _equals
     if request.param == "chroma":
-        index = ChromaIndex.embedded(tmp_path)
+        index = ChromaIndex.open_directory(tmp_path)
     elif request.param == "chroma-server":
         index = ChromaIndex.from_client(request.getfixturevalue("server").client(), name)
     elif request.param == "langchain-chroma":

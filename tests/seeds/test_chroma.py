@@ -23,7 +23,7 @@ from crabpath_retrievers.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
 )
-from crabpath_retrievers.seeds.chroma import ChromaIndex, filterable
+from crabpath_retrievers.seeds.chroma import ChromaIndex, keep_filterable
 
 X = np.array([1, 0, 0], dtype=np.float32)
 Y = np.array([0, 1, 0], dtype=np.float32)
@@ -32,7 +32,7 @@ Y = np.array([0, 1, 0], dtype=np.float32)
 @pytest.fixture
 def index(tmp_path):
     """An embedded index in a fresh directory."""
-    opened = ChromaIndex.embedded(tmp_path / "vectors")
+    opened = ChromaIndex.open_directory(tmp_path / "vectors")
     yield opened
     opened.close()
 
@@ -55,7 +55,7 @@ OPEN = """
     from crabpath_retrievers.errors import StoreLockedError
     from crabpath_retrievers.seeds.chroma import ChromaIndex
     try:
-        print(ChromaIndex.embedded(path).count())
+        print(ChromaIndex.open_directory(path).count())
     except StoreLockedError as error:
         print("locked", error)
 """
@@ -139,7 +139,7 @@ def test_another_process_is_told_that_the_directory_is_in_use(index, tmp_path):
 @pytest.mark.slow
 def test_the_last_close_in_a_process_releases_the_directory(tmp_path):
     """One process may open a directory twice; another gets in when both are closed."""
-    first, second = ChromaIndex.embedded(tmp_path), ChromaIndex.embedded(tmp_path)
+    first, second = ChromaIndex.open_directory(tmp_path), ChromaIndex.open_directory(tmp_path)
     put(first)
     assert second.search(X, 1) == ["a"]
     first.close()
@@ -156,26 +156,26 @@ def test_a_failed_open_leaves_no_lock_behind(tmp_path):
     client = chromadb.PersistentClient(str(tmp_path), Settings(anonymized_telemetry=False))
     client.create_collection("crabpath", embedding_function=None)
     with pytest.raises(InvalidInputError):
-        ChromaIndex.embedded(tmp_path)
+        ChromaIndex.open_directory(tmp_path)
     assert "locked" not in elsewhere(OPEN, tmp_path)
 
 
 @pytest.mark.slow
 def test_opening_again_reads_what_another_process_wrote(tmp_path):
     """After close nothing of the old segments is kept in memory."""
-    first = ChromaIndex.embedded(tmp_path)
+    first = ChromaIndex.open_directory(tmp_path)
     put(first)
     assert first.search(Y, 1) == ["a"]
     first.close()
     write = """
         import numpy as np
         from crabpath_retrievers.seeds.chroma import ChromaIndex
-        index = ChromaIndex.embedded(path)
+        index = ChromaIndex.open_directory(path)
         index.upsert(["b"], [np.array([0, 1, 0], dtype=np.float32)], [""], [{}])
         index.close()
     """
     assert elsewhere(write, tmp_path) == ""
-    again = ChromaIndex.embedded(tmp_path)
+    again = ChromaIndex.open_directory(tmp_path)
     assert again.search(Y, 1) == ["b"]
     again.close()
 
@@ -183,7 +183,10 @@ def test_opening_again_reads_what_another_process_wrote(tmp_path):
 def test_another_spelling_of_the_directory_is_the_same_one(tmp_path, monkeypatch):
     """A relative and an absolute path in one process see each other's writes at once."""
     monkeypatch.chdir(tmp_path)
-    absolute, relative = ChromaIndex.embedded(tmp_path / "v"), ChromaIndex.embedded(Path("v"))
+    absolute, relative = (
+        ChromaIndex.open_directory(tmp_path / "v"),
+        ChromaIndex.open_directory(Path("v")),
+    )
     put(absolute, "a", X)
     assert relative.search(Y, 1) == ["a"]
     put(absolute, "b", Y)
@@ -258,7 +261,7 @@ def test_metadata_for_filters_is_what_chroma_takes():
         "$operator": 1,
         "chroma:document": "a",
     }
-    assert filterable({**good, **bad}) == good
+    assert keep_filterable({**good, **bad}) == good
 
 
 def test_metadata_that_chroma_rejects_is_kept_in_the_store(tmp_path):
@@ -283,7 +286,7 @@ def test_files_are_private_to_the_user(tmp_path):
     """Nobody else can enter the directory of vectors, whatever the umask."""
     before = os.umask(0)
     try:
-        ChromaIndex.embedded(tmp_path / "vectors").close()
+        ChromaIndex.open_directory(tmp_path / "vectors").close()
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "vectors").stat().st_mode) == 0o700
@@ -293,4 +296,4 @@ def test_a_path_that_is_a_file_is_refused(tmp_path):
     """The message asks for another path."""
     (tmp_path / "taken").write_text("x")
     with pytest.raises(StoreReadOnlyError, match="not a directory"):
-        ChromaIndex.embedded(tmp_path / "taken")
+        ChromaIndex.open_directory(tmp_path / "taken")

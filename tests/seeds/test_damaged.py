@@ -16,7 +16,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import StoreError
 from crabpath_retrievers.seeds.chroma import ChromaIndex
-from crabpath_retrievers.seeds.chroma_directory import Directory
+from crabpath_retrievers.seeds.chroma_directory import ChromaDirectory
 
 PLAIN = DeterministicFakeEmbedding(size=16)
 X = np.array([1, 0, 0], dtype=np.float32)
@@ -74,8 +74,8 @@ def test_an_ingest_goes_on(memory):
     """What it was about to publish is there, too."""
     wreck(memory)
     memory.add_documents([Document("Passage new", id="new")], progress=None)
-    assert memory.index.held(["new", "d0", "d29"]) == {"new", "d0", "d29"}
-    assert not memory.store.catalog.unfinished()
+    assert memory.index.find_existing(["new", "d0", "d29"]) == {"new", "d0", "d29"}
+    assert not memory.store.catalog.has_unfinished_ingest()
 
 
 def test_only_the_latest_is_kept(memory, monkeypatch):
@@ -113,7 +113,7 @@ def test_a_directory_that_is_deleted_while_it_is_open(memory):
     shutil.rmtree(memory.index._directory.path)
     memory.add_documents([Document("Passage new", id="new")], progress=None)
     assert memory.retrieve("Passage 7", k=1).documents[0].node.id == "d7"
-    assert memory.index.held(["new", "d0", "d29"]) == {"new", "d0", "d29"}
+    assert memory.index.find_existing(["new", "d0", "d29"]) == {"new", "d0", "d29"}
     assert (memory.index._directory.path / "crabpath.lock").exists()
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_no_damage(memory, monkeypatch):
 
 def test_an_open_after_one_that_failed(tmp_path, monkeypatch):
     """As soon as there is room: Chroma keeps a system that never started."""
-    ChromaIndex.embedded(tmp_path).close()
+    ChromaIndex.open_directory(tmp_path).close()
 
     def full(*_given, **_named):
         msg = "error returned from database: (code: 13) database or disk is full"
@@ -155,17 +155,17 @@ def test_an_open_after_one_that_failed(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(chromadb_rust_bindings, "Bindings", full)
         with pytest.raises(StoreError, match="is full: make room"):
-            ChromaIndex.embedded(tmp_path)
-    index = ChromaIndex.embedded(tmp_path)
+            ChromaIndex.open_directory(tmp_path)
+    index = ChromaIndex.open_directory(tmp_path)
     index.upsert(["a"], [X], [""], [{}])
     assert index.search(X, 1) == ["a"]
     index.close()
-    assert not [key for key in Directory._known if key[1] == tmp_path]
+    assert not [key for key in ChromaDirectory._known if key[1] == tmp_path]
 
 
 def test_a_panic_at_the_start(tmp_path, monkeypatch):
     """What is there is set aside, and begun anew."""
-    index = ChromaIndex.embedded(tmp_path)
+    index = ChromaIndex.open_directory(tmp_path)
     index.upsert(["a"], [X], [""], [{}])
     index.close()
     real, failures = chromadb_rust_bindings.Bindings, iter([PanicException("index out of bounds")])
@@ -176,7 +176,7 @@ def test_a_panic_at_the_start(tmp_path, monkeypatch):
         return real(*given, **named)
 
     monkeypatch.setattr(chromadb_rust_bindings, "Bindings", panic)
-    index = ChromaIndex.embedded(tmp_path)
+    index = ChromaIndex.open_directory(tmp_path)
     assert index.count() == 0
     assert [one.name[:7] for one in tmp_path.glob("broken-*")] == ["broken-"]
     index.close()

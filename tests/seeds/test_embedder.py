@@ -15,7 +15,12 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from crabpath_retrievers import CrabPath
 from crabpath_retrievers.errors import EmbeddingMismatchError, InvalidInputError
 from crabpath_retrievers.seeds import embedder
-from crabpath_retrievers.seeds.embedder import Embedder, packaged_weights, require_same, unit
+from crabpath_retrievers.seeds.embedder import (
+    Embedder,
+    find_packaged_weights,
+    require_same_embedder,
+    to_unit_vector,
+)
 
 SINGLE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -61,7 +66,7 @@ def weights_in(directory: Path, content: bytes | None) -> None:
 def test_the_packaged_weights_are_found_without_executing_their_package():
     """Looking the weights up imports nothing: the modules of the interpreter stay the same."""
     before = set(sys.modules)
-    found = packaged_weights()
+    found = find_packaged_weights()
     assert found is not None
     assert (found / "model.safetensors").is_file()
     assert set(sys.modules) == before
@@ -86,7 +91,7 @@ except EmbeddingMismatchError as error:
 def test_without_the_package_there_are_no_packaged_weights(monkeypatch):
     """The default then falls back to the model's hub name."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert packaged_weights() is None
+    assert find_packaged_weights() is None
 
 
 def test_a_missing_local_extra_names_both_ways_out():
@@ -118,7 +123,7 @@ def test_the_default_embedder_gives_unit_vectors_that_mean_something(embeddings)
 
 def test_the_model_is_named_alike_however_it_was_loaded(embeddings):
     """The packaged weights, the default and the hub name are one model; others tell theirs."""
-    assert Embedder(embeddings).model == Embedder(None).model == embedder.MODEL
+    assert Embedder(embeddings).model == Embedder(None).model == embedder.DEFAULT_MODEL
     assert Embedder(Fixed(1, 0)).model == "fixed-model"
     assert Embedder(DeterministicFakeEmbedding(size=4)).model == "DeterministicFakeEmbedding"
 
@@ -142,7 +147,7 @@ async def test_a_query_is_the_same_sync_and_async():
 def test_what_is_no_embedding_is_refused(vector):
     """Empty, zero, not finite, not flat and not numeric are one clear input error."""
     with pytest.raises(InvalidInputError, match="finite vector of numbers"):
-        unit(vector)
+        to_unit_vector(vector)
 
 
 def test_an_embedder_that_skips_a_text_is_refused():
@@ -159,7 +164,7 @@ def test_an_embedder_that_skips_a_text_is_refused():
 @given(st.lists(SINGLE, min_size=1, max_size=8).filter(any))
 def test_unit_keeps_direction_and_has_length_one(numbers):
     """For any float32 vector that is not zero, however large or small its numbers."""
-    result = unit(numbers)
+    result = to_unit_vector(numbers)
     assert result.dtype == np.float32
     assert np.linalg.norm(result) == pytest.approx(1, abs=1e-5)
     exact = np.array(numbers, dtype=np.float64)
@@ -168,13 +173,13 @@ def test_unit_keeps_direction_and_has_length_one(numbers):
 
 def test_require_same_tells_dimension_from_meaning():
     """Another size names both sizes, another direction names both models; noise is forgiven."""
-    x, y = unit([1, 0]), unit([0, 1])
+    x, y = to_unit_vector([1, 0]), to_unit_vector([0, 1])
     with pytest.raises(EmbeddingMismatchError, match="2 dimensions, not 3"):
-        require_same(x, unit([1, 0, 0]), stored_model="a", model="b")
+        require_same_embedder(x, to_unit_vector([1, 0, 0]), stored_model="a", model="b")
     with pytest.raises(EmbeddingMismatchError, match="'a'; the embedder given is 'b'"):
-        require_same(x, y, stored_model="a", model="b")
+        require_same_embedder(x, y, stored_model="a", model="b")
     # cosine of (1, 0) and (1, 0.1) is 1/√1.01 = .995, within the tolerance of .99
-    require_same(x, unit([1, 0.1]), stored_model="a", model="b")
+    require_same_embedder(x, to_unit_vector([1, 0.1]), stored_model="a", model="b")
 
 
 @pytest.mark.parametrize("other", [Fixed(0, 1, 0), Fixed(1, 0)], ids=["same size", "smaller"])

@@ -24,7 +24,7 @@ def learn(memory, namespace, query="what is it?"):
 
 def near(memory, namespace, query="what is it?"):
     """Ids of the episodes that a query recalls."""
-    clock = memory.store.walk.clock(namespace)
+    clock = memory.store.walk.get_clock(namespace)
     vector = memory.embedder.query(query)
     return [found.episode.id for found in memory._services.episodes.near(vector, clock.key)]
 
@@ -33,7 +33,7 @@ def test_the_vectors_of_a_forgotten_namespace_are_gone(memory):
     """Its collection is deleted; those of others stay."""
     for namespace in ("ann", "bob"):
         learn(memory, namespace)
-    key = memory.store.walk.clock("ann").key
+    key = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
     assert memory.index.beside(f"episodes-{key}").count() == 0
     assert len(near(memory, "bob")) == 1
@@ -42,10 +42,10 @@ def test_the_vectors_of_a_forgotten_namespace_are_gone(memory):
 def test_a_namespace_starts_afresh_after_it_was_forgotten(memory):
     """Nothing that is kept under its old key can be taken for its own."""
     learn(memory, "ann")
-    before = memory.store.walk.clock("ann").key
+    before = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
     learn(memory, "ann", "something else entirely?")
-    assert memory.store.walk.clock("ann").key > before
+    assert memory.store.walk.get_clock("ann").key > before
     assert len(near(memory, "ann")) == 1
 
 
@@ -63,7 +63,7 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
     turn = memory.retrieve("what is it?", k=3, namespace="ann").turn
     memory.record(Feedback(turn.id, -1.0, used=["b"], correction="It is c.", namespace="ann"))
     indexed = getattr(memory._services, kind)
-    key, upsert = memory.store.walk.clock("ann").key, indexed._collections.upsert
+    key, upsert = memory.store.walk.get_clock("ann").key, indexed._collections.upsert
 
     def take_back_first(entries):
         if how == "undo":
@@ -73,14 +73,16 @@ def test_what_is_taken_back_while_it_is_indexed(memory, monkeypatch, kind, how):
         upsert(entries)
 
     monkeypatch.setattr(indexed._collections, "upsert", take_back_first)
-    assert indexed._store.learned.pile() or indexed._store.notes.pile()
+    assert (
+        indexed._store.learned.count_unindexed_episodes() or indexed._store.notes.count_unindexed()
+    )
     indexed.catch_up()
     assert memory.index.beside(f"{kind}-{key}").count() == 0
 
 
 def searched(memory, monkeypatch):
     """How often the index of episodes was searched."""
-    index = memory._services.episodes._collections.of(memory.store.walk.clock("default").key)
+    index = memory._services.episodes._collections.of(memory.store.walk.get_clock("default").key)
     asked, search = [], index.search
 
     def counted(*given):
@@ -97,7 +99,7 @@ def test_feedback_on_the_last_answer_needs_no_second_search(memory, monkeypatch)
     asked = searched(memory, monkeypatch)
     learn(memory, "default")
     assert len(asked) == 1
-    (episode,) = memory.store.learned.latest_episodes(memory.store.walk.clock("default").key, 9)
+    (episode,) = memory.store.learned.latest_episodes(memory.store.walk.get_clock("default").key, 9)
     assert episode.turns == 2.0
 
 
@@ -109,7 +111,7 @@ def test_feedback_after_other_feedback_searches_again(memory, monkeypatch):
     memory.record(Feedback(first, 1.0, used=["b"]))
     memory.record(Feedback(second, 1.0, used=["b"]))
     assert len(asked) == 1
-    key = memory.store.walk.clock("default").key
+    key = memory.store.walk.get_clock("default").key
     assert sorted(e.turns for e in memory.store.learned.latest_episodes(key, 9)) == [1.0, 2.0]
 
 

@@ -10,7 +10,7 @@ import pytest
 from crabpath_retrievers import InvalidInputError
 from crabpath_retrievers.seeds import embedder as module
 from crabpath_retrievers.seeds.embedder import Embedder
-from crabpath_retrievers.seeds.gathering import Gathering
+from crabpath_retrievers.seeds.gathering import QueryBatcher
 
 
 class Model:
@@ -48,7 +48,7 @@ async def asked(model, gathering, texts):
 async def test_what_waits_is_embedded_together(model):
     """The first alone, as nobody waited then; the others in parts, in order, by one thread."""
     texts = ["a", "bb", "ccc", "dddd", "eeeee"]
-    vectors = await asked(model, Gathering(model, 3), texts)
+    vectors = await asked(model, QueryBatcher(model, 3), texts)
     assert [vector.tolist() for vector in vectors] == [[1], [2], [3], [4], [5]]
     assert model.batches == [["a"], ["bb", "ccc", "dddd"], ["eeeee"]]
     assert len(model.threads) == 1
@@ -57,14 +57,14 @@ async def test_what_waits_is_embedded_together(model):
 
 async def test_one_bad_text_does_not_spoil_the_others(model):
     """Its own caller gets the error."""
-    found = await asked(model, Gathering(model, 3), ["a", "bb", "", "dddd"])
+    found = await asked(model, QueryBatcher(model, 3), ["a", "bb", "", "dddd"])
     assert isinstance(found[2], InvalidInputError)
     assert [found[i].tolist() for i in (0, 1, 3)] == [[1], [2], [4]]
 
 
 async def test_who_does_not_wait_any_more_is_left_out(model):
     """A cancelled query costs nothing."""
-    gathering = Gathering(model, 3)
+    gathering = QueryBatcher(model, 3)
     first = asyncio.ensure_future(gathering.embed("a"))
     gone = asyncio.ensure_future(gathering.embed("bb"))
     await asyncio.sleep(0.05)
@@ -79,7 +79,7 @@ async def test_who_does_not_wait_any_more_is_left_out(model):
 def test_every_event_loop_may_wait(model):
     """Also one after the other in one thread."""
     model.go_on.set()
-    gathering = Gathering(model, 3)
+    gathering = QueryBatcher(model, 3)
     assert [asyncio.run(gathering.embed(t)).tolist() for t in ("a", "bb")] == [[1], [2]]
 
 

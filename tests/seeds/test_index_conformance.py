@@ -154,5 +154,5 @@ def test_it_tells_which_ids_it_holds(backend):
     """Those among the ids that are asked for, or that it cannot tell."""
     backend.put(FOUR)
     backend.index.delete(["far"])
-    assert backend.index.held(["same", "far", "never seen"]) in ({"same"}, None)
-    assert backend.index.held([]) in (set(), None)
+    assert backend.index.find_existing(["same", "far", "never seen"]) in ({"same"}, None)
+    assert backend.index.find_existing([]) in (set(), None)

@@ -6,9 +6,9 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
 from crabpath_retrievers import CrabPath, Feedback
-from crabpath_retrievers.seeds.embedder import unit
-from crabpath_retrievers.seeds.episodes import Question
-from crabpath_retrievers.terms import Information
+from crabpath_retrievers.seeds.embedder import to_unit_vector
+from crabpath_retrievers.seeds.episodes import EpisodeQuery
+from crabpath_retrievers.terms import QueryInformation
 
 ASKED = "Which orchard grows the crimson apple variety"
 
@@ -18,7 +18,7 @@ def towards(base, cosine):
     other = np.zeros_like(base)
     other[int(np.argmin(np.abs(base)))] = 1.0
     other -= (other @ base) * base
-    return unit(cosine * base + np.sqrt(1 - cosine**2) * other / np.linalg.norm(other))
+    return to_unit_vector(cosine * base + np.sqrt(1 - cosine**2) * other / np.linalg.norm(other))
 
 
 @pytest.fixture
@@ -35,12 +35,14 @@ def recalls(tmp_path, told):
         memory.add_documents([Document(f"text {i}", id=i) for i in "abc"], split=False)
         turn = memory.retrieve(ASKED, k=3).turn.id
         memory.record(Feedback(turn, 1.0, **told))
-        base = unit(vectors.embed_query(ASKED))
+        base = to_unit_vector(vectors.embed_query(ASKED))
 
         def _recalls(text, cosine, idf=None):
-            words = Information.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
-            question = Question(text, towards(base, cosine), words)
-            return memory._services.episodes.recall(question, memory.store.walk.clock("default"))
+            words = QueryInformation.from_idf(idf or dict.fromkeys(text.lower().split(), 5.0))
+            question = EpisodeQuery(text, towards(base, cosine), words)
+            return memory._services.episodes.recall(
+                question, memory.store.walk.get_clock("default")
+            )
 
         yield _recalls
 

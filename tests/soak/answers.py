@@ -188,7 +188,7 @@ def check_langsmith(budget: Budget, seed: int) -> Row:
         for _ in budget:
             row.runs += 5
             _tried(row, lambda: pull(client, memory, "project"), "pull")
-        memory.store.settle()
+        memory.store.flush()
         lost = [one for one in runs if memory.store.turns.find(one) is None]
         row.acknowledged = len(runs)
         if lost:

@@ -424,7 +424,7 @@ class _Fuzzing:
     def look(self) -> None:
         """The turns of the neighbour are kept, and it learns from one of them."""
         try:
-            self.memory.store.settle()
+            self.memory.store.flush()
             for turn in self.honest:
                 if self.memory.store.turns.find(turn) is None:
                     self.row.blame("lost", "an honest turn is not kept")

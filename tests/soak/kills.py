@@ -152,7 +152,7 @@ def compare(
     searched = [n for n, v in sample.items() if v is not None and n in known][-100:]
     hits = 0
     for number in searched:
-        (own,) = memory.store.walk.heads([f"d{number}"])
+        (own,) = memory.store.walk.get_nodes([f"d{number}"])
         hits += memory.index.search(np.asarray(own.vector, np.float32), 1) == [f"d{number}"]
     if hits < _ENOUGH * len(searched):
         found["other"].append(f"vector search finds {hits} of {len(searched)} by themselves")
@@ -196,7 +196,7 @@ def reconcile(say: Say, place: Place, said: list[Any]) -> None:
     store = memory.store
     for kind, name, *status in said:
         if kind == "note":
-            found["lost"] += [] if store.notes.facts([name]) else [name]
+            found["lost"] += [] if store.notes.get_facts([name]) else [name]
             continue
         now = status_of(memory, name)
         if now is None:
@@ -204,8 +204,8 @@ def reconcile(say: Say, place: Place, said: list[Any]) -> None:
         elif now != "applied" and status == ["applied"]:
             found["other"].append(f"feedback was applied and is now {now}")
     memory.learning.learn_waiting()
-    applied = store.learned.tally()["applied"]
-    learned = sum(store.walk.clock(name).learned for name in _NAMESPACES)
+    applied = store.learned.count_feedback()["applied"]
+    learned = sum(store.walk.get_clock(name).learned for name in _NAMESPACES)
     if learned != applied:
         found["other"].append(f"{applied} feedbacks applied, {learned} counted")
     memory.retrieve("Passage word3")

@@ -147,7 +147,7 @@ def result(function: Any, *given: Any, seconds: float = 600) -> Any:
 def status_of(memory: CrabPath, feedback_id: str) -> str | None:
     """How a feedback stands; None when it is not kept."""
     try:
-        return memory.store.learned.feedback(feedback_id).status
+        return memory.store.learned.get_feedback(feedback_id).status
     except NotFoundError:
         return None
 

@@ -10,7 +10,7 @@ from tables import metadata
 from crabpath_retrievers.changes import PublishStaged, PutEdges, StageNodes
 from crabpath_retrievers.graph import Edge, EdgeKind, Node
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.text import names_of
+from crabpath_retrievers.text import list_mention_names
 
 PRIOR, FLOOR = 0.5, 0.25
 
@@ -18,7 +18,7 @@ PRIOR, FLOOR = 0.5, 0.25
 def chunk(node_id: str, content: str = "plain text", **fields) -> Node:
     """A node with a vector of its own; its title is its name."""
     fields = {"document": node_id, "source": node_id, "digest": content[:64], **fields}
-    fields.setdefault("names", names_of(fields.get("title", "")))
+    fields.setdefault("names", list_mention_names(fields.get("title", "")))
     return Node(id=node_id, content=content, vector=np.array([1.0, 0.0], np.float32), **fields)
 
 
@@ -38,7 +38,7 @@ class Graph:
 
     def keys(self, *ids: str) -> list[int]:
         """Surrogate keys in the order of the ids."""
-        found = {head.id: head.key for head in self.store.walk.heads(ids)}
+        found = {head.id: head.key for head in self.store.walk.get_nodes(ids)}
         return [found[node_id] for node_id in ids]
 
     def join(self, source: int, target: int, kind: EdgeKind = EdgeKind.LINK) -> None:
@@ -47,8 +47,8 @@ class Graph:
 
     def weight(self, source: int, target: int, namespace: str = "default") -> float:
         """Effective weight of the one edge between two nodes."""
-        clock = self.store.walk.clock(namespace)
-        pointers = self.store.walk.outgoing([source], clock).pointers
+        clock = self.store.walk.get_clock(namespace)
+        pointers = self.store.walk.get_outgoing_edges([source], clock).pointers
         (found,) = [p.weight for p in pointers if p.target.key == target]
         return found
 
@@ -57,7 +57,7 @@ class Graph:
         tables = [
             t for t in metadata.sorted_tables if t.name.removeprefix("crabpath_") not in without
         ]
-        with self.store.reading() as connection:
+        with self.store.open_reader() as connection:
             return {t.name: sorted(map(tuple, connection.execute(sa.select(t)))) for t in tables}
 
 

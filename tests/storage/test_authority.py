@@ -93,7 +93,7 @@ def test_the_weight_of_stop_fades_as_usual(store, pair):
     learn(store, (pair[0], 0), 0.4, EdgeKind.STOP)
     age(store)
     learn(store, (pair[0], 0), 0.0, EdgeKind.STOP)
-    frontier = store.walk.outgoing(pair, store.walk.clock("default"))
+    frontier = store.walk.get_outgoing_edges(pair, store.walk.get_clock("default"))
     assert frontier.stops == {pair[0]: pytest.approx(0.2)}
 
 
@@ -146,5 +146,5 @@ def test_a_move_from_before_the_authority_was_set_is_undone_as_it_faded(store, g
     age(store)
     undo(store)
     assert graph.weight(*pair) == pytest.approx(0.2 * 0.5 * LEFT[rank])
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(weight_changes)) == 1

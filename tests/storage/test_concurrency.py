@@ -110,18 +110,18 @@ def test_one_process_ingests_at_a_time(location, store):
     """While another process ingests, the right is refused; when that process dies, it is free."""
     other = child(HOLD, location)
     assert other.stdout.readline() == "True\n"
-    with store.ingesting(wait=False) as held:
+    with store.hold_ingest_lock(wait=False) as held:
         assert not held
     GraphStore(location).close()  # opening does not wait for the ingest
     other.kill()
     other.communicate()
-    with store.ingesting() as held:
+    with store.hold_ingest_lock() as held:
         assert held
 
 
 def test_the_thread_that_ingests_may_ask_again_and_others_may_not(store):
     """The right to ingest is re-entrant within its thread and exclusive between threads."""
-    with store.ingesting(), store.ingesting() as again:
+    with store.hold_ingest_lock(), store.hold_ingest_lock() as again:
         assert again
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(_take, store).result() is False
@@ -130,5 +130,5 @@ def test_the_thread_that_ingests_may_ask_again_and_others_may_not(store):
 
 
 def _take(store):
-    with store.ingesting(wait=False) as held:
+    with store.hold_ingest_lock(wait=False) as held:
         return held

@@ -8,7 +8,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from crabpath_retrievers import CrabPath, Feedback, StoreFullError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.engine import translated_errors
+from crabpath_retrievers.storage.engine import translate_database_errors
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_what_is_acknowledged_is_kept_and_goes_on_once_there_is_room(tmp_path):
         assert [memory.explain(turn).turn.id for turn in turns] == turns
         assert memory.record(Feedback(turns[0], 1.0)).status == "applied"
     with CrabPath.open(tmp_path, **given) as memory:
-        assert memory.store.learned.feedback("one").status == kept.status == "applied"
+        assert memory.store.learned.get_feedback("one").status == kept.status == "applied"
 
 
 def test_a_full_disk_of_postgresql_is_named(postgres_url):
@@ -58,5 +58,5 @@ def test_a_full_disk_of_postgresql_is_named(postgres_url):
 
 def run(engine: sa.Engine, statement: str) -> None:
     """Run one statement as stores do."""
-    with translated_errors(engine), engine.begin() as connection:
+    with translate_database_errors(engine), engine.begin() as connection:
         connection.exec_driver_sql(statement)

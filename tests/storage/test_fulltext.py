@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from crabpath_retrievers.changes import RemoveNodes
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import tokenise
 
 ACUTE = "\N{COMBINING ACUTE ACCENT}"
 LIGATURE = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}"  # 18 plain characters
@@ -48,7 +48,7 @@ PHRASES = {
 
 def contains(text: str, phrase: list[str]) -> bool:
     """Whether the tokens of the text hold the phrase side by side."""
-    found = tokens(text)
+    found = tokenise(text)
     return any(found[i : i + len(phrase)] == phrase for i in range(len(found)))
 
 
@@ -63,14 +63,14 @@ def test_phrases_match_alike(store, texts):
     """A phrase finds the same texts on both databases, whatever its script and signs."""
     names = {key: name for name, key in texts.items()}
     for words, expected in PHRASES.items():
-        found = store.fulltext.phrase(tokens(words), 20)
+        found = store.fulltext.phrase(tokenise(words), 20)
         assert {names[key] for key in found} == expected, words
 
 
 def test_every_word_finds_its_own_text(store, texts):
     """Each token of each text, searched alone, finds exactly the texts that hold it."""
-    for token in {t for text in TEXTS.values() for t in tokens(text)}:
-        expected = {texts[name] for name, text in TEXTS.items() if token in tokens(text)}
+    for token in {t for text in TEXTS.values() for t in tokenise(text)}:
+        expected = {texts[name] for name, text in TEXTS.items() if token in tokenise(text)}
         assert set(store.fulltext.phrase([token], 20)) == expected
         assert {key for key, _ in store.fulltext.search({token: 1.0}, 20, 5.0)} == expected
 
@@ -83,7 +83,7 @@ def test_any_phrase_of_any_text_finds_it(store, graph, make, texts, data):
     store.apply([RemoveNodes(tuple(store.catalog.all_ids()))])
     clean = [t.replace("\x00", "").encode("utf-8", "replace").decode() for t in texts]
     keys = graph.publish(*(make(str(i), text) for i, text in enumerate(clean)))
-    words = tokens(clean[0])
+    words = tokenise(clean[0])
     start = data.draw(st.integers(0, max(0, len(words) - 1))) if data else 0
     phrase = words[start : start + 3]
     expected = {k for k, text in zip(keys, clean, strict=True) if phrase and contains(text, phrase)}
@@ -108,7 +108,7 @@ def test_titles_are_searched_with_the_text(store, graph, make):
     """A word of the title finds the node, and counts once where the text repeats the title."""
     graph.publish(make("1", "plain text", title="Kiwi"), make("2", "Kiwi plain", title="Kiwi"))
     assert len(store.fulltext.phrase(["kiwi"], 5)) == 2
-    assert store.walk.frequencies(["kiwi"]) == ({"kiwi": 2}, 2, 2.5)  # (3 + 2 tokens) / 2
+    assert store.walk.get_frequencies(["kiwi"]) == ({"kiwi": 2}, 2, 2.5)  # (3 + 2 tokens) / 2
 
 
 @pytest.mark.parametrize("word", ["word{}", "{}"], ids=["letters", "digits"])
@@ -116,7 +116,7 @@ def test_long_texts_are_searched_to_their_end(store, graph, make, word):
     """A text of 100,000 characters is found by its first word and by its last."""
     text = " ".join(word.format(number) for number in range(20_000))[:100_000]
     (key,) = graph.publish(make("long", text))
-    first, *_, last = tokens(text)
+    first, *_, last = tokenise(text)
     assert store.fulltext.phrase([first], 5) == [key]
     assert store.fulltext.phrase([last], 5) == [key]
 
@@ -130,4 +130,4 @@ def test_a_text_beyond_the_limits_of_a_database_is_stored(store, graph, make):
 def test_words_of_unreasonable_length_are_cut(store, graph, make):
     """A base64 block is no word: it is cut, stored and found."""
     (key,) = graph.publish(make("blob", "A1b2" * 5000 + " " + LIGATURE * 500))
-    assert store.fulltext.phrase(tokens("A1b2" * 5000), 5) == [key]
+    assert store.fulltext.phrase(tokenise("A1b2" * 5000), 5) == [key]

@@ -7,13 +7,13 @@ from tables import meta
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import SchemaVersionError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.migrations import UNRELEASED, VERSION, stored_version
+from crabpath_retrievers.storage.migrations import SCHEMA_VERSION, UNRELEASED, read_schema_version
 
 
 def version_of(store):
     """The schema version written in the store."""
-    with store.reading() as connection:
-        return stored_version(connection)
+    with store.open_reader() as connection:
+        return read_schema_version(connection)
 
 
 def as_unreleased(store, version):
@@ -25,7 +25,7 @@ def as_unreleased(store, version):
 
 def test_a_new_store_has_the_current_version(store):
     """The version is written when the tables are created."""
-    assert version_of(store) == VERSION == 1
+    assert version_of(store) == SCHEMA_VERSION == 1
 
 
 def test_opening_again_changes_nothing(location, store, graph, make):
@@ -39,7 +39,7 @@ def test_opening_again_changes_nothing(location, store, graph, make):
 def test_a_newer_store_is_refused(location, store, graph, make):
     """A release does not touch what a newer one wrote, and says what to do."""
     graph.publish(make("a"))
-    store.apply([PutMeta((("schema_version", str(VERSION + 1)),))])
+    store.apply([PutMeta((("schema_version", str(SCHEMA_VERSION + 1)),))])
     before = graph.contents()
     with pytest.raises(SchemaVersionError, match=r"version 2, .* upgrade crabpath-retrievers$"):
         GraphStore(location)
@@ -53,7 +53,7 @@ def test_a_store_from_before_the_first_release_is_refused(location, store, graph
     as_unreleased(store, version)
     with store._engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE crabpath_health_reports"))
-    assert version_of(store) == UNRELEASED < VERSION
+    assert version_of(store) == UNRELEASED < SCHEMA_VERSION
     with pytest.raises(SchemaVersionError, match=r"add the documents to a new store$"):
         GraphStore(location)
     assert "crabpath_health_reports" not in sa.inspect(store._engine).get_table_names()

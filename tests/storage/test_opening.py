@@ -50,7 +50,7 @@ def test_files_are_private_to_the_user(tmp_path, monkeypatch):
     try:
         store = GraphStore(tmp_path / "memory")
         store.apply([PutMeta((("a", "b"),))])
-        with store.ingesting():
+        with store.hold_ingest_lock():
             modes = {p.name: p.stat().st_mode & 0o777 for p in (tmp_path / "memory").iterdir()}
         store.close()
     finally:
@@ -138,7 +138,7 @@ def test_a_store_works_again_after_its_database_was_away(proxied):
         store.catalog.meta()
     with pytest.raises(StoreUnavailableError):
         store.apply([PutMeta((("a", "lost"),))])
-    with pytest.raises(StoreUnavailableError), store.ingesting():
+    with pytest.raises(StoreUnavailableError), store.hold_ingest_lock():
         pass
     proxy.mend()
     assert store.catalog.meta()["a"] == "before"

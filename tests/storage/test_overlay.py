@@ -54,7 +54,7 @@ def test_weights_decay_towards_the_floor(store, graph, pair):
     assert graph.weight(*pair) == pytest.approx(0.25 + 0.55 / 2)
     store.apply([AdvanceClock("default", turns=50, exponent=HALF)])
     assert graph.weight(*pair) == pytest.approx(0.25 + 0.55 / 4)
-    assert store.walk.clock("default").turn == 100
+    assert store.walk.get_clock("default").turn == 100
 
 
 def test_a_delta_is_added_to_the_decayed_weight(store, graph, pair):
@@ -104,13 +104,13 @@ def test_the_weight_of_stop_is_learned_per_node_and_namespace(store, pair):
     """STOP is an edge to nowhere that starts at 0 and is reported apart from the pointers."""
     stop = (pair[0], 0)
     adjust(store, stop, 0.25, kind=EdgeKind.STOP)
-    frontier = store.walk.outgoing(pair, store.walk.clock("default"))
+    frontier = store.walk.get_outgoing_edges(pair, store.walk.get_clock("default"))
     assert frontier.stops == {pair[0]: pytest.approx(0.25)}
     assert [p.target.key for p in frontier.pointers] == [pair[1]]
     store.apply([AdvanceClock("default", exponent=HALF)])
-    frontier = store.walk.outgoing(pair, store.walk.clock("default"))
+    frontier = store.walk.get_outgoing_edges(pair, store.walk.get_clock("default"))
     assert frontier.stops == {pair[0]: pytest.approx(0.125)}
-    assert store.walk.outgoing(pair, store.walk.clock("other")).stops == {}
+    assert store.walk.get_outgoing_edges(pair, store.walk.get_clock("other")).stops == {}
 
 
 def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, monkeypatch):
@@ -118,9 +118,9 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
     nodes = graph.publish(*(make(f"n{i}") for i in range(50)))
     for node in nodes:
         graph.join(node, pair[0])
-    clock = store.walk.clock("default")
+    clock = store.walk.get_clock("default")
     statements = []
-    opened = hot.hot_cursor
+    opened = hot.open_driver_cursor
 
     @contextmanager
     def counted(connection):
@@ -131,7 +131,7 @@ def test_a_whole_frontier_is_read_in_one_statement(store, graph, make, pair, mon
     monkeypatch.setattr(hot, "hot_cursor", counted)
     engine = store._reader
     sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
-    found = store.walk.outgoing([*nodes, *pair], clock)
+    found = store.walk.get_outgoing_edges([*nodes, *pair], clock)
     assert len(found.pointers) == 51
     assert len(statements) == 1
 
@@ -144,8 +144,8 @@ def test_forgetting_a_namespace_leaves_the_others(store, graph, pair):
     store.apply([ForgetNamespace("ann"), ForgetNamespace("never seen")])
     assert graph.weight(*pair, "ann") == 0.5
     assert graph.weight(*pair, "bob") == pytest.approx(0.7)
-    assert store.walk.clock("ann") == Clock(0, 0, 0.0)
-    assert store.walk.clock("bob").turn == 3
+    assert store.walk.get_clock("ann") == Clock(0, 0, 0.0)
+    assert store.walk.get_clock("bob").turn == 3
     tables = graph.contents()
     assert len(tables[overlay.name]) == 1
     assert tables[turns.name] == []
@@ -160,7 +160,7 @@ def moved(store):
         weight_changes.c.delta,
         weight_changes.c.decay_at,
     )
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         return connection.execute(sa.select(*columns).order_by(weight_changes.c.sequence)).all()
 
 
@@ -193,7 +193,7 @@ def test_many_weights_move_with_a_constant_number_of_statements(
     counts = []
     for number in (2, 40):
         statements = []
-        opened = hot.hot_cursor
+        opened = hot.open_driver_cursor
 
         @contextmanager
         def counted(connection, seen=statements, opened=opened):
@@ -232,4 +232,4 @@ def test_moves_of_a_removed_node_go_with_it(store, pair):
 def test_what_is_learned_about_an_unknown_edge_is_harmless(store, pair):
     """A delta for an edge that is not in the graph makes no pointer appear."""
     adjust(store, (pair[1], 999_999), 0.2)
-    assert store.walk.outgoing(pair[1:], store.walk.clock("default")).pointers == []
+    assert store.walk.get_outgoing_edges(pair[1:], store.walk.get_clock("default")).pointers == []

@@ -7,7 +7,7 @@ from tables import overlay
 
 from crabpath_retrievers.changes import (
     AdjustWeights,
-    EmptyTrash,
+    ConfirmIndexDeletions,
     MoveNodes,
     PublishStaged,
     PutEdges,
@@ -18,7 +18,7 @@ from crabpath_retrievers.changes import (
     WeightDelta,
 )
 from crabpath_retrievers.errors import StoreError
-from crabpath_retrievers.graph import LEARNED, Edge, EdgeKind
+from crabpath_retrievers.graph import LEARNED_KINDS, Edge, EdgeKind
 
 
 def test_staged_nodes_are_invisible_until_published(store, make):
@@ -26,7 +26,7 @@ def test_staged_nodes_are_invisible_until_published(store, make):
     store.apply([StageNodes((make("a", "hidden words"),))])
     assert store.catalog.documents(["a"]) == {}
     assert store.fulltext.phrase(["hidden"], 5) == []
-    assert store.catalog.unfinished()
+    assert store.catalog.has_unfinished_ingest()
     store.apply([PublishStaged()])
     assert store.catalog.documents(["a"])["a"].content == "hidden words"
     assert len(store.fulltext.phrase(["hidden"], 5)) == 1
@@ -35,17 +35,17 @@ def test_staged_nodes_are_invisible_until_published(store, make):
 def test_a_published_node_waits_for_its_edges(store, graph, make):
     """Publishing leaves the node on the list to link, and its edges take it off."""
     store.apply([StageNodes((make("a"),)), PublishStaged()])
-    assert store.catalog.unlinked() == graph.keys("a")
+    assert store.catalog.get_unlinked_keys() == graph.keys("a")
     store.apply([PutEdges((), tuple(graph.keys("a")))])
-    assert store.catalog.unlinked() == []
-    assert not store.catalog.unfinished()
+    assert store.catalog.get_unlinked_keys() == []
+    assert not store.catalog.has_unfinished_ingest()
 
 
 def test_staging_keeps_all_that_a_node_holds(store, make):
     """A staged node is read back with the fields that it was staged with."""
     node = make("a", "text", title="Köln", metadata={"n": [1, None]}, addresses=("x",), position=3)
     store.apply([StageNodes((node,))])
-    (staged,) = store.catalog.staged()
+    (staged,) = store.catalog.get_staged()
     for name in ("id", "content", "title", "addresses", "position", "metadata", "digest"):
         value = getattr(staged, name)
         assert (tuple(value) if isinstance(value, list) else value) == getattr(node, name)
@@ -66,18 +66,18 @@ def test_a_replaced_node_keeps_its_key_and_what_was_learned(store, graph, make):
 def test_a_replaced_node_loses_textual_edges_and_keeps_learned_ones(store, graph, make):
     """Edges read off the old text go; edges that usage made stay."""
     a, b = graph.publish(make("a"), make("b"))
-    for kind in (EdgeKind.MENTION, *LEARNED):
+    for kind in (EdgeKind.MENTION, *LEARNED_KINDS):
         graph.join(a, b, kind)
     graph.publish(make("a", "new words"))
-    pointers = store.walk.outgoing([a], store.walk.clock("default")).pointers
-    assert {p.kind for p in pointers} == LEARNED
+    pointers = store.walk.get_outgoing_edges([a], store.walk.get_clock("default")).pointers
+    assert {p.kind for p in pointers} == LEARNED_KINDS
 
 
 def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     """After removal every table but the journal and the trash is as before the node came."""
     graph.publish(make("a", "one two", title="Stays"))
     before = graph.contents(without=("journal", "index_deletions"))
-    frequencies = store.walk.frequencies(["one", "two", "three"])
+    frequencies = store.walk.get_frequencies(["one", "two", "three"])
     new = make("b", "two three", title="Goes Away", addresses=("x",), references=("y",))
     (b,) = graph.publish(new)
     (a,) = graph.keys("a")
@@ -88,7 +88,7 @@ def test_removing_a_node_leaves_nothing_of_it(store, graph, make):
     after = graph.contents(without=("journal", "index_deletions"))
     assert after.pop(tables.namespaces.name) != before.pop(tables.namespaces.name)  # it learned
     assert after == before
-    assert store.walk.frequencies(["one", "two", "three"]) == frequencies
+    assert store.walk.get_frequencies(["one", "two", "three"]) == frequencies
     assert store.fulltext.phrase(["three"], 5) == []
 
 
@@ -97,10 +97,10 @@ def test_removed_ids_wait_in_the_trash_for_their_vectors(store, graph, make):
     graph.publish(make("a"), make("b"))
     graph.publish(make("c"), removed=("a",))
     store.apply([RemoveNodes(("b", "never there"))])
-    assert sorted(store.catalog.trash()) == ["a", "b", "never there"]
-    store.apply([EmptyTrash(("a", "b", "never there"))])
-    assert store.catalog.trash() == []
-    assert not store.catalog.unfinished()
+    assert sorted(store.catalog.get_index_deletions()) == ["a", "b", "never there"]
+    store.apply([ConfirmIndexDeletions(("a", "b", "never there"))])
+    assert store.catalog.get_index_deletions() == []
+    assert not store.catalog.has_unfinished_ingest()
 
 
 def test_removal_drops_what_is_staged_under_the_id(store, make):
@@ -116,10 +116,12 @@ def test_moved_nodes_and_neighbours_of_removed_ones_wait_for_edges(store, graph,
     graph.join(a, b, EdgeKind.SIBLING)
     graph.join(b, c, EdgeKind.SIBLING)
     store.apply([RemoveNodes(("b",))])
-    assert store.catalog.unlinked() == [c]  # only b → c was joined, so only c stood beside b
+    assert store.catalog.get_unlinked_keys() == [
+        c
+    ]  # only b → c was joined, so only c stood beside b
     store.apply([PutEdges((), (c,)), MoveNodes((("c", 1),))])
     assert store.links.in_order(["s"]) == {"s": [a, c]}
-    assert store.catalog.unlinked() == [c]
+    assert store.catalog.get_unlinked_keys() == [c]
 
 
 def test_a_failing_change_takes_the_whole_call_back(store, graph, make):
@@ -138,7 +140,7 @@ def test_edges_of_vanished_nodes_and_to_oneself_are_skipped(store, graph, make):
     a, b = graph.publish(make("a"), make("b"))
     loose = [Edge(a, t, EdgeKind.LINK, 0.5, 0.5) for t in (a, b, b + 1)]
     store.apply([PutEdges(tuple(loose))])
-    pointers = store.walk.outgoing([a], store.walk.clock("default")).pointers
+    pointers = store.walk.get_outgoing_edges([a], store.walk.get_clock("default")).pointers
     assert [p.target.key for p in pointers] == [b]
 
 
@@ -148,11 +150,11 @@ def test_mentions_count_the_nodes_that_name_a_node(store, graph, make):
     graph.join(a, c, EdgeKind.MENTION)
     graph.join(b, c, EdgeKind.MENTION)
     graph.join(a, b, EdgeKind.LINK)
-    assert [h.mentions for h in store.walk.heads(["c"])] == [2]
+    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [2]
     store.apply([RemoveEdges((a,), (EdgeKind.MENTION,))])
-    assert [h.mentions for h in store.walk.heads(["c"])] == [1]
+    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [1]
     store.apply([RemoveNodes(("b",))])
-    assert [h.mentions for h in store.walk.heads(["c"])] == [0]
+    assert [h.mentions for h in store.walk.get_nodes(["c"])] == [0]
 
 
 def test_the_journal_never_holds_text(store, graph, make):
@@ -171,5 +173,5 @@ def test_overlay_of_a_removed_node_does_not_come_back(store, graph, make):
     store.apply([RemoveNodes(("b",))])
     (again,) = graph.publish(make("b"))
     assert again != b
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         assert connection.scalar(sa.select(sa.func.count()).select_from(overlay)) == 0

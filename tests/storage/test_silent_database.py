@@ -17,12 +17,12 @@ from crabpath_retrievers import CrabPath, Feedback, Settings
 from crabpath_retrievers.changes import PutMeta
 from crabpath_retrievers.errors import StoreUnavailableError
 from crabpath_retrievers.storage import GraphStore
-from crabpath_retrievers.storage.hot import HotSelect
-from crabpath_retrievers.time_limit import limited
+from crabpath_retrievers.storage.hot import CompiledSelect
+from crabpath_retrievers.time_limit import limit_waiting
 
 pytestmark = pytest.mark.slow
 
-SLEEP = HotSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
+SLEEP = CompiledSelect(sa.select(sa.func.pg_sleep(sa.bindparam("seconds"))))
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def far(postgres_url) -> Iterator[tuple[str, Proxy]]:
 
 def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1) -> None:
     """Let the database sleep, through the driver's own cursor or through SQLAlchemy."""
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         for _ in range(times):
             if hot:
                 SLEEP.rows(connection, {"seconds": seconds})
@@ -57,9 +57,13 @@ def sleep(store: GraphStore, seconds: float, *, hot: bool = True, times: int = 1
 def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
     """On the driver's own cursor as well; the next statement has a connection that works."""
     store = GraphStore(postgres_url)
-    with within(2.0), limited(0.3), pytest.raises(StoreUnavailableError, match="no answer within"):
+    with (
+        within(2.0),
+        limit_waiting(0.3),
+        pytest.raises(StoreUnavailableError, match="no answer within"),
+    ):
         sleep(store, 5.0, hot=hot)
-    with limited(5.0):
+    with limit_waiting(5.0):
         assert "schema_version" in store.catalog.meta()
     store.close()
 
@@ -67,7 +71,7 @@ def test_a_statement_that_is_not_answered_in_time_fails(postgres_url, hot):
 def test_the_limit_counts_for_all_statements_together(postgres_url):
     """Three that each stay below it do not."""
     store = GraphStore(postgres_url)
-    with within(2.0), limited(0.6), pytest.raises(StoreUnavailableError):
+    with within(2.0), limit_waiting(0.6), pytest.raises(StoreUnavailableError):
         sleep(store, 0.25, times=3)
     store.close()
 
@@ -78,7 +82,7 @@ def test_a_lock_that_is_held_elsewhere_is_waited_for_within_the_limit(postgres_u
     store.apply([PutMeta((("a", "before"),))])
     with other.begin() as held:
         held.exec_driver_sql(f"UPDATE {tables.meta} SET value = value")
-        with within(2.0), limited(0.5), pytest.raises(StoreUnavailableError):
+        with within(2.0), limit_waiting(0.5), pytest.raises(StoreUnavailableError):
             store.apply([PutMeta((("a", "lost"),))])
     assert store.catalog.meta()["a"] == "before"
     store.close()
@@ -125,7 +129,7 @@ def test_closing_does_not_wait_for_a_silent_database(far, caplog):
     memory = CrabPath.open(url, embeddings=embeddings, vectors=vectors, settings=settings)
     memory.add_documents([Document("The sky is blue.", id="a")])
     answer = memory.retrieve("sky")
-    memory.store.settle()
+    memory.store.flush()
     proxy.silent.set()
     memory.store.record(answer.turn)
     with within(2.0):

@@ -9,63 +9,69 @@ from crabpath_retrievers.changes import (
     KeepFeedback,
 )
 from crabpath_retrievers.changes.history import (
+    FeedbackEffects,
     RestoreSnapshot,
     TakeSnapshot,
-    Taught,
     UndoFeedback,
 )
-from crabpath_retrievers.changes.regions import CountSteps, Step
-from crabpath_retrievers.levels import level_of
+from crabpath_retrievers.changes.regions import AddTransitions, TransitionCount
+from crabpath_retrievers.levels import compute_hub_level
 from crabpath_retrievers.outcome import Feedback
 from crabpath_retrievers.storage.region_queries import _STEPS
 
-HUB = next(f"hub{i}" for i in range(500) if level_of(f"hub{i}"))
-PLAIN = next(f"plain{i}" for i in range(500) if not level_of(f"plain{i}"))
-ONE = Step(0, 0, "", "find", 0, 1.0, 0.5, 1.0, 0.5)
+HUB = next(f"hub{i}" for i in range(500) if compute_hub_level(f"hub{i}"))
+PLAIN = next(f"plain{i}" for i in range(500) if not compute_hub_level(f"plain{i}"))
+ONE = TransitionCount(0, 0, "", "find", 0, 1.0, 0.5, 1.0, 0.5)
 
 
 def counted(store, namespace="ann", level=1):
     """Counts by place."""
-    return {one.place: one.counts for one in store.regions.all_steps(namespace, level)}
+    return {one.place: one.counts for one in store.regions.get_all_transitions(namespace, level)}
 
 
 def test_counts_add_up_and_go(store):
     """New rows begin with what is added; what is taken back leaves none."""
-    store.apply([CountSteps("ann", (ONE,)), CountSteps("ann", (ONE,))])
+    store.apply([AddTransitions("ann", (ONE,)), AddTransitions("ann", (ONE,))])
     assert counted(store) == {ONE.place: (2.0, 1.0, 2.0, 1.0)}
-    less = Step(*ONE.place, *(-n for n in ONE.counts))
-    store.apply([CountSteps("ann", (less,))])
+    less = TransitionCount(*ONE.place, *(-n for n in ONE.counts))
+    store.apply([AddTransitions("ann", (less,))])
     assert counted(store) == {ONE.place: ONE.counts}
-    store.apply([CountSteps("ann", (less,))])
+    store.apply([AddTransitions("ann", (less,))])
     assert counted(store) == {}
 
 
 def test_no_count_falls_below_nothing(store):
     """Also where more is taken back than there is, or from what is not there."""
-    store.apply([CountSteps("ann", (ONE,))])
-    store.apply([CountSteps("ann", (ONE._replace(trials=-5.0, wins=-5.0, ends=0, end_wins=0),))])
+    store.apply([AddTransitions("ann", (ONE,))])
+    store.apply(
+        [AddTransitions("ann", (ONE._replace(trials=-5.0, wins=-5.0, ends=0, end_wins=0),))]
+    )
     assert counted(store) == {ONE.place: (0.0, 0.0, 1.0, 0.5)}
-    store.apply([CountSteps("bob", (ONE._replace(trials=-1.0, wins=0, ends=0, end_wins=0),))])
+    store.apply([AddTransitions("bob", (ONE._replace(trials=-1.0, wins=0, ends=0, end_wins=0),))])
     assert counted(store, "bob") == {}
 
 
 def test_rounding_leaves_no_rows(store):
     """A third, three times, is taken back as one."""
-    third = Step(*ONE.place, 1 / 3, 0.1, 0.0, 0.0)
-    store.apply([CountSteps("ann", (third,))] * 3)
-    store.apply([CountSteps("ann", (Step(*ONE.place, -1.0, -0.3),))])
+    third = TransitionCount(*ONE.place, 1 / 3, 0.1, 0.0, 0.0)
+    store.apply([AddTransitions("ann", (third,))] * 3)
+    store.apply([AddTransitions("ann", (TransitionCount(*ONE.place, -1.0, -0.3),))])
     assert counted(store) == {}
 
 
 def test_only_the_regions_that_are_asked_for_are_read(store):
     """Level and region belong together; other namespaces have counts of their own."""
     steps = tuple(ONE._replace(level=lev, region=key) for lev in (1, 2) for key in (7, 8))
-    store.apply([CountSteps("ann", (ONE, *steps)), CountSteps("bob", steps)])
-    ann = store.walk.clock("ann").key
-    found = store.regions.steps(ann, [(0, 0), (1, 7), (2, 8)])
+    store.apply([AddTransitions("ann", (ONE, *steps)), AddTransitions("bob", steps)])
+    ann = store.walk.get_clock("ann").key
+    found = store.regions.get_transitions(ann, [(0, 0), (1, 7), (2, 8)])
     assert {(one.level, one.region) for one in found} == {(0, 0), (1, 7), (2, 8)}
-    assert store.regions.steps(ann, [(1, 9)]) == store.regions.steps(0, [(1, 7)]) == []
-    assert {one.level for one in store.regions.all_steps("ann", 2)} == {0, 2}
+    assert (
+        store.regions.get_transitions(ann, [(1, 9)])
+        == store.regions.get_transitions(0, [(1, 7)])
+        == []
+    )
+    assert {one.level for one in store.regions.get_all_transitions("ann", 2)} == {0, 2}
     store.apply([ForgetNamespace("ann")])
     assert (counted(store), len(counted(store, "bob"))) == ({}, 2)
 
@@ -74,7 +80,7 @@ def test_a_node_takes_the_counts_of_its_region(store, graph, make):
     """Not those of regions that led there."""
     hub, plain = graph.publish(make(HUB), make(PLAIN))
     at, there = (ONE._replace(level=1, region=hub), ONE._replace(level=1, region=9, next=hub))
-    store.apply([CountSteps("ann", (ONE, at, there))])
+    store.apply([AddTransitions("ann", (ONE, at, there))])
     version = store.regions.version()
     graph.publish(removed=(HUB,))
     assert counted(store) == {ONE.place: ONE.counts, there.place: there.counts}
@@ -89,12 +95,12 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, undo_after):
     """What is left of them goes; the hub that comes again begins with nothing."""
     (hub,) = graph.publish(make(HUB))
     steps = (ONE, ONE._replace(level=1, region=hub))
-    lesson = Taught(steps=steps)
+    lesson = FeedbackEffects(steps=steps)
     store.apply(
         [
             KeepFeedback(Feedback(None, 1.0, feedback_id="f", namespace="ann")),
             ConsumeFeedback("ann", "f", (), 0, "{}", taught=lesson),
-            CountSteps("ann", steps),
+            AddTransitions("ann", steps),
         ]
     )
     graph.publish(removed=(HUB,))
@@ -108,7 +114,7 @@ def test_undoing_steps_of_a_hub_that_is_gone(store, graph, make, undo_after):
 def test_a_snapshot_leaves_out_regions_that_are_gone(store, graph, make):
     """All together stay as they were."""
     (hub,) = graph.publish(make(HUB))
-    store.apply([CountSteps("ann", (ONE, ONE._replace(level=1, region=hub)))])
+    store.apply([AddTransitions("ann", (ONE, ONE._replace(level=1, region=hub)))])
     store.apply([TakeSnapshot("ann", "s", None)])
     graph.publish(removed=(HUB,))
     store.apply([RestoreSnapshot("s")])
@@ -125,7 +131,7 @@ def test_steps_are_read_by_primary_key(store):
     with store._engine.begin() as connection:
         connection.execute(s.transitions.insert(), rows)
     wanted = {"namespace": 2, "levels": [0, 1], "regions": [0, 7]}
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         _STEPS.rows(connection, wanted)
         text, _ = _STEPS._compiled[store.dialect, 0, 2, 2]
         cursor = connection.connection.cursor()

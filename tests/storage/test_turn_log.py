@@ -4,13 +4,20 @@ import pytest
 
 from crabpath_retrievers.changes import ForgetNamespace, RecordTurn
 from crabpath_retrievers.errors import NotFoundError, StoreError
-from crabpath_retrievers.trajectory import Candidate, PathEdge, Returned, SeedRecord, Step, Turn
+from crabpath_retrievers.trajectory import (
+    ConsideredEdge,
+    PathEdge,
+    ReturnedDocument,
+    SeedRecord,
+    Turn,
+    WalkStep,
+)
 
 PATH = PathEdge("a", "b", "link", 0.5, "habitual", 0.7)
-STEP = Step(
+STEP = WalkStep(
     node="a",
     hop=0,
-    candidates=(Candidate("b", "link", 0.5, 0.1, 0.7, "habitual"),),
+    candidates=(ConsideredEdge("b", "link", 0.5, 0.1, 0.7, "habitual"),),
     chosen=("b",),
     reflexes=(),
     stopped=True,
@@ -34,7 +41,7 @@ def turn(
         seeds=(SeedRecord("a", 0.4, 0.3, 0.2, 0.1, hinted=True),),
         steps=(STEP,),
         visited=("a", "b"),
-        returned=(Returned("b", 0.9, "walk", (PATH,), {"similarity": 0.1}),),
+        returned=(ReturnedDocument("b", 0.9, "walk", (PATH,), {"similarity": 0.1}),),
         guardrails=("c",),
         novelty={"top": 0.3, "known": False, "novel": True},
         explored=True,
@@ -59,8 +66,8 @@ def test_recording_advances_the_clock_of_its_namespace(store):
     for number in (1, 2, 3):
         store.apply([RecordTurn(turn(f"t{number}", clock=99))])
     store.apply([RecordTurn(turn("x", "other"))])
-    assert store.walk.clock("default").turn == 3
-    assert store.walk.clock("other").turn == 1
+    assert store.walk.get_clock("default").turn == 3
+    assert store.walk.get_clock("other").turn == 1
     assert [store.turns.get(f"t{n}").clock for n in (1, 2, 3)] == [1, 2, 3]
     assert store.turns.latest("default") == "t3"
     assert store.turns.latest("never seen") is None
@@ -98,7 +105,7 @@ def test_a_turn_is_recorded_once(store):
     store.apply([RecordTurn(turn())])
     with pytest.raises(StoreError):
         store.apply([RecordTurn(turn())])
-    assert store.walk.clock("default").turn == 1
+    assert store.walk.get_clock("default").turn == 1
 
 
 @pytest.mark.parametrize("query", ["nul \x00 inside", "lone \ud800 surrogate", "x" * 100_000])

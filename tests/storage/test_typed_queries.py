@@ -19,7 +19,7 @@ def keys(graph, make):
 
 def read(store, keys, kinds, direction="out", namespace="default"):
     """Edges as ``(near, id, kind, weight)``."""
-    found = store.typed.edges(keys, store.walk.clock(namespace), kinds, direction)
+    found = store.typed_edges.edges(keys, store.walk.get_clock(namespace), kinds, direction)
     return sorted((e.near, e.id, e.kind.label, pytest.approx(e.weight)) for e in found)
 
 
@@ -63,7 +63,7 @@ def test_weights_fade_to_their_floor(store, keys):
     store.apply([AdvanceClock("default", exponent=0.6931471805599453)])
     found = read(store, [a], [CAUSED, LINK])
     assert found == [(a, "b", "link", 0.475), (a, "c", "caused_success", 0.2)]
-    standing = store.typed.standing(store.walk.clock("default"), CAUSED)
+    standing = store.typed_edges.get_learned(store.walk.get_clock("default"), CAUSED)
     assert standing == {(a, c): pytest.approx(0.2)}
 
 
@@ -87,16 +87,16 @@ def test_the_first_chunk_of_a_source_is_found(store, graph, make):
     """By position."""
     graph.publish(make("y", source="s", position=1), make("x", source="s", position=0))
     (key,) = graph.keys("x")
-    assert store.typed.first_chunks(["s", "unknown"]) == {"s": key}
+    assert store.typed_edges.first_chunks(["s", "unknown"]) == {"s": key}
 
 
 def test_nothing_is_known_before_any_turn(store, keys):
     """An unseen namespace."""
-    clock = store.walk.clock("nobody")
-    assert store.typed.used_before("nobody", 5, 0.0, turns=10, seconds=900.0) == []
-    assert store.typed.helped(clock, 100) == []
-    assert store.typed.uses(clock, 100) == []
-    assert store.typed.standing(clock, CAUSED) == {}
+    clock = store.walk.get_clock("nobody")
+    assert store.typed_edges.used_before("nobody", 5, 0.0, turns=10, seconds=900.0) == []
+    assert store.typed_edges.get_recent_credit(clock, 100) == []
+    assert store.typed_edges.get_recent_usage(clock, 100) == []
+    assert store.typed_edges.get_learned(clock, CAUSED) == {}
 
 
 def test_kinds_of_the_overlay_are_not_doubled_by_edges(store, keys):

@@ -4,7 +4,7 @@ import itertools
 import time
 
 from crabpath_retrievers.ab import TrialSettings
-from crabpath_retrievers.trajectory import Returned, Turn
+from crabpath_retrievers.trajectory import ReturnedDocument, Turn
 
 SMALL = TrialSettings(
     directional_turns=4,
@@ -19,7 +19,7 @@ _ids = itertools.count()
 
 def turn_of(namespace="ann", *, returned=("a", "b"), created=None, query="What?", **fields):
     """A turn that returned these documents by search."""
-    shown = tuple(Returned(node, 0.5, "seed", (), {}) for node in returned)
+    shown = tuple(ReturnedDocument(node, 0.5, "seed", (), {}) for node in returned)
     given = {"guardrails": (), "novelty": {}, "latency_ms": {"embed": 1.0, "walk": 2.0}, **fields}
     when = time.time() if created is None else created
     guardrails, novelty = given.pop("guardrails"), given.pop("novelty")

@@ -48,14 +48,14 @@ def answered(memory: CrabPath, namespace: str = "default") -> list[list[tuple[st
 
 def rows(store: GraphStore) -> dict[str, list]:
     """All that a store holds, but what it says of itself and which vectors wait."""
-    with store.dumping() as dump:
+    with store.open_dump() as dump:
         found = {name: list(_sorted(read)) for name, read in _tables(dump)}
     del found["journal"]
     return found
 
 
 def _tables(dump) -> Iterator[tuple[str, list]]:
-    for selection in dump.everything():
+    for selection in dump.select_all():
         yield selection.name, [row for part in dump.rows(selection) for row in part]
 
 

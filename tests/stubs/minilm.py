@@ -7,7 +7,7 @@ from langchain_core.embeddings import Embeddings
 
 from crabpath_retrievers.seeds import embedder
 
-load = embedder.default_embeddings
+load = embedder.load_default_embeddings
 
 
 @functools.cache

@@ -33,7 +33,7 @@ class Asker:
     def weights(self, namespace: str = "default") -> dict[tuple[str, str, str], float]:
         """Weights of all learned edges, by ids and kind."""
         store = self.memory.store
-        notes = [fact.id for fact in store.notes.facts(self.ids())]
+        notes = [fact.id for fact in store.notes.get_facts(self.ids())]
         ids = {key: node for node, key in store.learned.keys([*TEXTS, *notes]).items()}
         return {
             (ids[source], ids[target], kind.label): weight
@@ -42,11 +42,11 @@ class Asker:
 
     def ids(self) -> list[str]:
         """Ids of the notes of all namespaces."""
-        return [note.id for note in self.memory.store.notes.unindexed()]
+        return [note.id for note in self.memory.store.notes.get_unindexed()]
 
     def facts(self, node: str):
         """What the store knows of one note; None when it is none."""
-        return next(iter(self.memory.store.notes.facts([node])), None)
+        return next(iter(self.memory.store.notes.get_facts([node])), None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

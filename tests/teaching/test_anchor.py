@@ -13,7 +13,7 @@ def ranks(memory):
     """The authority of nodes as it is stored."""
 
     def read(*ids):
-        with memory.store.reading() as connection:
+        with memory.store.open_reader() as connection:
             query = sa.select(nodes.c.id, nodes.c.authority).where(nodes.c.id.in_(ids))
             found = {node: rank for node, rank in connection.execute(query)}
         return [found[node] for node in ids]

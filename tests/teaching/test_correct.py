@@ -10,8 +10,8 @@ from tables import turns
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError, Settings
 from crabpath_retrievers.config import LearningSettings
-from crabpath_retrievers.feedback.outside import Outside
-from crabpath_retrievers.learning.blame import DEEPEST
+from crabpath_retrievers.feedback.outside import StandaloneLearner
+from crabpath_retrievers.learning.blame import MIN_INHIBITION
 from crabpath_retrievers.storage import GraphStore
 
 RIGHT = "Strawberries are red as well."
@@ -25,11 +25,11 @@ def test_without_names_the_best_document_of_the_turn_is_wrong(memory, asker):
     best = answer.documents[0].node.id
     note = memory.correct(RIGHT, turn_id=answer.turn.id)
     inhibited = {edge: w for edge, w in asker.weights().items() if edge[0] == note}
-    assert inhibited == {(note, best, "inhibits"): pytest.approx(DEEPEST)}
+    assert inhibited == {(note, best, "inhibits"): pytest.approx(MIN_INHIBITION)}
     again = asker.ask(QUESTION)
     assert again.documents[0].node.id == note
     (item,) = [item for item in again.turn.returned if item.node == best]
-    assert item.features["inhibition"] == pytest.approx(-DEEPEST * 0.9, abs=0.02)
+    assert item.features["inhibition"] == pytest.approx(-MIN_INHIBITION * 0.9, abs=0.02)
     facts = asker.facts(note)
     assert (facts.kind, facts.turn, facts.query) == ("correction", answer.turn.id, QUESTION)
 
@@ -41,8 +41,8 @@ def test_named_documents_are_wrong_instead(memory, asker):
     others = sorted(set("abc") - {entry})
     note = memory.correct(RIGHT, turn_id=turn.id, wrong=others)
     assert asker.weights() == {
-        **{(note, other, "inhibits"): pytest.approx(DEEPEST) for other in others},
-        **{(entry, other, "inhibits"): pytest.approx(DEEPEST / 2) for other in others},
+        **{(note, other, "inhibits"): pytest.approx(MIN_INHIBITION) for other in others},
+        **{(entry, other, "inhibits"): pytest.approx(MIN_INHIBITION / 2) for other in others},
     }
 
 
@@ -52,7 +52,7 @@ def test_inhibition_has_a_bound(memory, asker):
         turn = asker.ask(QUESTION).turn
         memory.correct(f"{RIGHT} {number}", turn_id=turn.id, wrong=["a", "b", "c"])
     inhibitions = [w for (_, _, kind), w in asker.weights().items() if kind == "inhibits"]
-    assert min(inhibitions) >= DEEPEST - 1e-6
+    assert min(inhibitions) >= MIN_INHIBITION - 1e-6
     assert set("abc") <= set(asker.found(QUESTION))
 
 
@@ -66,7 +66,7 @@ def test_nothing_is_wrong_when_told_so(memory, asker):
 def test_a_correction_without_a_turn(memory, asker):
     """It needs neither turn nor documents; with a question it is recalled."""
     note = memory.correct(RIGHT, wrong="a", related=["b"], query="What is red?")
-    weights = {(note, "b", "taught"): pytest.approx(0.6), (note, "a", "inhibits"): DEEPEST}
+    weights = {(note, "b", "taught"): pytest.approx(0.6), (note, "a", "inhibits"): MIN_INHIBITION}
     assert asker.weights() == {k: pytest.approx(v) for k, v in weights.items()}
     assert asker.found("What is red?")[0] == note
     assert memory.correct("Bare.")
@@ -120,7 +120,7 @@ def corrected(memory, **fields):
     """The one note that feedback with a correction makes, and the receipt."""
     turn = memory.retrieve(QUESTION, k=3).turn
     receipt = memory.record(Feedback(turn.id, -1.0, correction=RIGHT, **fields))
-    notes = memory.store.notes.latest(memory.store.walk.clock("default").key, 0, 10)
+    notes = memory.store.notes.latest(memory.store.walk.get_clock("default").key, 0, 10)
     return turn, notes, receipt
 
 
@@ -134,7 +134,7 @@ def test_feedback_with_a_correction_makes_a_note(memory, asker):
     assert float(note.vector @ memory.embedder.documents([RIGHT])[0]) == pytest.approx(1, abs=0.01)
     assert asker.found(QUESTION)[0] == note.id
     best = turn.returned[0].node
-    assert asker.weights()[note.id, best, "inhibits"] == pytest.approx(DEEPEST)
+    assert asker.weights()[note.id, best, "inhibits"] == pytest.approx(MIN_INHIBITION)
 
 
 def test_what_was_used_in_a_failure_is_corrected(memory, asker):
@@ -178,8 +178,8 @@ def test_another_process_needs_no_embedder(open_memory, tmp_path, asker_of):
         asker = asker_of(memory)
         turn = asker.ask(QUESTION).turn
         assert memory.record(Feedback(turn.id, -1.0, correction=RIGHT)).status == "waiting"
-        assert Outside(memory.store).inbox.learn_waiting().applied == 1
-        (note,) = memory.store.notes.unindexed()
+        assert StandaloneLearner(memory.store).queue.learn_waiting().applied == 1
+        (note,) = memory.store.notes.get_unindexed()
         assert float(note.vector @ memory.embedder.query(RIGHT)) == pytest.approx(1, abs=0.01)
         assert asker.found(RIGHT)[0] == note.id
 
@@ -190,8 +190,8 @@ def test_a_correction_from_a_process_without_embedder_stands_at_its_question(ope
         asker = asker_of(memory)
         turn = asker.ask(QUESTION).turn
         given = Feedback(turn.id, -1.0, correction=RIGHT)
-        assert Outside(memory.store).record(given).status == "applied"
-        (note,) = memory.store.notes.unindexed()
+        assert StandaloneLearner(memory.store).record(given).status == "applied"
+        (note,) = memory.store.notes.get_unindexed()
         assert float(note.vector @ memory.embedder.query(QUESTION)) == pytest.approx(1, abs=0.01)
         assert asker.found(QUESTION)[0] == note.id
 
@@ -214,11 +214,11 @@ def test_a_failing_embedder_loses_no_feedback(memory, monkeypatch, caplog):
 def test_a_turn_without_vector_says_so(memory):
     """Where nothing tells the place of a correction, feedback is learned from without it."""
     turn = memory.retrieve(QUESTION, k=3).turn
-    memory.store.settle()
+    memory.store.flush()
     with memory.store._engine.begin() as connection:
         connection.execute(sa.update(turns).values(embedding=None))
-    receipt = Outside(memory.store).record(Feedback(turn.id, -1.0, correction=RIGHT))
-    kept = memory.store.learned.feedback(receipt.feedback_id)
+    receipt = StandaloneLearner(memory.store).record(Feedback(turn.id, -1.0, correction=RIGHT))
+    kept = memory.store.learned.get_feedback(receipt.feedback_id)
     assert (kept.status, memory.info()["notes"]) == ("applied", 0)
     assert "not kept as a note" in kept.note
 
@@ -228,7 +228,7 @@ def test_late_feedback_corrects_the_last_turn(memory, asker):
     asker.ask("What is the sky?")
     last = asker.ask(QUESTION).turn
     memory.record(Feedback(None, -1.0, correction=RIGHT))
-    (note,) = memory.store.notes.unindexed()
+    (note,) = memory.store.notes.get_unindexed()
     assert asker.facts(note.id).turn == last.id
 
 
@@ -243,5 +243,5 @@ def test_a_correction_survives_a_crash(tmp_path):
         assert memory.info()["notes"] == 1
         assert memory.retrieve(RIGHT).documents[0].node.content == RIGHT
     store = GraphStore(tmp_path)
-    assert store.learned.tally() == {"waiting": 0, "applied": 1, "refused": 0}
+    assert store.learned.count_feedback() == {"waiting": 0, "applied": 1, "refused": 0}
     store.close()

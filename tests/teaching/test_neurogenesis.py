@@ -7,11 +7,11 @@ import pytest
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
-from crabpath_retrievers.learning.neurogenesis import auto_id
+from crabpath_retrievers.learning.neurogenesis import make_auto_note_id
 
 QUESTION = "Where do the crabs live?"
 ANSWER = "Under stones."
-NOTE = auto_id("default", QUESTION)
+NOTE = make_auto_note_id("default", QUESTION)
 ON = {"learning": LearningSettings(neurogenesis=True)}
 
 
@@ -75,7 +75,7 @@ def test_a_novel_question_becomes_a_note(young, asker_of):
 def test_what_is_not_born(young, fields):
     """Failures, missing answers, closed gates; and a correction is a note of its own."""
     answered(young, **fields)
-    assert young.store.notes.facts([NOTE, auto_id("default", "crabs?")]) == []
+    assert young.store.notes.get_facts([NOTE, make_auto_note_id("default", "crabs?")]) == []
 
 
 def test_a_known_question_is_not_born(young):
@@ -98,7 +98,7 @@ def test_a_note_that_says_the_same_keeps_it_away(young):
 def found(memory, namespace="default"):
     """Whether the question still finds the note; takes a turn."""
     answer = memory.retrieve(QUESTION, k=9, namespace=namespace, vector=novel(memory))
-    memory.store.settle()  # the clock advances behind the answer
+    memory.store.flush()  # the clock advances behind the answer
     return NOTE in {item.node.id for item in answer.documents}
 
 
@@ -116,7 +116,7 @@ def test_turns_of_others_do_not_count(young):
     answered(young)
     for _ in range(9):
         young.retrieve("Something else.", namespace="ann")
-    young.store.settle()
+    young.store.flush()
     assert found(young)
 
 
@@ -175,7 +175,7 @@ def test_two_namespaces_have_their_own(young):
     answered(young)
     answered(young, namespace="ann")
     assert young.info()["notes"] == 2
-    facts = young.store.notes.facts([NOTE, auto_id("ann", QUESTION)])
+    facts = young.store.notes.get_facts([NOTE, make_auto_note_id("ann", QUESTION)])
     assert {fact.namespace for fact in facts} == {"default", "ann"}
 
 

@@ -11,7 +11,7 @@ from crabpath_retrievers import DuplicateIdError, Feedback, InvalidInputError, N
 from crabpath_retrievers.changes import AdjustWeights, StageNodes, WeightDelta
 from crabpath_retrievers.graph import EdgeKind
 from crabpath_retrievers.ingest.chunking import Chunking
-from crabpath_retrievers.seeds.beside import Beside
+from crabpath_retrievers.seeds.beside import NamespaceCollections
 from crabpath_retrievers.storage import hot
 
 TEXT = "Never skip CI for hotfixes."
@@ -30,13 +30,19 @@ def corpus(memory):
     """All that every namespace sees."""
     store = memory.store
     tables = ("terms", "names", "addresses", "references", "edges")
-    with store.reading() as connection:
+    with store.open_reader() as connection:
         rows = {
             t: sorted(map(tuple, connection.execute(sa.select(getattr(schema, t))))) for t in tables
         }
     meta = {name: value for name, value in store.catalog.meta().items() if name != "notes"}
-    clock = store.walk.clock("default")
-    return rows, meta, store.catalog.all_ids(), store.walk.frequencies(["ci", "skip"]), clock.notes
+    clock = store.walk.get_clock("default")
+    return (
+        rows,
+        meta,
+        store.catalog.all_ids(),
+        store.walk.get_frequencies(["ci", "skip"]),
+        clock.notes,
+    )
 
 
 def test_nothing_shared_holds_a_note(memory, asker):
@@ -69,13 +75,13 @@ def test_another_namespace_never_finds_it(memory, asker, secret, asked, indexed)
 def test_reads_by_id_and_key_are_scoped(memory, secret):
     """The corpus alone is what one sees without a namespace."""
     store = memory.store
-    ann, bob = store.walk.clock("ann").key, store.walk.clock("bob").key
+    ann, bob = store.walk.get_clock("ann").key, store.walk.get_clock("bob").key
     (key,) = store.learned.keys([secret]).values()
-    assert [h.id for h in store.walk.heads([secret], namespace=ann)] == [secret]
+    assert [h.id for h in store.walk.get_nodes([secret], namespace=ann)] == [secret]
     for namespace in (0, bob, ann + 1):
-        assert store.walk.heads([secret], [key], namespace=namespace) == []
+        assert store.walk.get_nodes([secret], [key], namespace=namespace) == []
         assert store.catalog.documents([secret], namespace=namespace) == {}
-    assert store.catalog.known(ids=[secret], documents=["", secret], sources=[""]) == []
+    assert store.catalog.find_chunks(ids=[secret], documents=["", secret], sources=[""]) == []
 
 
 def test_an_overlay_edge_to_a_foreign_note_is_no_pointer(memory, secret):
@@ -83,7 +89,7 @@ def test_an_overlay_edge_to_a_foreign_note_is_no_pointer(memory, secret):
     keys = memory.store.learned.keys(["a", secret])
     delta = WeightDelta(keys["a"], keys[secret], EdgeKind.CO_USED, 0.9)
     memory.store.apply([AdjustWeights("bob", (delta,))])
-    frontier = memory.store.walk.outgoing([keys["a"]], memory.store.walk.clock("bob"))
+    frontier = memory.store.walk.get_outgoing_edges([keys["a"]], memory.store.walk.get_clock("bob"))
     assert keys[secret] not in {pointer.target.key for pointer in frontier.pointers}
 
 
@@ -106,7 +112,7 @@ def test_a_foreign_id_is_taken(memory, secret):
     with pytest.raises(InvalidInputError, match="is taken") as error:
         memory.teach("t", id=secret, namespace="bob")
     assert TEXT not in str(error.value)
-    assert memory.store.notes.facts([secret])[0].namespace == "ann"
+    assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
 
 
 def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
@@ -114,7 +120,7 @@ def test_a_document_cannot_take_the_id_of_a_note(memory, secret):
     with pytest.raises(InvalidInputError, match="belongs to a note") as error:
         memory.add_documents([Document("x", id=secret)])
     assert not isinstance(error.value, DuplicateIdError)
-    assert memory.store.notes.facts([secret])[0].namespace == "ann"
+    assert memory.store.notes.get_facts([secret])[0].namespace == "ann"
 
 
 def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
@@ -124,9 +130,9 @@ def test_a_document_that_comes_at_the_same_time_wins(memory, secret, asker):
     node = replace(node, vector=memory.embedder.query("Public text."))
     memory.store.apply([StageNodes((node,))])
     memory._services.ingest.recover()
-    assert memory.store.notes.facts([secret]) == []
+    assert memory.store.notes.get_facts([secret]) == []
     assert asker.ask("Public text.", "bob").documents[0].node.content == "Public text."
-    assert memory.store.walk.frequencies(["hotfixes", "public"])[0] == {"public": 1}
+    assert memory.store.walk.get_frequencies(["hotfixes", "public"])[0] == {"public": 1}
     assert memory.info()["nodes"] == 4
 
 
@@ -147,23 +153,23 @@ def test_forgetting_a_namespace_forgets_its_notes(memory, asker, secret):
     """Rows and vectors; those of others stay."""
     kept = memory.teach(TEXT, namespace="bob")
     memory._services.notes.catch_up()
-    key = memory.store.walk.clock("ann").key
+    key = memory.store.walk.get_clock("ann").key
     memory.forget(namespace="ann")
-    assert memory.store.notes.facts([secret]) == []
+    assert memory.store.notes.get_facts([secret]) == []
     assert memory.store.catalog.documents([secret], namespace=key) == {}
     assert asker.found(TEXT, "bob")[0] == kept
     assert memory.info()["notes"] == 1
     if memory._services.notes._collections.available:
         assert memory.index.beside(f"notes-{key}").count() == 0
     memory.teach(TEXT, namespace="ann")
-    assert memory.store.walk.clock("ann").notes == 1
+    assert memory.store.walk.get_clock("ann").notes == 1
 
 
 def test_feedback_about_a_note_stays_in_its_namespace(memory, asker, secret):
     """It is credited like a document, and leads nobody else to it."""
     turn = asker.ask(QUESTION, "ann").turn.id
     assert memory.record(Feedback(turn, 1.0, used=[secret, "b"])).status == "applied"
-    assert memory.store.notes.facts([secret])[0].uses == 1
+    assert memory.store.notes.get_facts([secret])[0].uses == 1
     assert secret not in asker.found(QUESTION, "bob")
 
 
@@ -183,11 +189,15 @@ def test_a_filter_hides_notes(memory, asker):
 def test_a_namespace_without_notes_costs_nothing_more(memory, asker, monkeypatch):
     """Its queries take as many statements as before anybody was taught, and search one index."""
     statements, searched = [], []
-    rows, of = hot.HotSelect.rows, Beside.of
+    rows, of = hot.CompiledSelect.rows, NamespaceCollections.of
     monkeypatch.setattr(
-        hot.HotSelect, "rows", lambda self, *args: (statements.append(self), rows(self, *args))[1]
+        hot.CompiledSelect,
+        "rows",
+        lambda self, *args: (statements.append(self), rows(self, *args))[1],
     )
-    monkeypatch.setattr(Beside, "of", lambda self, key: (searched.append(key), of(self, key))[1])
+    monkeypatch.setattr(
+        NamespaceCollections, "of", lambda self, key: (searched.append(key), of(self, key))[1]
+    )
     sa.event.listen(
         memory.store._reader, "before_cursor_execute", lambda *args: statements.append(args[2])
     )

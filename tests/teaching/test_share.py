@@ -37,7 +37,7 @@ def test_places_for_which_there_are_no_documents(flooded):
 
 def test_only_notes(flooded):
     """Whoever asks among notes gets them."""
-    key = flooded.store.walk.clock("default").key
+    key = flooded.store.walk.get_clock("default").key
     ids = sorted(flooded.store.notes.ids(key))
     assert notes_in(flooded, k=3, candidate_ids=ids)[0] == 3
 

@@ -7,7 +7,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from tables import nodes
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, NotFoundError
-from crabpath_retrievers.changes import Freeze
+from crabpath_retrievers.changes import SetFrozen
 from crabpath_retrievers.errors import EmbeddingMismatchError, StoreUnavailableError
 
 pytestmark = pytest.mark.both_databases
@@ -48,7 +48,7 @@ def test_notes_are_found_when_their_vectors_are_indexed(memory, asker, open_memo
     """Behind the host, or at the next open, they move from the rows into the index."""
     note = memory.teach(TEXT)
     memory._services.notes.catch_up()
-    assert memory.store.notes.pile() == 0
+    assert memory.store.notes.count_unindexed() == 0
     assert asker.found(TEXT)[0] == note
     memory.close()
     with open_memory() as again:
@@ -58,7 +58,7 @@ def test_notes_are_found_when_their_vectors_are_indexed(memory, asker, open_memo
 def test_only_the_nearest_notes_are_found(memory):
     """As many as the settings say, whether they are indexed or not."""
     notes = [memory.teach(f"Fact number {n}.") for n in range(12)]
-    clock = memory.store.walk.clock("default")
+    clock = memory.store.walk.get_clock("default")
     vector = memory.embedder.query("Fact number 3.")
     for _ in range(2):
         near = memory._services.notes.near(vector, clock)
@@ -87,7 +87,7 @@ def test_the_same_id_replaces_a_note(memory, asker):
     assert asker.ask(TEXT).documents[0].node.content == TEXT
     assert asker.weights() == {("n", "b", "taught"): pytest.approx(0.6)}
     assert [item for item in asker.ask(QUESTION).turn.returned if "episode" in item.features] == []
-    assert memory.store.walk.clock("default").notes == 1
+    assert memory.store.walk.get_clock("default").notes == 1
 
 
 def test_the_same_text_may_answer_several_questions(memory, asker):
@@ -125,7 +125,7 @@ def test_a_whole_document_can_be_related(memory, asker):
     long = "# One\n\nFirst part.\n\n# Two\n\nSecond part.\n"
     memory.add_documents([Document(long, id="guide.md", metadata={"source": "guide.md"})])
     note = memory.teach(TEXT, related="guide.md")
-    chunks = {k.id for k in memory.store.catalog.known(documents=["guide.md"])}
+    chunks = {k.id for k in memory.store.catalog.find_chunks(documents=["guide.md"])}
     keys = memory.store.learned.keys([note, *chunks])
     weights = memory.store.learned.weights("default", list(keys.values()))
     assert {target for _, target, _ in weights} == {keys[chunk] for chunk in chunks}
@@ -145,7 +145,7 @@ def test_a_directive_is_canonical_and_a_teaching_is_not(memory, asker):
 
 def authority(memory, node):
     """The authority of a node as it is stored."""
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         return connection.scalar(sa.select(nodes.c.authority).where(nodes.c.id == node))
 
 
@@ -195,12 +195,12 @@ def test_odd_but_valid_texts(memory, asker):
 
 def test_a_frozen_namespace_refuses(memory, asker):
     """Nothing is kept there; others learn on."""
-    memory.store.apply([Freeze("ann", frozen=True)])
+    memory.store.apply([SetFrozen("ann", frozen=True)])
     for tell in (memory.teach, memory.teach, memory.correct):
         with pytest.raises(InvalidInputError, match="'ann' is frozen"):
             tell(TEXT, namespace="ann")
     memory.teach(TEXT)
-    assert memory.store.walk.clock("ann").notes == 0
+    assert memory.store.walk.get_clock("ann").notes == 0
 
 
 def test_a_note_can_be_forgotten(memory, asker):
@@ -212,7 +212,7 @@ def test_a_note_can_be_forgotten(memory, asker):
     assert memory.forget(ids=[note, "never seen"]) == 1
     assert note not in asker.found(TEXT)
     assert asker.facts(note) is None
-    clock = memory.store.walk.clock("default")
+    clock = memory.store.walk.get_clock("default")
     assert clock.notes == 1
     assert memory.store.learned.latest_episodes(clock.key, 10) == []
     if memory._services.notes._collections.available:
@@ -227,7 +227,7 @@ def test_a_question_that_others_answered_too_stays_without_the_note(memory):
     turn = memory.retrieve(QUESTION, k=4).turn.id
     memory.record(Feedback(turn, 1.0, used=["b"]))
     memory.forget(ids=note)
-    clock = memory.store.walk.clock("default")
+    clock = memory.store.walk.get_clock("default")
     (episode,) = memory.store.learned.latest_episodes(clock.key, 10)
     assert note not in episode.documents
     assert {node for node, credit in episode.documents.items() if credit > 0} == {"b"}
@@ -246,7 +246,7 @@ async def test_the_async_forms(memory):
     directed = await memory.aio.teach("Be brief.", kind="directive")
     corrected = await memory.aio.correct("Red is a colour.", wrong=["a"])
     assert await memory.aio.learning.anchor([taught, "b"], "canonical") == 2
-    facts = memory.store.notes.facts([taught, directed, corrected])
+    facts = memory.store.notes.get_facts([taught, directed, corrected])
     assert {fact.kind for fact in facts} == {"teaching", "directive", "correction"}
     assert authority(memory, taught) == authority(memory, "b") == 1
 

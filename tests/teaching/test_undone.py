@@ -6,13 +6,13 @@ from tables import nodes, overlay, weight_changes
 
 from crabpath_retrievers import Feedback
 from crabpath_retrievers.config import LearningSettings, NoteSettings
-from crabpath_retrievers.feedback.outside import Outside
-from crabpath_retrievers.learning.notes import note_id
+from crabpath_retrievers.feedback.outside import StandaloneLearner
+from crabpath_retrievers.learning.notes import make_note_id
 from crabpath_retrievers.storage.apply import Writer
 
 RIGHT = "Strawberries are red as well."
 QUESTION = "Which fruit is red?"
-NOTE = note_id("correction", "default", RIGHT)
+NOTE = make_note_id("correction", "default", RIGHT)
 ONCE = LearningSettings(neurogenesis=True, policy_gradient=False, hebbian=False)
 
 
@@ -24,7 +24,7 @@ def corrected(memory, query=QUESTION, **fields):
 
 def told(memory):
     """Ids of the episodes that recall notes."""
-    key = memory.store.walk.clock("default").key
+    key = memory.store.walk.get_clock("default").key
     return [e for e in memory.store.learned.episode_ids(key) if e.startswith("note-")]
 
 
@@ -38,7 +38,7 @@ def test_the_note_of_a_correction_goes(memory, asker):
     assert asker.found() == before
     assert (asker.facts(NOTE), asker.weights(), memory.info()["notes"]) == (None, {}, 0)
     assert told(memory) == []
-    clock = memory.store.walk.clock("default")
+    clock = memory.store.walk.get_clock("default")
     assert clock.notes == 0
     if memory._services.notes._collections.available:
         for side in (memory._services.notes._collections, memory._services.episodes._collections):
@@ -49,7 +49,7 @@ def test_undone_beside_the_process_that_has_the_index(memory, asker):
     """The vector of a note that is gone finds nothing."""
     feedback = corrected(memory)
     memory._services.recorder._index_waiting(1)
-    assert Outside(memory.store).undoing.undo(feedback, None, None).status == "undone"
+    assert StandaloneLearner(memory.store).undoing.undo(feedback, None, None).status == "undone"
     assert NOTE not in asker.found()
     assert memory.info()["notes"] == 0
 
@@ -116,7 +116,9 @@ def test_a_use_is_taken_back(memory, asker):
 
 def test_what_neurogenesis_made_goes(open_memory, asker_of, monkeypatch):
     """The answer of the feedback that is undone is no note any more."""
-    monkeypatch.setattr("crabpath_retrievers.learning.neurogenesis.closed_gate", lambda *_: None)
+    monkeypatch.setattr(
+        "crabpath_retrievers.learning.neurogenesis.find_closed_gate", lambda *_: None
+    )
     with open_memory(learning=ONCE, note=NoteSettings(min_words=1)) as memory:
         turn = memory.retrieve(QUESTION, k=4).turn.id
         memory.record(Feedback(turn, 1.0, answer="Apples.", used=[], feedback_id="f"))
@@ -132,7 +134,7 @@ def test_every_weight_has_a_move_and_no_move_outlives_its_weight(memory):
     memory.teach("Two.", id="n", related=["b", "c"])
     memory.teach("Two.", id="n", related=["c"])
     corrected(memory)
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         edges = [
             {tuple(row) for row in connection.execute(sa.select(t.c.source, t.c.target, t.c.kind))}
             for t in (overlay, weight_changes)
@@ -191,6 +193,6 @@ def test_a_forgotten_namespace_keeps_nothing(memory, asker):
     """Notes, moves and lessons go together."""
     corrected(memory)
     memory.forget(namespace="default")
-    with memory.store.reading() as connection:
+    with memory.store.open_reader() as connection:
         left = connection.scalar(sa.select(sa.func.count()).select_from(weight_changes))
     assert (left, memory.info()["notes"], asker.weights()) == (0, 0, {})

@@ -12,20 +12,20 @@ from typing_extensions import assert_type
 
 from crabpath_retrievers import (
     Answer,
-    BoostedHit,
     CrabPath,
     CrabPathError,
     CrabPathRetriever,
     Explanation,
-    Exported,
+    ExportResult,
     FeedbackRecord,
+    GraphHit,
     HealthReport,
     IngestReport,
     MaintenanceReport,
     MemoryInfo,
     Neighbour,
     NotFoundError,
-    Reached,
+    ReachedNode,
     Receipt,
     RegionMDP,
     Settings,
@@ -87,8 +87,8 @@ async def components(memory: CrabPath) -> None:
     assert_type(await memory.aio.namespaces.snapshot("ada", "monday"), str)
     assert_type(memory.namespaces.restore("monday", namespace="ada"), Snapshot)
     assert_type(memory.graph.neighbors("a", "temporal", direction="in"), list[Neighbour])
-    assert_type(await memory.aio.graph.traverse("a", ["temporal"], max_hops=2), list[Reached])
-    assert_type(memory.graph.search("question", k=2), list[BoostedHit])
+    assert_type(await memory.aio.graph.traverse("a", ["temporal"], max_hops=2), list[ReachedNode])
+    assert_type(memory.graph.search("question", k=2), list[GraphHit])
     assert_type(memory.regions.mdp(namespace="ada"), RegionMDP)
     assert_type(await memory.aio.regions.learn_episode(texts=["a"], reward=1.0), Receipt)
     assert_type(memory.maintenance.run(["fade"], dry_run=True), MaintenanceReport)
@@ -96,7 +96,7 @@ async def components(memory: CrabPath) -> None:
     assert_type(await memory.aio.maintenance.set_knobs("ada", half_life=500), str)
     assert_type(memory.learning.undo_all(user="eve"), list[Receipt])
     assert_type(await memory.aio.learning.feedback(limit=3), list[FeedbackRecord])
-    assert_type(memory.transfer.export("all.crabpath", namespace="ada"), Exported)
+    assert_type(memory.transfer.export("all.crabpath", namespace="ada"), ExportResult)
     async with memory as same:
         assert_type(same, CrabPath)
 

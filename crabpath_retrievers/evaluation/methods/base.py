@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from crabpath_retrievers.config import Settings
 from crabpath_retrievers.graph import Node, Vector
-from crabpath_retrievers.ingest.chunking import Chunking, embedded_text
+from crabpath_retrievers.ingest.chunking import Chunking, make_embedding_text
 
 CHUNKS_PER_DOCUMENT = 6  # how much deeper chunks are ranked, so that enough documents are found
 
@@ -60,7 +60,7 @@ class EvaluationCorpus:
 
     def texts(self) -> list[str]:
         """Texts to index: each chunk, preceded by its title where the text does not contain it."""
-        return [embedded_text(chunk) for chunk in self.chunks]
+        return [make_embedding_text(chunk) for chunk in self.chunks]
 
 
 RankFunction = Callable[[str, Vector, int], list[RetrievedChunk]]

@@ -11,7 +11,7 @@ from crabpath_retrievers.evaluation.methods.base import (
     RetrievedChunk,
 )
 from crabpath_retrievers.graph import Vector
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import tokenise
 
 WordSearch = Callable[[str, int], list[int]]
 """Positions of the best matching chunks, for a query and a depth."""
@@ -32,11 +32,11 @@ def open_lexical(corpus: EvaluationCorpus) -> Iterator[RankFunction]:
 def build_word_search(corpus: EvaluationCorpus) -> WordSearch:
     """Index the chunks by words; chunks without a word of the query are not returned."""
     index = bm25s.BM25()
-    index.index([tokens(text) for text in corpus.texts()], show_progress=False)
+    index.index([tokenise(text) for text in corpus.texts()], show_progress=False)
 
     def match(query: str, depth: int) -> list[int]:
         wanted = min(depth, len(corpus.chunks))
-        found = index.retrieve([tokens(query)], k=wanted, show_progress=False)
+        found = index.retrieve([tokenise(query)], k=wanted, show_progress=False)
         pairs = zip(found.documents[0].tolist(), found.scores[0].tolist(), strict=True)
         return [place for place, score in pairs if score > 0]
 

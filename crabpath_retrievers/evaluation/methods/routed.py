@@ -17,7 +17,7 @@ from crabpath_retrievers.evaluation.methods.cold import open_indexed, retrieve_o
 from crabpath_retrievers.graph import Vector
 from crabpath_retrievers.routing.chat_model import ChatModelRouter
 from crabpath_retrievers.routing.settings import RouterSettings
-from crabpath_retrievers.usage import Usage
+from crabpath_retrievers.usage import ModelUsage
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class RoutedRanking:
 
     memory: CrabPath
     corpus: EvaluationCorpus
-    usage: Usage = field(default_factory=Usage)
+    usage: ModelUsage = field(default_factory=ModelUsage)
 
     def __call__(self, query: str, vector: Vector, depth: int) -> list[RetrievedChunk]:
         """Chunks, best first."""

@@ -9,7 +9,7 @@ from crabpath_retrievers.ingest.linkers.sibling import SiblingLinker
 from crabpath_retrievers.ingest.linkers.similar import NearestNeighbours, SimilarLinker
 
 
-def default_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
+def make_linkers(settings: LinkSettings, neighbours: NearestNeighbours) -> tuple[Linker, ...]:
     """Make the linkers that the settings enable, in the order in which they run."""
     linkers: list[Linker] = [
         SiblingLinker(settings),
@@ -30,5 +30,5 @@ __all__ = [
     "SharedTermLinker",
     "SiblingLinker",
     "SimilarLinker",
-    "default_linkers",
+    "make_linkers",
 ]

@@ -21,6 +21,6 @@ class Linker(Protocol):
         """
 
 
-def edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
+def make_edge(settings: LinkSettings, source: int, target: int, kind: EdgeKind) -> Edge:
     """Make an edge with the prior weight and floor of its kind."""
     return Edge(source, target, kind, settings.priors[kind], settings.floor(kind))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
@@ -25,15 +25,15 @@ class LinkLinker:
         for source, target in pairs:
             if source == target:
                 continue
-            yield edge(self._settings, source, target, EdgeKind.LINK)
+            yield make_edge(self._settings, source, target, EdgeKind.LINK)
             if back.get(target, 0) < self._settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
-                yield edge(self._settings, target, source, EdgeKind.LINKED_BY)
+                yield make_edge(self._settings, target, source, EdgeKind.LINKED_BY)
 
     def _find_outgoing(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
         """Yield pairs (new node, node that it links to)."""
         references = store.references(keys)
-        owners = store.addressed(sorted({t for found in references.values() for t in found}))
+        owners = store.find_addressed(sorted({t for found in references.values() for t in found}))
         for key, found in references.items():
             for target in found:
                 yield from (
@@ -43,11 +43,11 @@ class LinkLinker:
     def _find_incoming(self, keys: Sequence[int], store: LinkQueries) -> Iterator[tuple[int, int]]:
         """Yield pairs (node that links to it, new node)."""
         addresses = store.addresses(keys)
-        owners = store.addressed(sorted({a for found in addresses.values() for a in found}))
+        owners = store.find_addressed(sorted({a for found in addresses.values() for a in found}))
         specific = [
             address for address, found in owners.items() if self._resolve_target(address, found)
         ]
-        readers = store.referring(sorted(specific))
+        readers = store.find_referring(sorted(specific))
         for key, found in addresses.items():
             for address in found:
                 yield from ((reader, key) for reader in readers.get(address, ()))

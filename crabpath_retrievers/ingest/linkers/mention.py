@@ -10,9 +10,9 @@ from itertools import islice
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
-from crabpath_retrievers.text import is_telling, words
+from crabpath_retrievers.text import is_specific_name, split_words
 
 _MAX_WORDS = 4000  # of one chunk; only unsplit documents are longer
 
@@ -40,10 +40,10 @@ class MentionLinker:
             if count[target] >= self._settings.max_mentions:
                 continue
             count[target] += 1
-            yield edge(self._settings, source, target, EdgeKind.MENTION)
+            yield make_edge(self._settings, source, target, EdgeKind.MENTION)
             if back.get(target, 0) < self._settings.max_back_links:
                 back[target] = back.get(target, 0) + 1
-                yield edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
+                yield make_edge(self._settings, target, source, EdgeKind.MENTIONED_BY)
 
     def _find_mentions_by(
         self, new: Sequence[LinkNode], store: LinkQueries
@@ -85,17 +85,17 @@ class MentionLinker:
         return () if common else owners
 
     def _find_names(self, text: str) -> set[str]:
-        return names_said(text, self._settings.max_name_words)
+        return find_candidate_names(text, self._settings.max_name_words)
 
 
-def names_said(text: str, longest: int) -> set[str]:
+def find_candidate_names(text: str, longest: int) -> set[str]:
     """Return every word n-gram of a text that could be a name, as stored in the names table.
 
     Args:
         text: Any text.
         longest: Largest n, in words.
     """
-    found = list(islice(words(text), _MAX_WORDS))
+    found = list(islice(split_words(text), _MAX_WORDS))
     tokens = [word.token for word in found]
     # A single lower-case word is not a name.
     names = {word.token for word in found if word.capitalised}
@@ -104,4 +104,4 @@ def names_said(text: str, longest: int) -> set[str]:
         for token in tokens[start + 1 : start + longest]:
             gram += " " + token
             names.add(gram)
-    return {name for name in names if is_telling(name)}
+    return {name for name in names if is_specific_name(name)}

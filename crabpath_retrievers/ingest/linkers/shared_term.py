@@ -10,9 +10,9 @@ from itertools import groupby
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
-from crabpath_retrievers.text import Word, words
+from crabpath_retrievers.text import Word, split_words
 
 _IDENTIFIER = re.compile(r"[a-z]\w*[A-Z_]|\w*[a-zA-Z]\w*\d|\w*\d\w*[a-zA-Z]")
 _MAX_NAME_WORDS = 4
@@ -27,7 +27,7 @@ class SharedTermLinker:
 
     def link(self, new: Sequence[LinkNode], store: LinkQueries) -> Iterable[Edge]:
         """Return edges, both ways, between new nodes and chunks that share their rare terms."""
-        terms = {node.key: term_candidates(node.text) for node in new}
+        terms = {node.key: find_candidate_terms(node.text) for node in new}
         chosen = self._choose_terms(terms, store)
         holders = {
             term: store.phrase(term, self._settings.max_chunks_per_term + 1)
@@ -42,7 +42,7 @@ class SharedTermLinker:
         others = {key for keys in rare.values() for key in keys if key not in nodes}
         nodes |= {node.key: node for node in store.nodes(sorted(others))}
         # Full-text search ignores case: the other text must contain the term as a name, too.
-        terms |= {key: term_candidates(nodes[key].text) for key in others}
+        terms |= {key: find_candidate_terms(nodes[key].text) for key in others}
         for key, other in dict.fromkeys(
             (key, other)
             for key, found in chosen.items()
@@ -51,8 +51,8 @@ class SharedTermLinker:
             if term in terms[other]
         ):
             if nodes[other].document != nodes[key].document:
-                yield edge(self._settings, key, other, EdgeKind.SHARED_TERM)
-                yield edge(self._settings, other, key, EdgeKind.SHARED_TERM)
+                yield make_edge(self._settings, key, other, EdgeKind.SHARED_TERM)
+                yield make_edge(self._settings, other, key, EdgeKind.SHARED_TERM)
 
     def _choose_terms(
         self, terms: Mapping[int, Iterable[tuple[str, ...]]], store: LinkQueries
@@ -76,9 +76,9 @@ class SharedTermLinker:
 
 
 @lru_cache(maxsize=4096)
-def term_candidates(text: str) -> frozenset[tuple[str, ...]]:
+def find_candidate_terms(text: str) -> frozenset[tuple[str, ...]]:
     """Find identifiers and names: two to four capitalised words, also within longer names."""
-    found = list(words(text))
+    found = list(split_words(text))
     terms = set(_iterate_names(text, found))
     for word in found:
         surface = text[word.start : word.end]

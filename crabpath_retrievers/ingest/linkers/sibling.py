@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 
@@ -24,5 +24,5 @@ class SiblingLinker:
             touched = {key for pair in pairs if given & set(pair) for key in pair}
             for first, second in pairs:
                 if first in touched or second in touched:
-                    yield edge(self._settings, first, second, EdgeKind.SIBLING)
-                    yield edge(self._settings, second, first, EdgeKind.SIBLING)
+                    yield make_edge(self._settings, first, second, EdgeKind.SIBLING)
+                    yield make_edge(self._settings, second, first, EdgeKind.SIBLING)

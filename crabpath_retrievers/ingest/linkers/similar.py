@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from crabpath_retrievers.config import LinkSettings
 from crabpath_retrievers.graph import Edge, EdgeKind
-from crabpath_retrievers.ingest.linkers.base import edge
+from crabpath_retrievers.ingest.linkers.base import make_edge
 from crabpath_retrievers.storage.link_queries import LinkNode, LinkQueries
 
 NearestNeighbours = Callable[[str, int], Sequence[tuple[int, float]]]
@@ -24,5 +24,5 @@ class SimilarLinker:
         for node in new:
             for other, cosine in self._neighbours(node.id, self._settings.similar_neighbours):
                 if other != node.key and cosine >= self._settings.min_similarity:
-                    yield edge(self._settings, node.key, other, EdgeKind.SIMILAR)
-                    yield edge(self._settings, other, node.key, EdgeKind.SIMILAR)
+                    yield make_edge(self._settings, node.key, other, EdgeKind.SIMILAR)
+                    yield make_edge(self._settings, other, node.key, EdgeKind.SIMILAR)

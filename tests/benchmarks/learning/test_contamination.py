@@ -98,7 +98,7 @@ def test_a_success_is_remembered_by_all(taught, variant):
 def test_a_failure_punishes_as_the_variant_says(pair, taught, variant, punished):
     """Blindly all that was returned, else what was followed alone, or nothing."""
     nodes, _ = taught(variant, -1.0, [2])
-    learned, namespace = pair.memory.store.learned, pair.memory.store.walk.clock("taught").key
+    learned, namespace = pair.memory.store.learned, pair.memory.store.walk.get_clock("taught").key
     everything = [document.id for document in pair.dataset.documents]
     keys = learned.keys(everything)
     decayed = {

@@ -84,4 +84,4 @@ def test_steps_are_counted_where_regions_are_on(small, cached, variant, counted)
         memory = pair.with_settings(Settings().replace(learning=REGION_ABLATIONS[variant]))
         with pair.namespace("steps") as namespace:
             pair.run_learning(namespace, FeedbackSimulator("used", 0.0, 5), pair.schedule(), memory)
-            assert bool(memory.store.regions.all_steps(namespace, 0)) is counted
+            assert bool(memory.store.regions.get_all_transitions(namespace, 0)) is counted

@@ -14,9 +14,9 @@ from benchmarks.prior.conditional_logit import (
 )
 from benchmarks.prior.fit_files import fit_files
 from crabpath_retrievers.errors import InvalidInputError
-from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, Pointer, Tier, WalkEdge
+from crabpath_retrievers.graph import Candidate, EdgeKind, NodeHead, OutgoingEdge, Tier, WalkEdge
 from crabpath_retrievers.rerank.features import FEATURES, Evidence
-from crabpath_retrievers.terms import Information
+from crabpath_retrievers.terms import QueryInformation
 
 
 def head(key):
@@ -34,14 +34,14 @@ def made_up(count, seed=0):
     for _ in range(count):
         similarity, name, back = rng.random((3, 30))
         hits = [Candidate(head(i), similarity[i], name=name[i]) for i in range(30)]
-        pointers = [Pointer(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
+        pointers = [OutgoingEdge(99, hit.head, EdgeKind.MENTIONED_BY, 0.5, 0.5) for hit in hits]
         arrivals = [
             WalkEdge(head(99), pointer, 0.5, 0.0, Tier.HABITUAL, b, 1)
             for pointer, b in zip(pointers, back, strict=True)
         ]
         odds = 4 * similarity + 2 * back
         relevant = np.arange(30) == np.argmax(odds + rng.gumbel(size=30))
-        evidence = Evidence.from_pool(hits, arrivals, {}, Information.from_idf({}))
+        evidence = Evidence.from_pool(hits, arrivals, {}, QueryInformation.from_idf({}))
         found.append(TrainingQuery(evidence, relevant, 1, "made up"))
     return found
 
@@ -88,7 +88,7 @@ def test_evidence_never_gets_a_negative_weight():
 def test_full_at_k_counts_gold_that_search_never_found():
     """One of two gold documents among the candidates is not full evidence."""
     evidence = Evidence.from_pool(
-        [Candidate(head(i), 0.5) for i in range(3)], [], {}, Information.from_idf({})
+        [Candidate(head(i), 0.5) for i in range(3)], [], {}, QueryInformation.from_idf({})
     )
     ranker = fit_ranker(made_up(20))
     half = TrainingQuery(evidence, np.array([True, False, False]), 2, "x")
@@ -100,7 +100,7 @@ def test_full_at_k_counts_gold_that_search_never_found():
 def test_weights_by_hand_rank_by_what_they_weigh():
     """Similarity alone orders by similarity: the less similar one comes second."""
     evidence = Evidence.from_pool(
-        [Candidate(head(0), 0.2), Candidate(head(1), 0.5)], [], {}, Information.from_idf({})
+        [Candidate(head(0), 0.2), Candidate(head(1), 0.5)], [], {}, QueryInformation.from_idf({})
     )
     ranking = TrainingQuery(evidence, np.array([True, False]), 1, "x")
     assert measure_ranker([ranking], make_hand_ranker(similarity=1.0), k=1)["full@1"] == 0.0

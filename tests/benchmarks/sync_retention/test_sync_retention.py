@@ -8,7 +8,7 @@ from langchain_core.embeddings import Embeddings
 
 from benchmarks.sync_retention.edits import EditRates, edit_tree, read_tree, write_tree
 from benchmarks.sync_retention.study import measure_retention
-from crabpath_retrievers.text import tokens
+from crabpath_retrievers.text import tokenise
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ class HashedWords(Embeddings):
         """One vector; the first dimension keeps it from being zero."""
         vector = np.zeros(256)
         vector[0] = 0.1
-        for token in tokens(text):
+        for token in tokenise(text):
             vector[zlib.crc32(token.encode()) % 256] += 1
         return vector.tolist()
 

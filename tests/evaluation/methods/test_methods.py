@@ -8,7 +8,7 @@ from crabpath_retrievers.evaluation.methods import METHODS, EvaluationCorpus, se
 from crabpath_retrievers.evaluation.methods.dense import open_dense
 from crabpath_retrievers.evaluation.methods.hybrid import open_hybrid
 from crabpath_retrievers.evaluation.methods.lexical import open_lexical
-from crabpath_retrievers.seeds.embedder import unit
+from crabpath_retrievers.seeds.embedder import to_unit_vector
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def corpus(small, cached):
 def question(small, cached):
     """A real one and its vector."""
     text = next(iter(small.queries.values()))
-    return text, unit(cached.embed_query(text))
+    return text, to_unit_vector(cached.embed_query(text))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -38,7 +38,7 @@ def test_rankings_hold_each_chunk_once_and_at_most_k(corpus, question, name):
 def test_dense_is_exact_cosine_search(corpus, question, cached):
     """The order of all paragraphs by their cosine, computed in full."""
     _, vector = question
-    cosines = np.stack([unit(v) for v in cached.embed_documents(corpus.texts())]) @ vector
+    cosines = np.stack([to_unit_vector(v) for v in cached.embed_documents(corpus.texts())]) @ vector
     expected = [corpus.chunks[i].document for i in np.argsort(-cosines, kind="stable")[:20]]
     with open_dense(corpus) as rank:
         assert [found.document for found in rank(*question, 20)] == expected
@@ -57,7 +57,7 @@ def test_hybrid_adds_reciprocal_ranks(cached):
     """What stands high in both lists wins: 1/61 + 1/62 for the best two, less for the others."""
     corpus = of(cached, a="a green apple", b="green", c="the apple tree", d="quantum physics")
     text = "green apple"
-    vector = unit(cached.embed_query(text))
+    vector = to_unit_vector(cached.embed_query(text))
     with open_dense(corpus) as first, open_lexical(corpus) as second, open_hybrid(corpus) as both:
         scores = {}
         for ranking in (first(text, vector, 4), second(text, vector, 4)):
@@ -73,7 +73,7 @@ def test_long_documents_are_cut_alike_for_all(cached):
     corpus = of(cached, split=True, a=long, b="Pears are green.")
     cut = {chunk.content for chunk in corpus.chunks}
     assert len(cut) > 3
-    vector = unit(cached.embed_query("apples"))
+    vector = to_unit_vector(cached.embed_query("apples"))
     for name, method in METHODS.items():
         with method(corpus) as rank:
             found = rank("apples", vector, 3)

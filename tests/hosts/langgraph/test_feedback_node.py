@@ -71,7 +71,7 @@ def graph(retriever, state=DictState, **options):
 
 def kept(retriever):
     """All feedback that the memory holds, by status."""
-    return retriever.memory.store.learned.tally()
+    return retriever.memory.store.learned.count_feedback()
 
 
 def texts(retriever, question, **options):
@@ -177,7 +177,9 @@ def test_a_person_may_answer_in_many_ways(retriever, question, said, outcome):
     built = graph(retriever, ask=True)
     built.invoke({"question": question}, CONFIG)
     result = built.invoke(Command(resume=said), CONFIG)
-    feedback = retriever.memory.store.learned.feedback(result["feedback"]["feedback_id"]).feedback
+    feedback = retriever.memory.store.learned.get_feedback(
+        result["feedback"]["feedback_id"]
+    ).feedback
     assert feedback.outcome == outcome
     assert feedback.correction == ("It was 1966." if "1966" in str(said) else None)
     assert (feedback.answer, feedback.source) == ("Yes.", "human")

@@ -34,7 +34,7 @@ def load(name):
 
 def kept(retriever):
     """All feedback that the memory holds, by status."""
-    return retriever.memory.store.learned.tally()
+    return retriever.memory.store.learned.count_feedback()
 
 
 def test_the_configuration_names_every_application():
@@ -63,7 +63,9 @@ async def test_rag_learns_from_its_own_grade(retriever, question, chat_server, m
     result = await graph.ainvoke({"question": question}, context={"user_id": "ann"})
     assert result["answer"] == "Yes, American."
     assert result["feedback"]["status"] == "applied"
-    feedback = retriever.memory.store.learned.feedback(result["feedback"]["feedback_id"]).feedback
+    feedback = retriever.memory.store.learned.get_feedback(
+        result["feedback"]["feedback_id"]
+    ).feedback
     assert (feedback.outcome, feedback.source, feedback.namespace) == (0.8, "self", "ann")
     assert feedback.used == ("h1", "h4")
 
@@ -119,7 +121,10 @@ async def test_maintenance_learns_from_what_waits(embeddings, passages, question
             result = await graph.ainvoke({})
         assert result["learned"] == {"applied": 1, "refused": 0, "failed": 0}
         assert result["memory"] == memory.info()
-        assert (kept(retriever)["applied"], memory.store.learned.pile()) == (1, 0)
+        assert (kept(retriever)["applied"], memory.store.learned.count_unindexed_episodes()) == (
+            1,
+            0,
+        )
         assert (await graph.ainvoke({}))["learned"]["applied"] == 0
 
 

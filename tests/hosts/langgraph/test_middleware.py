@@ -52,12 +52,12 @@ def texts(retriever, question):
 
 def kept(retriever):
     """All feedback that the memory holds, by status."""
-    return retriever.memory.store.learned.tally()
+    return retriever.memory.store.learned.count_feedback()
 
 
 def recorded(retriever, receipt):
     """The feedback of a receipt, as the memory holds it."""
-    return retriever.memory.store.learned.feedback(receipt["feedback_id"]).feedback
+    return retriever.memory.store.learned.get_feedback(receipt["feedback_id"]).feedback
 
 
 async def test_the_model_reads_the_documents(retriever, question, called, chat_server, model):
@@ -218,7 +218,7 @@ async def test_the_callback_handler_may_follow_the_same_agent(retriever, questio
     assert (feedback.feedback_id, second.status) == (receipt["feedback_id"], "applied")
     assert kept(retriever)["applied"] == 1
     (human,) = handler.score(0, thread_id="1", source="human")
-    status = retriever.memory.store.learned.feedback
+    status = retriever.memory.store.learned.get_feedback
     assert (human.status, status(receipt["feedback_id"]).status) == ("applied", "undone")
 
 
@@ -245,7 +245,7 @@ async def test_the_user_has_the_last_word(retriever, question, called, model):
     (harvested,) = (await called(built, said(question), CONFIG))["crabpath_receipts"]
     result = await called(built, said(question, crabpath_feedback="down"), CONFIG)
     human, _ = result["crabpath_receipts"]
-    status = retriever.memory.store.learned.feedback
+    status = retriever.memory.store.learned.get_feedback
     assert status(harvested["feedback_id"]).status == "undone"
     assert (human["status"], recorded(retriever, human).outcome) == ("applied", -1)
 

@@ -20,7 +20,7 @@ from llama_models import HttpLLM
 from pydantic import BaseModel, Field
 
 from llama_index.retrievers.crabpath import LlamaIndexChatModel
-from llama_index.retrievers.crabpath.messages import from_response, usage_of
+from llama_index.retrievers.crabpath.messages import find_usage, from_response
 
 
 class EchoLLM(CustomLLM):
@@ -175,7 +175,7 @@ def test_in_a_chain(model):
 def test_usage_is_found_wherever_it_is(raw, extra, wanted):
     """OpenAI, Anthropic, Gemini and Ollama call it differently; none is no error."""
     response = ChatResponse(message=ChatMessage(content="x"), raw=raw, additional_kwargs=extra)
-    usage = usage_of(response)
+    usage = find_usage(response)
     found = usage and (usage["input_tokens"], usage["output_tokens"])
     assert found == wanted
     assert from_response(response).usage_metadata == usage

@@ -26,7 +26,7 @@ from llama_index.retrievers.crabpath import (
     CrabPathRetriever,
     turns_of,
 )
-from llama_index.retrievers.crabpath.runs import Runs
+from llama_index.retrievers.crabpath.runs import QueryTracker
 
 RIGHT = "Scott Derrickson and Ed Wood were both American."
 SILENT = OutcomePolicy(silent_success=Rule(0.2, "harvested"))
@@ -123,10 +123,10 @@ def test_the_answer_says_which_documents_were_used(retriever, question):
 )
 def test_an_evaluation_is_an_outcome(retriever, engine, question, result, wanted):
     """Scores in [0, 1] become outcomes in [-1, 1]; passing or not counts first."""
-    from llama_index.retrievers.crabpath.responses import feedback_about
+    from llama_index.retrievers.crabpath.responses import make_response_feedback
 
     response = engine.query(question)
-    (feedback,) = feedback_about(response, EvaluationResult(**result))
+    (feedback,) = make_response_feedback(response, EvaluationResult(**result))
     assert (feedback.outcome, feedback.source) == (pytest.approx(wanted), "teacher")
     assert retriever.record(response, EvaluationResult(**result))[0].status == "applied"
 
@@ -143,7 +143,7 @@ def test_silent_success_if_it_is_wanted(retriever, engine, question):
     with handling(retriever, SILENT):
         (turn,) = turns_of(engine.query(question))
     name = consumed(retriever, turn)
-    kept = retriever.memory.store.learned.feedback(name).feedback
+    kept = retriever.memory.store.learned.get_feedback(name).feedback
     assert (kept.outcome, kept.source) == (0.2, "harvested")
     assert question in kept.answer
 
@@ -217,7 +217,7 @@ def outcome_of_last(retriever, namespace="default"):
     """Outcome that the last turn was learned from; None without any."""
     store = retriever.memory.store
     (last,) = store.turns.window(namespace, until=2e9 * 2, turns=1, seconds=1e12)
-    return last.consumed and store.learned.feedback(last.consumed).feedback.outcome
+    return last.consumed and store.learned.get_feedback(last.consumed).feedback.outcome
 
 
 async def test_a_query_that_was_stopped_says_nothing(retriever, question):
@@ -250,7 +250,7 @@ async def test_an_agent_run_is_one_run(retriever, llm, chat_server, question):
         (turn,) = turns_of(await agent.run(question))
         await asyncio.sleep(0)
         await asyncio.to_thread(handler.flush)
-    kept = retriever.memory.store.learned.feedback(f"event:silent_success:{turn}").feedback
+    kept = retriever.memory.store.learned.get_feedback(f"event:silent_success:{turn}").feedback
     assert (kept.outcome, kept.answer) == (0.2, RIGHT)
 
 
@@ -395,7 +395,7 @@ def test_the_policy_says_what_an_evaluation_is_worth(retriever, engine, question
     store = retriever.memory.store
     half = OutcomePolicy(score=Rule(0.5, "self"))
     (receipt,) = handling(retriever, half).record(engine.query(question), good)
-    kept = store.learned.feedback(receipt.feedback_id).feedback
+    kept = store.learned.get_feedback(receipt.feedback_id).feedback
     assert (kept.outcome, kept.source) == (0.5, "self")
     off = handling(retriever, OutcomePolicy(score=Rule(1, "teacher", on=False)))
     assert off.record(engine.query(question), good) == []
@@ -448,7 +448,7 @@ async def test_many_tasks(retriever, engine, question):
 
 def test_memory_is_bounded():
     """Old runs are forgotten, and runs that never end do not pile up."""
-    runs = Runs(keep=4)
+    runs = QueryTracker(keep=4)
     for number in range(10):
         runs.enter(f"s{number}", None)
         runs.add_turns(runs.of(f"s{number}"), [f"t{number}"], [])

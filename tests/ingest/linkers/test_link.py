@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.ingest.references import addresses_of, references_in
+from crabpath_retrievers.ingest.references import collect_addresses, find_references
 
 LINK, BACK = EdgeKind.LINK, EdgeKind.LINKED_BY
 
@@ -29,7 +29,7 @@ LINK, BACK = EdgeKind.LINK, EdgeKind.LINKED_BY
 )
 def test_links_are_read_in_every_notation(text, target):
     """One spelling per place, relative links resolved against the document's own path."""
-    assert references_in(text, "docs/a.md") == (target,)
+    assert find_references(text, "docs/a.md") == (target,)
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,24 @@ def test_links_are_read_in_every_notation(text, target):
 )
 def test_what_leads_nowhere_is_no_link(text):
     """Anchors, mail addresses, scripts and empty links are left out."""
-    assert references_in(text, "docs/a.md") == ()
+    assert find_references(text, "docs/a.md") == ()
 
 
 def test_relative_links_of_web_pages_stay_on_their_site():
     """The base of a relative link is the URL of its page."""
-    found = references_in("[b](../b) [c](/c)", "https://www.x.org/docs/a/")
+    found = find_references("[b](../b) [c](/c)", "https://www.x.org/docs/a/")
     assert found == ("x.org/docs/b", "x.org/c")
 
 
 def test_links_without_end_are_read_quickly():
     """Unclosed brackets of a long text cost no more than reading it."""
-    assert references_in("[" * 50_000 + "](" * 5_000 + "<a " * 5_000, "a.md") == ()
+    assert find_references("[" * 50_000 + "](" * 5_000 + "<a " * 5_000, "a.md") == ()
 
 
 def test_a_document_is_found_by_path_url_and_title():
     """Addresses and links have the same spelling."""
     metadata = {"url": "https://www.x.org/a/", "source": "./docs/a.md"}
-    assert addresses_of("./docs/a.md", "Page: A", metadata) == (
+    assert collect_addresses("./docs/a.md", "Page: A", metadata) == (
         "docs/a.md",
         "x.org/a",
         "wiki:page a",

@@ -57,7 +57,9 @@ def test_edges_have_the_prior_of_their_kind(case, fresh):
     kind, documents, links = case
     memory = fresh(**links)
     memory.add_documents(documents)
-    (head,) = memory.store.walk.heads(["a"])
-    pointers = memory.store.walk.outgoing([head.key], memory.store.walk.clock("default")).pointers
+    (head,) = memory.store.walk.get_nodes(["a"])
+    pointers = memory.store.walk.get_outgoing_edges(
+        [head.key], memory.store.walk.get_clock("default")
+    ).pointers
     weights = [pointer.weight for pointer in pointers if pointer.kind is kind]
     assert weights == [pytest.approx(LinkSettings().priors[kind])]

@@ -62,7 +62,7 @@ def test_a_document_does_not_mention_itself(memory, document, joined):
     text = "# Red Barn\nThe Red Barn.\n## History\nOf the Red Barn.\n"
     memory.add_documents([document(text, source="barn.md")])
     assert joined(memory, MENTION) == set()
-    (head, section) = memory.store.walk.heads(memory.store.catalog.all_ids())
+    (head, section) = memory.store.walk.get_nodes(memory.store.catalog.all_ids())
     assert (head.mentions, section.mentions) == (0, 0)
 
 
@@ -89,12 +89,12 @@ def test_mentions_are_counted_for_rarity(memory, document):
     """A node knows how many others name it, also after they were changed and removed."""
     memory.add_documents([document("A town.", id="n", title="Ulm")])
     memory.add_documents([document(f"{i} in Ulm", id=i) for i in ("a", "b", "c")])
-    assert memory.store.walk.heads(["n"])[0].mentions == 3
+    assert memory.store.walk.get_nodes(["n"])[0].mentions == 3
     memory.add_documents([document("elsewhere", id="a")])
     memory.forget("b")
-    assert memory.store.walk.heads(["n"])[0].mentions == 1
+    assert memory.store.walk.get_nodes(["n"])[0].mentions == 1
     memory.add_documents([document("A city.", id="n", title="Ulm")])
-    assert memory.store.walk.heads(["n"])[0].mentions == 1
+    assert memory.store.walk.get_nodes(["n"])[0].mentions == 1
 
 
 def test_names_longer_than_the_bound_are_not_looked_up(linked, document):

@@ -3,7 +3,7 @@
 import pytest
 
 from crabpath_retrievers.graph import EdgeKind
-from crabpath_retrievers.ingest.linkers.shared_term import term_candidates
+from crabpath_retrievers.ingest.linkers.shared_term import find_candidate_terms
 
 SHARED = EdgeKind.SHARED_TERM
 BOTH = {("a", "b"), ("b", "a")}
@@ -11,7 +11,9 @@ BOTH = {("a", "b"), ("b", "a")}
 
 def test_candidates_are_names_and_identifiers():
     """Runs of capitalised words, also inside longer runs, and words that look like code."""
-    found = term_candidates("When Tim Burton met Ann-Marie, HTTP2 and max_size broke parseJson.")
+    found = find_candidate_terms(
+        "When Tim Burton met Ann-Marie, HTTP2 and max_size broke parseJson."
+    )
     assert found == {
         ("when", "tim"),
         ("tim", "burton"),

@@ -9,15 +9,17 @@ from crabpath_retrievers import CrabPath
 from crabpath_retrievers.integration import (
     Answer,
     Embedder,
+    Operations,
     QueryOptions,
-    Steps,
     Vector,
     perform,
-    perform_either,
+    perform_sync_or_async,
 )
 
 
-def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps[Answer]:
+def retrieve_bundle(
+    memory: CrabPath, bundle: QueryBundle, options: QueryOptions
+) -> Operations[Answer]:
     """Retrieve for a bundle, with its embedding or the mean of its embedding strings.
 
     Args:
@@ -29,7 +31,7 @@ def asked(memory: CrabPath, bundle: QueryBundle, options: QueryOptions) -> Steps
     if texts := _strings_to_embed(bundle):
         vector = yield from perform(_mean_embedding, texts, memory.embedder)
     given: QueryOptions = {**options, "vector": vector}
-    answer = yield from perform_either(
+    answer = yield from perform_sync_or_async(
         lambda: memory.retrieve(bundle.query_str, **given),
         lambda: memory.aio.retrieve(bundle.query_str, **given),
     )

@@ -18,7 +18,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.utils import get_tokenizer
 from pydantic import PrivateAttr
 
-from crabpath_retrievers.integration import alimited
+from crabpath_retrievers.integration import arun_with_timeout
 from llama_index.retrievers.crabpath.messages import from_response, to_messages
 from llama_index.retrievers.crabpath.tools import OfferedTool
 
@@ -106,7 +106,9 @@ class LlamaIndexChatModel(BaseChatModel):
             history = to_messages(messages)
             response = await self._functions.achat_with_tools(chat_history=history, **given)
         elif _is_blocking(self.llm):
-            response = await alimited(lambda: self.llm.chat(to_messages(messages), **given))
+            response = await arun_with_timeout(
+                lambda: self.llm.chat(to_messages(messages), **given)
+            )
         else:
             response = await self.llm.achat(to_messages(messages), **given)
         return self._to_result(response)

@@ -12,7 +12,7 @@ from llama_index.core.schema import Document as LlamaDocument
 from typing_extensions import TypedDict
 
 from crabpath_retrievers import InvalidInputError
-from crabpath_retrievers.integration import own_metadata
+from crabpath_retrievers.integration import remove_answer_metadata
 from llama_index.retrievers.crabpath.splitting import NodeParserSplitter
 
 BLOCK = "llama_index"
@@ -24,7 +24,7 @@ _SHARED = _FIELDS - {"relationships", "start_char_idx", "end_char_idx"}
 _SOURCES = ("source", "file_path")
 
 
-class Given(TypedDict, total=False):
+class AddArguments(TypedDict, total=False):
     """Arguments of the memory's ``add_documents``."""
 
     documents: list[Document]
@@ -33,13 +33,17 @@ class Given(TypedDict, total=False):
     vectors: Mapping[str, Sequence[float]]
 
 
-def wholes(documents: Iterable[LlamaDocument], parser: NodeParser | None) -> Given:
+def convert_documents(
+    documents: Iterable[LlamaDocument], parser: NodeParser | None
+) -> AddArguments:
     """Convert documents, which the memory splits with the parser or by its own splitters."""
     splitter = None if parser is None else NodeParserSplitter(parser)
     return {"documents": [from_document(item) for item in documents], "splitter": splitter}
 
 
-def chunks(nodes: Sequence[BaseNode], embeddings: Mapping[str, Sequence[float]]) -> Given:
+def convert_nodes(
+    nodes: Sequence[BaseNode], embeddings: Mapping[str, Sequence[float]]
+) -> AddArguments:
     """Convert nodes, which are chunks already, with their known embeddings."""
     carried = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     return {
@@ -64,7 +68,7 @@ def from_node(node: BaseNode) -> Document:
     return _make_document(node, node.node_id, node.ref_doc_id, _FIELDS)
 
 
-def checked(given: Iterable[Any], kind: type[Any]) -> list[Any]:
+def require_kind(given: Iterable[Any], kind: type[Any]) -> list[Any]:
     """Return the given items as a list, if all of them are of one type.
 
     Raises:
@@ -82,7 +86,7 @@ def _make_document(
     node: BaseNode, name: str | None, source: str | None, fields: set[str]
 ) -> Document:
     # A node retrieved from CrabPath carries its turn, which is not part of the document.
-    metadata = own_metadata(node.metadata)
+    metadata = remove_answer_metadata(node.metadata)
     dumped = node.model_dump(
         mode="json",
         exclude={"embedding": True, "relationships": {"__all__": {"metadata"}}},

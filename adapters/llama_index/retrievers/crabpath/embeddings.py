@@ -47,7 +47,7 @@ class LlamaIndexEmbeddings(Embeddings):
         return await self.embed_model.aget_query_embedding(text)
 
 
-def embeddings_of(embed_model: EmbedModel) -> Embeddings | None:
+def resolve_embeddings(embed_model: EmbedModel) -> Embeddings | None:
     """Resolve the ``embed_model`` of a LlamaIndex user to LangChain embeddings.
 
     Args:

@@ -20,21 +20,21 @@ from typing_extensions import Self, Unpack
 
 from crabpath_retrievers import CrabPath, CrabPathError, Feedback, OutcomePolicy
 from crabpath_retrievers.integration import (
+    BackgroundWorker,
     FeedbackFields,
     Receipt,
-    Worker,
-    record_over,
-    seen_feedback,
+    make_event_feedback,
+    record_superseding,
 )
-from llama_index.retrievers.crabpath.outcomes import seen_in
+from llama_index.retrievers.crabpath.outcomes import detect_run_events
 from llama_index.retrievers.crabpath.responses import (
     STREAMS,
     Outcome,
-    answer_of,
-    feedback_about,
+    get_answer_text,
+    make_response_feedback,
     turns_of,
 )
-from llama_index.retrievers.crabpath.runs import Run, Runs
+from llama_index.retrievers.crabpath.runs import QueryRun, QueryTracker
 from llama_index.retrievers.crabpath.spans import SpanWatcher
 
 _log = logging.getLogger(__name__)
@@ -54,16 +54,16 @@ class CrabPathEventHandler(BaseEventHandler):
         handler.record("42", -1.0, correction="Deploys go through the pipeline.")
 
     Its :class:`~crabpath_retrievers.OutcomePolicy` defines which events it records by itself: by
-    default errors, but not answers without feedback. A later :meth:`record` undoes that first, so
+    default errors, but not answers without feedback. A later :meth:`record_feedback` undoes that first, so
     that feedback of a person always counts.
     """
 
     _memory: CrabPath = PrivateAttr()
     _policy: OutcomePolicy = PrivateAttr()
-    _runs: Runs = PrivateAttr()
+    _runs: QueryTracker = PrivateAttr()
     _spans: SpanWatcher = PrivateAttr()
     _work: deque[Feedback] = PrivateAttr(default_factory=deque)
-    _worker: Worker = PrivateAttr()
+    _worker: BackgroundWorker = PrivateAttr()
 
     def __init__(
         self, memory: CrabPath, policy: OutcomePolicy | None = None, *, keep: int = 10_000
@@ -73,13 +73,13 @@ class CrabPathEventHandler(BaseEventHandler):
         Args:
             memory: The memory that the queries use.
             policy: Which events count as feedback; None for ``OutcomePolicy()``.
-            keep: Number of names of recent runs and turns that :meth:`record` can look up.
+            keep: Number of names of recent runs and turns that :meth:`record_feedback` can look up.
         """
         super().__init__()
         self._memory, self._policy = memory, policy or OutcomePolicy()
-        self._runs = Runs(keep)
+        self._runs = QueryTracker(keep)
         self._spans = SpanWatcher(self._runs, self._handle_end)
-        self._worker = Worker(self._learn, "crabpath-llama-index")
+        self._worker = BackgroundWorker(self._learn, "crabpath-llama-index")
 
     @classmethod
     def class_name(cls) -> str:
@@ -119,7 +119,7 @@ class CrabPathEventHandler(BaseEventHandler):
         elif isinstance(event, (QueryEndEvent, SynthesizeEndEvent)):
             self._runs.add_turns(run, turns_of(event.response), names)
             run.streamed = isinstance(event.response, STREAMS)
-            run.answer = answer_of(event.response) or run.answer
+            run.answer = get_answer_text(event.response) or run.answer
 
     def record(
         self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
@@ -131,7 +131,7 @@ class CrabPathEventHandler(BaseEventHandler):
                 the span id of its run, or a turn id.
             outcome: The outcome, in [-1, 1], or LlamaIndex's ``EvaluationResult``, which counts by
                 the policy's ``score``; nothing is recorded if that rule is off.
-            fields: As for :meth:`CrabPathRetriever.record`; give ``namespace`` to refuse turns of
+            fields: As for :meth:`CrabPathRetriever.record_feedback`; give ``namespace`` to refuse turns of
                 others.
 
         Raises:
@@ -143,31 +143,31 @@ class CrabPathEventHandler(BaseEventHandler):
             return []
         run = self._runs.find(query) if isinstance(query, str) else None
         if run is None:
-            given = feedback_about(query, outcome, rule, **fields)
+            given = make_response_feedback(query, outcome, rule, **fields)
         else:
             if "used" not in fields:
                 fields.setdefault("answer", run.answer)
-            given = feedback_about([*run.turns], outcome, rule, **fields)
+            given = make_response_feedback([*run.turns], outcome, rule, **fields)
         self.flush()
-        return [record_over(self._memory, feedback) for feedback in given]
+        return [record_superseding(self._memory, feedback) for feedback in given]
 
     async def arecord(
         self, query: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
-        """As :meth:`record`, off the event loop."""
+        """As :meth:`record_feedback`, off the event loop."""
         return await asyncio.to_thread(self.record, query, outcome, **fields)
 
     def flush(self) -> None:
         """Block until feedback of all ended runs is recorded."""
         self._worker.drain()
 
-    def _handle_end(self, run: Run, result: Any, error: BaseException | None) -> None:
+    def _handle_end(self, run: QueryRun, result: Any, error: BaseException | None) -> None:
         """Record feedback for a run that ended; in a thread if called on an event loop."""
-        kind = self._policy.first(seen_in(run, result, error, self._policy))
+        kind = self._policy.first(detect_run_events(run, result, error, self._policy))
         if kind is None:
             return
         self._work += [
-            seen_feedback(kind, self._policy, turn, answer=run.answer, namespace=None)
+            make_event_feedback(kind, self._policy, turn, answer=run.answer, namespace=None)
             for turn in run.turns
         ]
         if _on_event_loop():

@@ -11,7 +11,7 @@ from crabpath_retrievers import ConfigurationError, InvalidInputError
 _PAGE = 1000
 
 
-class Origin:
+class SourceIndex:
     """The index that nodes of a memory were copied from."""
 
     def __init__(self, index: VectorStoreIndex, taken: Iterable[str]) -> None:
@@ -25,7 +25,7 @@ class Origin:
         return None if there is None else set(ids) - (set(taken) - there)
 
 
-def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
+def read_nodes(index: VectorStoreIndex) -> list[BaseNode]:
     """Read every node with text, from the document store, else from the vector store.
 
     Raises:
@@ -51,7 +51,7 @@ def stored_nodes(index: VectorStoreIndex) -> list[BaseNode]:
     ]
 
 
-def stored_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str, list[float]]:
+def read_vectors(index: VectorStoreIndex, nodes: Sequence[BaseNode]) -> dict[str, list[float]]:
     """Read vectors by node id; those that cannot be read must be computed again."""
     found = {node.node_id: node.embedding for node in nodes if node.embedding is not None}
     missing = [node.node_id for node in nodes if node.node_id not in found]

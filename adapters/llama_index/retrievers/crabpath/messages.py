@@ -34,11 +34,11 @@ def from_response(response: ChatResponse, calls: Sequence[ToolSelection] = ()) -
         tool_calls=[
             tool_call(name=call.tool_name, args=call.tool_kwargs, id=call.tool_id) for call in calls
         ],
-        usage_metadata=usage_of(response),
+        usage_metadata=find_usage(response),
     )
 
 
-def usage_of(response: ChatResponse) -> UsageMetadata | None:
+def find_usage(response: ChatResponse) -> UsageMetadata | None:
     """Find the token counts of a response; None if the provider reports none."""
     raw = _to_mapping(response.raw)
     places = [raw.get(name) for name in _PLACES]

@@ -11,10 +11,10 @@ from llama_index.core.node_parser.text.sentence_window import (
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from crabpath_retrievers.integration import (
-    CRABPATH,
+    METADATA_KEY,
     Answer,
     RetrievedDocument,
-    own_metadata,
+    remove_answer_metadata,
     to_documents,
 )
 from llama_index.retrievers.crabpath.documents import BLOCK
@@ -29,7 +29,7 @@ class CrabPathNode(TextNode):
     @property
     def hash(self) -> str:
         """Hash of text and metadata without the turn, by which LlamaIndex identifies nodes."""
-        identity = f"{self.text}{own_metadata(self.metadata)}"
+        identity = f"{self.text}{remove_answer_metadata(self.metadata)}"
         return sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -45,27 +45,27 @@ class CrabPathNode(TextNode):
 
 def to_nodes(answer: Answer) -> list[NodeWithScore]:
     """Convert the documents of an answer, best first, with scores in (0, 1]."""
-    blocks = blocks_of(answer)
+    blocks = make_blocks(answer)
     return [
-        NodeWithScore(node=_make_node(item, blocks[item.node.id]), score=score_of(item))
+        NodeWithScore(node=_make_node(item, blocks[item.node.id]), score=get_score(item))
         for item in answer.documents
     ]
 
 
-def blocks_of(answer: Answer) -> dict[str, dict[str, Any]]:
+def make_blocks(answer: Answer) -> dict[str, dict[str, Any]]:
     """Return the ``crabpath`` metadata of each document by node id, as for LangChain."""
     documents = to_documents(answer)
-    return {str(document.id): document.metadata[CRABPATH] for document in documents}
+    return {str(document.id): document.metadata[METADATA_KEY] for document in documents}
 
 
-def score_of(item: RetrievedDocument) -> float:
+def get_score(item: RetrievedDocument) -> float:
     """Return the probability of relevance, in (0, 1]."""
     return max(item.score, _LEAST)
 
 
-def hidden(keys: list[str]) -> list[str]:
+def hide_block(keys: list[str]) -> list[str]:
     """Add the ``crabpath`` key to metadata keys that are hidden from models."""
-    return keys if CRABPATH in keys else [*keys, CRABPATH]
+    return keys if METADATA_KEY in keys else [*keys, METADATA_KEY]
 
 
 def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
@@ -78,9 +78,9 @@ def _make_node(item: RetrievedDocument, block: dict[str, Any]) -> CrabPathNode:
         # MetadataReplacementPostProcessor would replace the text of a note by nothing.
         metadata |= {key: item.node.content for key in _WINDOWS if metadata.get(key) == ""}
         blank = [key for key, value in metadata.items() if value == ""]
-    metadata[CRABPATH] = block
+    metadata[METADATA_KEY] = block
     for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
-        fields[name] = hidden([*fields.get(name, []), *blank])
+        fields[name] = hide_block([*fields.get(name, []), *blank])
     fields.setdefault("relationships", _make_source(item))
     return CrabPathNode(id_=item.node.id, text=item.node.content, metadata=metadata, **fields)
 

@@ -12,11 +12,11 @@ from typing_extensions import TypedDict
 from crabpath_retrievers import CrabPath, Settings
 from crabpath_retrievers.integration import RetrieverOptions, Router
 from llama_index.retrievers.crabpath.chat_model import LlamaIndexChatModel
-from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
+from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
 from llama_index.retrievers.crabpath.filters import Filters
 
 
-class Opening(TypedDict, total=False):
+class OpenOptions(TypedDict, total=False):
     """Options of :meth:`crabpath_retrievers.CrabPath.open`.
 
     ``router`` may be a LlamaIndex ``LLM``, which decides which ambiguous edges are followed.
@@ -27,7 +27,7 @@ class Opening(TypedDict, total=False):
     router: Router | BaseChatModel | LLM | None
 
 
-class Fields(RetrieverOptions, total=False):
+class LlamaIndexOptions(RetrieverOptions, total=False):
     """Arguments of :class:`~llama_index.retrievers.crabpath.CrabPathRetriever`."""
 
     similarity_top_k: int
@@ -40,33 +40,33 @@ class Fields(RetrieverOptions, total=False):
     """As for LlamaIndex's ``BaseRetriever``."""
 
 
-class Existing(Opening, Fields, total=False):
+class ExistingOptions(OpenOptions, LlamaIndexOptions, total=False):
     """Options to open an existing memory, and of the retriever."""
 
 
-class Options(Existing, total=False):
+class NewOptions(ExistingOptions, total=False):
     """The same, and the path of the memory: a directory, a database URL or None."""
 
     path: str | Path | None
 
 
-Split = tuple[dict[str, Any], dict[str, Any]]
+SplitOptions = tuple[dict[str, Any], dict[str, Any]]
 
 
-def split(options: Options | Existing) -> Split:
+def split_options(options: NewOptions | ExistingOptions) -> SplitOptions:
     """Split options into those that open a memory and those of its retriever."""
-    names = {"path", *Opening.__annotations__}
+    names = {"path", *OpenOptions.__annotations__}
     opening = {name: value for name, value in options.items() if name in names}
     if isinstance(router := opening.get("router"), LLM):
         opening["router"] = LlamaIndexChatModel(llm=router)
     return opening, {name: value for name, value in options.items() if name not in names}
 
 
-def filled(
+def open_filled(
     embed_model: EmbedModel, opening: dict[str, Any], fill: Callable[[CrabPath], object]
 ) -> CrabPath:
     """Open a memory and fill it with documents; close it if that fails."""
-    memory = CrabPath.open(embeddings=embeddings_of(embed_model), **opening)
+    memory = CrabPath.open(embeddings=resolve_embeddings(embed_model), **opening)
     try:
         fill(memory)
     except BaseException:

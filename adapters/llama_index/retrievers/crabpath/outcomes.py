@@ -3,12 +3,14 @@
 from typing import Any
 
 from crabpath_retrievers import OutcomePolicy
-from crabpath_retrievers.integration import Kind, names_of
-from llama_index.retrievers.crabpath.responses import STREAMS, answer_of
-from llama_index.retrievers.crabpath.runs import Run
+from crabpath_retrievers.integration import EventKind, collect_exception_names
+from llama_index.retrievers.crabpath.responses import STREAMS, get_answer_text
+from llama_index.retrievers.crabpath.runs import QueryRun
 
 
-def seen_in(run: Run, result: Any, error: BaseException | None, policy: OutcomePolicy) -> set[Kind]:
+def detect_run_events(
+    run: QueryRun, result: Any, error: BaseException | None, policy: OutcomePolicy
+) -> set[EventKind]:
     """Detect the events of a run that ended, counted or not, and set its answer.
 
     Args:
@@ -18,13 +20,19 @@ def seen_in(run: Run, result: Any, error: BaseException | None, policy: OutcomeP
         policy: Defines which errors say something about documents.
     """
     result = getattr(result, "result", result)  # unwrap the result of an agent's workflow
-    said = result if isinstance(result, str) else answer_of(result)
+    said = result if isinstance(result, str) else get_answer_text(result)
     run.answer = said or run.answer
     if error is not None:
-        return {"chain_error"} if policy.is_about_documents(names_of(type(error))) else set()
-    failed = any(policy.is_about_documents(names_of(raised)) for raised in run.raised)
+        return (
+            {"chain_error"}
+            if policy.is_about_documents(collect_exception_names(type(error)))
+            else set()
+        )
+    failed = any(
+        policy.is_about_documents(collect_exception_names(raised)) for raised in run.raised
+    )
     if run.raised and result is None:  # a workflow that raised ends without a result
         return {"chain_error"} if failed else set()
-    seen: set[Kind] = {"tool_error"} if failed else set()
+    seen: set[EventKind] = {"tool_error"} if failed else set()
     streamed = isinstance(result, STREAMS) or (run.streamed and not said)
     return seen if streamed or run.answer is None else {*seen, "silent_success"}

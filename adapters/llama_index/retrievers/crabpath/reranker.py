@@ -10,18 +10,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from crabpath_retrievers import CrabPath, InvalidInputError
 from crabpath_retrievers.integration import (
-    CRABPATH,
     DEFAULT_NAMESPACE,
+    METADATA_KEY,
     Answer,
+    Operations,
     QueryOptions,
-    Steps,
     arun,
-    block_of,
     is_blank,
+    read_answer_block,
     run,
 )
-from llama_index.retrievers.crabpath.bundles import asked
-from llama_index.retrievers.crabpath.nodes import blocks_of, hidden, score_of
+from llama_index.retrievers.crabpath.bundles import retrieve_bundle
+from llama_index.retrievers.crabpath.nodes import get_score, hide_block, make_blocks
 
 
 class CrabPathReranker(BaseNodePostprocessor):
@@ -63,11 +63,13 @@ class CrabPathReranker(BaseNodePostprocessor):
 
     def _steps(
         self, nodes: Sequence[NodeWithScore], bundle: QueryBundle | None
-    ) -> Steps[list[NodeWithScore]]:
+    ) -> Operations[list[NodeWithScore]]:
         if not nodes:
             return []
-        answer = yield from asked(self.memory, _require_query(bundle), self._make_options(nodes))
-        return merged(nodes, answer)[: self.top_n]
+        answer = yield from retrieve_bundle(
+            self.memory, _require_query(bundle), self._make_options(nodes)
+        )
+        return merge_order(nodes, answer)[: self.top_n]
 
     def _make_options(self, nodes: Sequence[NodeWithScore]) -> QueryOptions:
         ids = [item.node.node_id for item in nodes]
@@ -76,19 +78,19 @@ class CrabPathReranker(BaseNodePostprocessor):
             "candidate_ids": ids,
             "namespace": DEFAULT_NAMESPACE if is_blank(self.namespace) else self.namespace,
             "task_type": self.task_type,
-            "record": any(block_of(item.node.metadata) is None for item in nodes),
+            "record": any(read_answer_block(item.node.metadata) is None for item in nodes),
         }
 
 
-def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore]:
+def merge_order(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore]:
     """Order nodes as in an answer; nodes that it does not contain keep their position."""
     given: dict[str, list[NodeWithScore]] = defaultdict(list)
     for item in nodes:
         given[item.node.node_id].append(item)
-    blocks = blocks_of(answer)
+    blocks = make_blocks(answer)
     ranked = iter(
         [
-            _set_score(item, score_of(document), blocks[document.node.id])
+            _set_score(item, get_score(document), blocks[document.node.id])
             for document in answer.documents
             for item in given[document.node.id]
         ]
@@ -98,12 +100,12 @@ def merged(nodes: Sequence[NodeWithScore], answer: Answer) -> list[NodeWithScore
 
 def _set_score(item: NodeWithScore, score: float, block: dict[str, Any]) -> NodeWithScore:
     node = item.node
-    if block_of(node.metadata) is None:
+    if read_answer_block(node.metadata) is None:
         node = node.model_copy(
             update={
-                "metadata": {**node.metadata, CRABPATH: block},
-                "excluded_llm_metadata_keys": hidden(node.excluded_llm_metadata_keys),
-                "excluded_embed_metadata_keys": hidden(node.excluded_embed_metadata_keys),
+                "metadata": {**node.metadata, METADATA_KEY: block},
+                "excluded_llm_metadata_keys": hide_block(node.excluded_llm_metadata_keys),
+                "excluded_embed_metadata_keys": hide_block(node.excluded_embed_metadata_keys),
             }
         )
     return NodeWithScore(node=node, score=score)

@@ -15,7 +15,12 @@ from llama_index.core.schema import NodeWithScore
 from typing_extensions import Unpack
 
 from crabpath_retrievers import CrabPath, Feedback, InvalidInputError, OutcomePolicy, Rule
-from crabpath_retrievers.integration import FeedbackFields, Receipt, block_of, record_over
+from crabpath_retrievers.integration import (
+    FeedbackFields,
+    Receipt,
+    read_answer_block,
+    record_superseding,
+)
 
 Outcome = float | EvaluationResult
 
@@ -54,19 +59,20 @@ def record(
         StoreError: The feedback could not be stored.
     """
     return [
-        record_over(memory, feedback) for feedback in feedback_about(response, outcome, **fields)
+        record_superseding(memory, feedback)
+        for feedback in make_response_feedback(response, outcome, **fields)
     ]
 
 
-def feedback_about(
+def make_response_feedback(
     response: Any, outcome: Outcome, rule: Rule = _SCORE, **fields: Unpack[FeedbackFields]
 ) -> list[Feedback]:
-    """Make one feedback per turn of a response, as for :func:`record`; ``rule`` converts scores.
+    """Make one feedback per turn of a response, as for :func:`record_feedback`; ``rule`` converts scores.
 
     Raises:
         InvalidInputError: The response has no turn, or a field is not valid.
     """
-    value = outcome_of(outcome, rule)
+    value = to_outcome(outcome, rule)
     if isinstance(outcome, EvaluationResult):
         fields.setdefault("source", rule.source)
     turns = turns_of(response)
@@ -77,11 +83,11 @@ def feedback_about(
         )
         raise InvalidInputError(msg)
     if "used" not in fields and "answer" not in fields:
-        fields["answer"] = answer_of(response)
+        fields["answer"] = get_answer_text(response)
     return [Feedback(turn, value, **_set_feedback_id(fields, turn, turns)) for turn in turns]
 
 
-def outcome_of(outcome: Outcome, rule: Rule) -> float:
+def to_outcome(outcome: Outcome, rule: Rule) -> float:
     """Convert a number or the result of a LlamaIndex evaluator to an outcome in [-1, 1].
 
     Raises:
@@ -97,7 +103,7 @@ def outcome_of(outcome: Outcome, rule: Rule) -> float:
     return rule.convert_score(outcome.score)
 
 
-def answer_of(response: Any) -> str | None:
+def get_answer_text(response: Any) -> str | None:
     """Return the text of a response; None for nodes, and for a stream that was not read."""
     if isinstance(response, (Response, PydanticResponse)):
         return str(response) if response.response else None
@@ -119,7 +125,7 @@ def _set_feedback_id(fields: FeedbackFields, turn: str, turns: list[str]) -> Fee
 def _iterate_turns(found: Any, *, part: bool = False) -> Iterable[str]:
     """Yield turns of a response, or of a ``part`` of it, where texts are not turn ids."""
     if isinstance(found, NodeWithScore):
-        block = block_of(found.node.metadata)
+        block = read_answer_block(found.node.metadata)
         if block is not None and isinstance(block["turn_id"], str):
             yield block["turn_id"]
     elif isinstance(found, str):

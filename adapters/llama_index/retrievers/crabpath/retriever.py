@@ -26,13 +26,19 @@ from crabpath_retrievers.integration import (
     is_blank,
     run,
 )
-from llama_index.retrievers.crabpath.bundles import asked
-from llama_index.retrievers.crabpath.documents import checked, chunks, wholes
-from llama_index.retrievers.crabpath.embeddings import EmbedModel, embeddings_of
+from llama_index.retrievers.crabpath.bundles import retrieve_bundle
+from llama_index.retrievers.crabpath.documents import convert_documents, convert_nodes, require_kind
+from llama_index.retrievers.crabpath.embeddings import EmbedModel, resolve_embeddings
 from llama_index.retrievers.crabpath.filters import to_where
-from llama_index.retrievers.crabpath.index import Origin, stored_nodes, stored_vectors
+from llama_index.retrievers.crabpath.index import SourceIndex, read_nodes, read_vectors
 from llama_index.retrievers.crabpath.nodes import to_nodes
-from llama_index.retrievers.crabpath.options import Existing, Fields, Options, filled, split
+from llama_index.retrievers.crabpath.options import (
+    ExistingOptions,
+    LlamaIndexOptions,
+    NewOptions,
+    open_filled,
+    split_options,
+)
 from llama_index.retrievers.crabpath.responses import Outcome, record
 
 
@@ -50,12 +56,12 @@ class CrabPathRetriever(BaseRetriever):
     which is hidden from models, and a score in (0, 1]: the probability that it is relevant.
     """
 
-    def __init__(self, memory: CrabPath, **options: Unpack[Fields]) -> None:
+    def __init__(self, memory: CrabPath, **options: Unpack[LlamaIndexOptions]) -> None:
         """Retrieve from a memory, which LangChain and LangGraph may use at the same time.
 
         Args:
             memory: The memory that is searched.
-            options: Keys of :class:`~llama_index.retrievers.crabpath.options.Fields`, such as
+            options: Keys of :class:`~llama_index.retrievers.crabpath.options.LlamaIndexOptions`, such as
                 ``similarity_top_k``, ``namespace`` and ``filters``. A blank namespace is the
                 default one.
 
@@ -78,7 +84,7 @@ class CrabPathRetriever(BaseRetriever):
         self.namespace = DEFAULT_NAMESPACE if is_blank(namespace) else namespace
         self.task_type: str | None = asked.pop("task_type", None)
         self.similarity_top_k: int = count
-        self.origin: Origin | None = None
+        self.origin: SourceIndex | None = None
         self._options: QueryOptions = {"filter": to_where(filters), **asked}
 
     @classmethod
@@ -89,7 +95,7 @@ class CrabPathRetriever(BaseRetriever):
         *,
         node_parser: NodeParser | None = None,
         cleanup: Cleanup = None,
-        **options: Unpack[Options],
+        **options: Unpack[NewOptions],
     ) -> Self:
         """Index documents and return a retriever over them.
 
@@ -113,9 +119,11 @@ class CrabPathRetriever(BaseRetriever):
             InvalidInputError: A document is not valid; nothing was changed.
             EmbeddingMismatchError: The memory was built with another embedder.
         """
-        given = wholes(checked(documents, Document), node_parser)
-        opening, fields = split(options)
-        memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
+        given = convert_documents(require_kind(documents, Document), node_parser)
+        opening, fields = split_options(options)
+        memory = open_filled(
+            embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup)
+        )
         return cls._make(memory, fields)
 
     @classmethod
@@ -126,7 +134,7 @@ class CrabPathRetriever(BaseRetriever):
         *,
         embeddings: Mapping[str, Sequence[float]] | None = None,
         cleanup: Cleanup = None,
-        **options: Unpack[Options],
+        **options: Unpack[NewOptions],
     ) -> Self:
         """Index nodes: as :meth:`from_documents`, but each node is a chunk with its id.
 
@@ -143,9 +151,11 @@ class CrabPathRetriever(BaseRetriever):
             InvalidInputError: A node is not valid; nothing was changed.
             EmbeddingMismatchError: An embedding has another dimension than the model's.
         """
-        given = chunks(checked(nodes, BaseNode), embeddings or {})
-        opening, fields = split(options)
-        memory = filled(embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup))
+        given = convert_nodes(require_kind(nodes, BaseNode), embeddings or {})
+        opening, fields = split_options(options)
+        memory = open_filled(
+            embed_model, opening, lambda m: m.add_documents(**given, cleanup=cleanup)
+        )
         return cls._make(memory, fields)
 
     @classmethod
@@ -155,7 +165,7 @@ class CrabPathRetriever(BaseRetriever):
         embed_model: EmbedModel = None,
         *,
         cleanup: Cleanup = None,
-        **options: Unpack[Options],
+        **options: Unpack[NewOptions],
     ) -> Self:
         """Index the nodes of a ``VectorStoreIndex`` under the same ids.
 
@@ -175,24 +185,24 @@ class CrabPathRetriever(BaseRetriever):
             ConfigurationError: The index cannot list its nodes.
             EmbeddingMismatchError: The model has another dimension than the stored embeddings.
         """
-        nodes = stored_nodes(index)
+        nodes = read_nodes(index)
         model = index._embed_model if embed_model is None else embed_model  # noqa: SLF001  no other way
-        vectors = stored_vectors(index, nodes)
+        vectors = read_vectors(index, nodes)
         made = cls.from_nodes(nodes, model, embeddings=vectors, cleanup=cleanup, **options)
-        made.origin = Origin(index, [node.node_id for node in nodes])
+        made.origin = SourceIndex(index, [node.node_id for node in nodes])
         return made
 
     @classmethod
     def from_existing(
-        cls, path: str | Path, embed_model: EmbedModel = None, **options: Unpack[Existing]
+        cls, path: str | Path, embed_model: EmbedModel = None, **options: Unpack[ExistingOptions]
     ) -> Self:
         """Open an existing memory, whichever host filled it.
 
         Raises:
             NotFoundError: The memory does not exist; nothing is created.
         """
-        opening, fields = split(options)
-        embeddings = embeddings_of(embed_model)
+        opening, fields = split_options(options)
+        embeddings = resolve_embeddings(embed_model)
         memory = CrabPath.open(path, embeddings=embeddings, create=False, **opening)
         return cls._make(memory, fields)
 
@@ -212,12 +222,12 @@ class CrabPathRetriever(BaseRetriever):
         cleanup: Cleanup = None,
     ) -> list[str]:
         """Add documents as :meth:`from_documents` does; returns the ids of the chunks."""
-        given = wholes(checked(documents, Document), node_parser)
+        given = convert_documents(require_kind(documents, Document), node_parser)
         return self.memory.add_documents(**given, cleanup=cleanup).ids
 
     def add_nodes(self, nodes: Iterable[BaseNode]) -> list[str]:
         """Add or update nodes as :meth:`from_nodes` does; returns their ids."""
-        return self.memory.add_documents(**chunks(checked(nodes, BaseNode), {})).ids
+        return self.memory.add_documents(**convert_nodes(require_kind(nodes, BaseNode), {})).ids
 
     def refresh(self) -> IngestReport:
         """Take over additions, changes and removals in the index of :meth:`from_index`.
@@ -235,8 +245,8 @@ class CrabPathRetriever(BaseRetriever):
                 "CrabPathRetriever.from_index(index, path=...), which takes over what is new"
             )
             raise ConfigurationError(msg)
-        nodes = stored_nodes(origin.index)
-        given = chunks(nodes, stored_vectors(origin.index, nodes))
+        nodes = read_nodes(origin.index)
+        given = convert_nodes(nodes, read_vectors(origin.index, nodes))
         report = self.memory.add_documents(**given, cleanup="incremental")
         there = {node.node_id for node in nodes}
         if gone := sorted(origin.taken - there):
@@ -288,14 +298,16 @@ class CrabPathRetriever(BaseRetriever):
     async def arecord(
         self, response: Any, outcome: Outcome, **fields: Unpack[FeedbackFields]
     ) -> list[Receipt]:
-        """As :meth:`record`, off the event loop."""
+        """As :meth:`record_feedback`, off the event loop."""
         return await asyncio.to_thread(self.record, response, outcome, **fields)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(run(asked(self.memory, query_bundle, self._make_options())))
+        return to_nodes(run(retrieve_bundle(self.memory, query_bundle, self._make_options())))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return to_nodes(await arun(asked(self.memory, query_bundle, self._make_options())))
+        return to_nodes(
+            await arun(retrieve_bundle(self.memory, query_bundle, self._make_options()))
+        )
 
     def _make_options(self) -> QueryOptions:
         # The span of LlamaIndex's own trace finds the turn, as a run id does in LangChain.

@@ -9,7 +9,7 @@ _OPEN = 100_000  # open spans to remember; the oldest are dropped
 
 
 @dataclass(slots=True)
-class Run:
+class QueryRun:
     """One outermost span of LlamaIndex's trace.
 
     Attributes:
@@ -27,7 +27,7 @@ class Run:
     raised: set[type[BaseException]] = field(default_factory=set)
 
 
-class Runs:
+class QueryTracker:
     """Open and recent runs, thread-safe and bounded."""
 
     def __init__(self, keep: int) -> None:
@@ -35,8 +35,8 @@ class Runs:
         self._keep = keep
         self._lock = threading.Lock()
         self._roots: OrderedDict[str, str] = OrderedDict()
-        self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._recent: OrderedDict[str, Run] = OrderedDict()
+        self._runs: OrderedDict[str, QueryRun] = OrderedDict()
+        self._recent: OrderedDict[str, QueryRun] = OrderedDict()
 
     def enter(self, span: str, parent: str | None) -> None:
         """Start a span; without a known parent it is the outermost one of a run."""
@@ -45,21 +45,21 @@ class Runs:
             self._roots[span] = root
             _bound(self._roots, _OPEN)
             if root == span:
-                self._runs[span] = Run()
+                self._runs[span] = QueryRun()
                 _bound(self._runs, _OPEN)
 
-    def of(self, span: str | None) -> Run | None:
+    def of(self, span: str | None) -> QueryRun | None:
         """Return the run of an open span."""
         with self._lock:
             return self._runs.get(self._roots.get(span or "", ""))
 
-    def add_turns(self, run: Run, turns: Iterable[str], names: Iterable[str]) -> None:
+    def add_turns(self, run: QueryRun, turns: Iterable[str], names: Iterable[str]) -> None:
         """Add turns and names to a run."""
         with self._lock:
             run.turns.update(dict.fromkeys(turns))
             run.names.update(names)
 
-    def leave(self, span: str) -> Run | None:
+    def leave(self, span: str) -> QueryRun | None:
         """End a span; return its run if the span was the outermost one and the run has turns."""
         with self._lock:
             root = self._roots.pop(span, None)
@@ -72,12 +72,12 @@ class Runs:
             _bound(self._recent, self._keep)
             return run
 
-    def find(self, name: str) -> Run | None:
+    def find(self, name: str) -> QueryRun | None:
         """Find a recent run by its span id, a name, or the id of a turn."""
         with self._lock:
             return self._recent.get(name)
 
 
-def _bound(held: OrderedDict[str, Run] | OrderedDict[str, str], most: int) -> None:
+def _bound(held: OrderedDict[str, QueryRun] | OrderedDict[str, str], most: int) -> None:
     while len(held) > most:
         held.popitem(last=False)

@@ -8,18 +8,18 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 
-from llama_index.retrievers.crabpath.runs import Run, Runs
+from llama_index.retrievers.crabpath.runs import QueryRun, QueryTracker
 
-Ended = Callable[[Run, Any, BaseException | None], None]
+OnRunEnd = Callable[[QueryRun, Any, BaseException | None], None]
 
 
 class SpanWatcher(BaseSpanHandler[BaseSpan]):
     """Follows spans, and keeps only their runs."""
 
-    _runs: Runs = PrivateAttr()
-    _ended: Ended = PrivateAttr()
+    _runs: QueryTracker = PrivateAttr()
+    _ended: OnRunEnd = PrivateAttr()
 
-    def __init__(self, runs: Runs, ended: Ended) -> None:
+    def __init__(self, runs: QueryTracker, ended: OnRunEnd) -> None:
         """Track ``runs``; call ``ended`` with each ended run with turns, its result and error."""
         super().__init__()
         self._runs, self._ended = runs, ended
